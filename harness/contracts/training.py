@@ -1,0 +1,181 @@
+"""Workload and backend: what a training step computes, and who computes it when.
+
+A workload knows no rank, no device and no backend. A backend knows no model. The cut
+between the gradients and the update belongs to the backend: there workers are summed.
+Backends are driven from a process that never imports a training library; only their
+worker processes do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from harness.cluster import Cluster
+from harness.contracts.engine import Abilities, Change
+from harness.contracts.launcher import Launcher
+
+if TYPE_CHECKING:
+    import torch
+
+Batch: TypeAlias = "Mapping[str, torch.Tensor]"
+
+
+class Workload(Protocol):
+    """A model with its data, loss, update and evaluation. Implementations: ``workloads/``.
+
+    Everything is a function of the seed and the arguments: two calls give the same bits.
+    """
+
+    name: str
+    size: str
+    num_samples: int
+    """Samples of an epoch; ids are 0..num_samples-1."""
+
+    def build_model(self, seed: int) -> torch.nn.Module:
+        """A fresh model on the CPU, parameters drawn from ``seed``."""
+        ...
+
+    def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+        """An optimizer over the model's parameters."""
+        ...
+
+    def samples(self, ids: Sequence[int]) -> Batch:
+        """The samples with these ids, stacked along dimension 0, on the CPU."""
+        ...
+
+    def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """Mean loss over the samples of ``batch``; a scalar to call ``backward`` on."""
+        ...
+
+    def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:
+        """Apply the gradients: learning rate for this global batch and step, then ``step()``.
+
+        The learning rate follows the batch linearly from the workload's own reference batch.
+        """
+        ...
+
+    def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
+        """Metrics on held-out samples; the first entry is the one to watch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSpec:
+    """How a worker process builds its workload: a class path and plain options."""
+
+    name: str
+    target: str
+    """``package.module.Class``."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOrder:
+    """What a backend needs to train one job, besides the slots."""
+
+    job_id: str
+    workload: WorkloadSpec
+    seed: int
+    target_step: int
+    """Steps to execute before the job is finished; ``hold`` may move it."""
+    job_dir: Path
+    """Logs, step files and checkpoints of the job go here."""
+    step_floor_s: Mapping[int, float] = field(default_factory=dict)
+    """Paced mode: least wall-clock seconds of a step, by number of slots; empty: unpaced."""
+    digest_every: int = 0
+    """Record a digest of the state every so many steps; 0: only at the end."""
+
+
+class ReportKind(StrEnum):
+    """What a backend reports."""
+
+    ACCEPTED = "accepted"
+    RETRY = "retry"
+    DONE = "done"
+    FAILED = "failed"
+    PROGRESS = "progress"
+    FINISHED = "finished"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One fact from a backend, on the clock of ``time.monotonic``.
+
+    DONE comes once the first step after a START, RESUME, RESCALE or MIGRATE has ended, or
+    once every process is gone after a SUSPEND or STOP; FINISHED once the last step has ended
+    and every process is gone; LOST when the workers died and cannot go on by themselves.
+    """
+
+    kind: ReportKind
+    job_id: str
+    at_s: float
+    change_id: int | None = None
+    step: int = 0
+    """Steps executed by the job so far, over all its processes and restarts."""
+    samples: int = 0
+    """Samples consumed by those steps."""
+    step_s: float = 0.0
+    """Mean duration of the recent steps at the present size; 0 if none has ended."""
+    stopping_time_s: float | None = None
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+    """Duration of each phase of the change, seconds: save, stop, spawn, import, build,
+    group, load, first_step."""
+    reason: str = ""
+    results: Mapping[str, float | str] = field(default_factory=dict)
+    """With FINISHED: evaluation metrics and digests."""
+
+
+class Backend(Protocol):
+    """The mechanism that starts and rescales a job's workers. ``systems/backends/``.
+
+    No call waits for workers: requests return at once and ``poll`` reports what became of
+    them. A request for a job that still has one in flight is answered with RETRY.
+    """
+
+    name: str
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do."""
+        ...
+
+    def open(self, cluster: Cluster, launcher: Launcher) -> None:
+        """Make ready; called once before anything else."""
+        ...
+
+    def start(self, change: Change, order: TrainingOrder) -> None:
+        """Start a job's workers from scratch on ``change.slots``."""
+        ...
+
+    def rescale(self, change: Change) -> None:
+        """Go on on ``change.slots`` (also for MIGRATE), with ``change.global_batch``."""
+        ...
+
+    def suspend(self, change: Change) -> None:
+        """Write a checkpoint and stop every process of the job."""
+        ...
+
+    def resume(self, change: Change) -> None:
+        """Start from the checkpoint on ``change.slots``."""
+        ...
+
+    def stop(self, change: Change) -> None:
+        """End the job without finishing it."""
+        ...
+
+    def hold(self, job_id: str, target_step: int) -> None:
+        """Move the step at which the job finishes; in the past means at the next boundary."""
+        ...
+
+    def poll(self, timeout_s: float) -> list[Report]:
+        """Reports since the last call, in order; waits up to ``timeout_s`` for the first."""
+        ...
+
+    def close(self) -> None:
+        """End every process. Safe to call twice."""
+        ...

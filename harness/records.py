@@ -1,0 +1,144 @@
+"""What happened: frozen types. Facts only; ``metrics.py`` derives every number.
+
+Written by the replay, read by metrics, reports and tracking. Times are seconds on the
+engine's clock unless the name says otherwise; slots are in rank order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One job, from submission to its end."""
+
+    job_id: str
+    workload: str
+    owner: str
+    arrival_s: float
+    requested_slots: int
+    global_batch: int
+    work_samples: float
+    deadline_s: float | None
+    deadline_kind: str
+    state: str
+    """Last state (a ``JobState``): finished, failed, refused, or where the run ended."""
+    first_start_s: float | None
+    """First time it held slots."""
+    finish_s: float | None
+    """When it ended, however it ended."""
+    samples_done: float
+    attained_slot_s: float
+    executed_s: float
+    """Seconds with slots."""
+    num_rescales: int
+    num_preemptions: int
+    """Suspensions that the scheduler decided."""
+    alone_s: float | None
+    """Run time alone at the requested slots, by the profile."""
+    fastest_alone_s: float | None
+    """Least run time any allocation on this cluster could give it alone, by the profile."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRecord:
+    """A period in which a job held the same slots."""
+
+    job_id: str
+    start_s: float
+    end_s: float
+    slots: tuple[int, ...]
+    global_batch: int
+    speedup: float | None
+    """T(w) / T(1) of this grant by the profile; None where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """One change an engine was asked for, and what became of it."""
+
+    change_id: int
+    job_id: str
+    kind: str
+    requested_s: float
+    ended_s: float | None
+    outcome: str
+    """done, failed, retry, or open where the run ended first."""
+    from_slots: tuple[int, ...]
+    to_slots: tuple[int, ...]
+    stopping_time_s: float | None
+    """Wall-clock seconds in live runs, simulated seconds in simulated ones."""
+    samples_lost: float | None
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRecord:
+    """One call of the scheduler that changed something."""
+
+    time_s: float
+    num_news: int
+    num_changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One really executed step of a live job, as its first worker saw it."""
+
+    job_id: str
+    step: int
+    num_workers: int
+    global_batch: int
+    started_s: float
+    """Seconds since the start of the run, wall clock."""
+    duration_s: float
+    """Wall clock."""
+    loss_hex: str
+    """Global-batch loss as exact float bits (``float.hex``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRecord:
+    """A result of a live job: an evaluation metric, or a digest of its state."""
+
+    job_id: str
+    step: int
+    name: str
+    """Metric name, or digest_parameters, digest_buffers, digest_optimizer."""
+    value: str
+    """Number as text, or hexadecimal digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemRecord:
+    """The machine during a live run."""
+
+    at_s: float
+    """Seconds since the start of the run, wall clock."""
+    cpu_percent: float
+    memory_bytes: int
+    num_processes: int
+
+
+@dataclass
+class RunRecords:
+    """All records of one run. Lists are in time order, ties by arrival and job id."""
+
+    jobs: list[JobRecord] = field(default_factory=list)
+    grants: list[GrantRecord] = field(default_factory=list)
+    changes: list[ChangeRecord] = field(default_factory=list)
+    decisions: list[DecisionRecord] = field(default_factory=list)
+    steps: list[StepRecord] = field(default_factory=list)
+    evaluations: list[EvaluationRecord] = field(default_factory=list)
+    system: list[SystemRecord] = field(default_factory=list)
+    latencies_us: list[int] = field(default_factory=list)
+    """Wall-clock duration of every scheduler call; kept apart since it never repeats."""
+    facts: dict[str, float] = field(default_factory=dict)
+    """Single numbers that only the run itself knows: replay_wall_s, num_events,
+    num_slots, steps_executed, steps_credited, pace_overrun_share, peak_memory_bytes,
+    and the similarity numbers (similarity_*)."""

@@ -1,0 +1,99 @@
+"""The job of a trace: one training program, submitted once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class DeadlineKind(StrEnum):
+    """What a deadline binds."""
+
+    NONE = "none"
+    HARD = "hard"
+    SOFT = "soft"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What is known of a job when it is submitted, and nothing that happens later.
+
+    Times are seconds on the trace's own clock (0 is the first submission of the loaded
+    trace). Work is counted in samples, so that it does not depend on slots or batch.
+
+    Raises:
+        ValueError: a field contradicts another; the text names the field, the value and
+            the way out. Readers collect these over all rows before they raise.
+    """
+
+    job_id: str
+    arrival_s: float
+    workload: str
+    requested_slots: int
+    work_samples: float
+    global_batch: int
+    min_global_batch: int | None = None
+    """Least global batch a scheduler may choose; None: only ``global_batch``."""
+    max_global_batch: int | None = None
+    min_slots: int = 1
+    max_slots: int | None = None
+    """Most slots the job can use; None: as many as there are."""
+    logical_workers: int | None = None
+    """Logical (virtual) workers of the job; None: ``requested_slots``."""
+    deadline_s: float | None = None
+    """Absolute, on the same clock as ``arrival_s``."""
+    deadline_kind: DeadlineKind = DeadlineKind.NONE
+    elastic: bool = True
+    priority: int = 0
+    """Larger is more important."""
+    owner: str = ""
+    duration_s: float | None = None
+    """Recorded run time at ``requested_slots``, where the trace has it."""
+
+    def __post_init__(self) -> None:
+        if not self.job_id:
+            raise ValueError("job_id is empty; give every job a name of its own")
+        if not (math.isfinite(self.arrival_s) and self.arrival_s >= 0):
+            raise ValueError(f"arrival_s is {self.arrival_s}; it must be finite and >= 0")
+        if self.requested_slots < 1:
+            raise ValueError(
+                f"requested_slots is {self.requested_slots}; a job needs at least 1 slot"
+            )
+        if not (math.isfinite(self.work_samples) and self.work_samples > 0):
+            raise ValueError(f"work_samples is {self.work_samples}; it must be finite and > 0")
+        if self.global_batch < 1:
+            raise ValueError(f"global_batch is {self.global_batch}; it must be at least 1")
+        if self.min_slots < 1 or (self.max_slots is not None and self.max_slots < self.min_slots):
+            raise ValueError(
+                f"slot range is [{self.min_slots}, {self.max_slots}]; it must start at 1 or more"
+                " and not end before it starts"
+            )
+        low, high = self.batch_range
+        if not 1 <= low <= self.global_batch <= high:
+            raise ValueError(
+                f"global_batch {self.global_batch} is outside its range [{low}, {high}]"
+            )
+        if (self.deadline_s is None) != (self.deadline_kind is DeadlineKind.NONE):
+            raise ValueError(
+                f"deadline_s is {self.deadline_s} but deadline_kind is"
+                f" {self.deadline_kind.value!r}; give both or neither"
+            )
+        if self.deadline_s is not None and not self.deadline_s > self.arrival_s:
+            raise ValueError(
+                f"deadline_s {self.deadline_s} is not after arrival_s {self.arrival_s}"
+            )
+        if self.duration_s is not None and not self.duration_s > 0:
+            raise ValueError(f"duration_s is {self.duration_s}; it must be > 0")
+
+    @property
+    def batch_range(self) -> tuple[int, int]:
+        """Allowed global batches, both ends included."""
+        low = self.global_batch if self.min_global_batch is None else self.min_global_batch
+        high = self.global_batch if self.max_global_batch is None else self.max_global_batch
+        return low, high
+
+    @property
+    def order(self) -> tuple[float, str]:
+        """How ties break everywhere: by arrival, then job id."""
+        return self.arrival_s, self.job_id
