@@ -1,0 +1,171 @@
+"""Objects from their description in a configuration: ``_target_`` and options.
+
+A part is a mapping ``{_target_: package.module.Class, option: value, ...}``; a value may be
+a part again, or a list with parts. Everything is checked against the class's signature
+before it is called, so that all mistakes of a part are known at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from harness.annotations import MismatchError, coerce, show
+from harness.problems import Problem, UserError, at, known, suggest
+
+TARGET = "_target_"
+
+
+def is_part(value: Any) -> bool:
+    """Whether ``value`` describes an object to build."""
+    return isinstance(value, Mapping) and TARGET in value
+
+
+def locate(target: Any, place: str) -> Callable[..., Any]:
+    """The class or function with the dotted path ``target``.
+
+    Raises:
+        UserError: there is none; names the module's public ones.
+    """
+    here = f"{place}.{TARGET}"
+    if not isinstance(target, str) or "." not in target.strip("."):
+        raise UserError(
+            [Problem(here, f"is {show(target)}", "give a dotted path such as package.module.Class")]
+        )
+    module_name, _, name = target.rpartition(".")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name + ".").startswith(error.name + "."):
+            raise
+        text = f"there is no module {error.name!r} (from {target})"
+        raise UserError(
+            [Problem(here, text, "correct the path, or run where that package can be imported")]
+        ) from None
+    found = getattr(module, name, None)
+    if found is None or not callable(found):
+        own = [
+            member
+            for member, value in vars(module).items()
+            if callable(value)
+            and not member.startswith("_")
+            and getattr(value, "__module__", None) == module_name
+        ]
+        raise UserError(
+            [Problem(here, f"module {module_name} has no class {name!r}", suggest(name, own))]
+        )
+    return typing.cast(Callable[..., Any], found)
+
+
+def signature_problems(
+    function: Callable[..., Any], options: Mapping[str, Any], place: str
+) -> tuple[dict[str, Any], list[Problem | str]]:
+    """``options`` fitted to the signature of ``function``, and what does not fit.
+
+    Args:
+        function: class or function that will be called with the options as keywords.
+        options: values from a configuration; parts in them are built already.
+        place: path of the options in the configuration, for the problems.
+    """
+    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', function)}"
+    parameters = inspect.signature(function).parameters
+    hints = _hints(function)
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    names = {
+        p.name for p in parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    }
+    problems: list[Problem | str] = []
+    fitted: dict[str, Any] = {}
+    for key, value in options.items():
+        if key not in names and not open_ended:
+            where = f"{place}.{key}"
+            problems.append(Problem(where, f"unknown option of {name}", suggest(str(key), names)))
+            continue
+        try:
+            fitted[key] = coerce(value, hints.get(key, Any))
+        except MismatchError as mismatch:
+            problems.append(Problem(f"{place}.{key}", f"is {show(value)}", f"give {mismatch}"))
+    for parameter in parameters.values():
+        required = parameter.name in names and parameter.default is parameter.empty
+        if required and parameter.name not in options:
+            way_out = f"set {place}.{parameter.name}=...; options {known(names)}"
+            problems.append(
+                Problem(place, f"option {parameter.name!r} of {name} is missing", way_out)
+            )
+    return fitted, problems
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    target = function.__init__ if inspect.isclass(function) else function
+    try:
+        return typing.get_type_hints(target)
+    except NameError:  # annotations imported for type checking only: nothing to check against
+        return {}
+
+
+def build(config: Mapping[str, Any], place: str) -> Any:
+    """The object that a part describes, its own parts built first.
+
+    Args:
+        config: mapping with ``_target_`` and options.
+        place: path of the part in the configuration, such as ``scheduler``.
+
+    Raises:
+        UserError: every mistake of the part and of the parts in it: unknown or missing
+            options, wrong types, and what the constructors refuse with ``ValueError``.
+    """
+    problems: list[Problem | str] = []
+    options: dict[str, Any] = {}
+    broken: set[str] = set()
+    for key, value in config.items():
+        if key == TARGET:
+            continue
+        try:
+            options[key] = _value(value, f"{place}.{key}")
+        except UserError as error:
+            problems += error.problems
+            options[key] = value
+            broken.add(key)
+    if TARGET not in config:
+        text = f"has no {TARGET}"
+        problems.append(Problem(place, text, "say which class to build: package.module.Class"))
+        raise UserError(problems)
+    try:
+        function = locate(config[TARGET], place)
+    except UserError as error:
+        raise UserError([*problems, *error.problems]) from None
+    fitted, unfit = signature_problems(function, options, place)
+    problems += [p for p in unfit if not _is_about(p, place, broken)]
+    if problems:
+        raise UserError(problems)
+    try:
+        return function(**fitted)
+    except UserError:
+        raise
+    except ValueError as error:
+        raise UserError(at(place, str(error))) from error
+
+
+def _value(value: Any, place: str) -> Any:
+    if is_part(value):
+        return build(value, place)
+    if not isinstance(value, list | Mapping):
+        return value
+    built: dict[Any, Any] = {}
+    problems: list[Problem | str] = []
+    items = value.items() if isinstance(value, Mapping) else enumerate(value)
+    for key, item in items:
+        try:
+            built[key] = _value(item, f"{place}.{key}")
+        except UserError as error:
+            problems += error.problems
+    if problems:
+        raise UserError(problems)
+    return built if isinstance(value, Mapping) else list(built.values())
+
+
+def _is_about(problem: Problem | str, place: str, keys: set[str]) -> bool:
+    return isinstance(problem, Problem) and problem.place in {f"{place}.{key}" for key in keys}

@@ -1,0 +1,69 @@
+"""A user's mistakes: each with its place, the fact and the way out; shown all at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_SCREEN_LINES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake. ``str()`` gives ``place: fact; way out``."""
+
+    place: str
+    """Where: a key of the configuration, a file and row, an argument."""
+    fact: str
+    """What is there."""
+    way_out: str = ""
+    """What to do about it."""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.fact}" + (f"; {self.way_out}" if self.way_out else "")
+
+
+class UserError(Exception):
+    """Mistakes of the user, found before anything was started."""
+
+    def __init__(self, problems: Iterable[Problem | str]) -> None:
+        self.problems: list[Problem | str] = list(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def at(place: str, text: str) -> list[Problem | str]:
+    """The lines of an error text, each as one problem at ``place``.
+
+    The error texts of constructors (``ValueError``) carry fact and way out, one a line.
+    """
+    return [Problem(place, line.strip()) for line in text.splitlines() if line.strip()]
+
+
+def known(names: Iterable[str]) -> str:
+    """``known: a, b, c``."""
+    listed = sorted(names)
+    return f"known: {', '.join(listed)}" if listed else "none is known here"
+
+
+def suggest(name: str, names: Iterable[str]) -> str:
+    """Way out for an unknown name: the nearest known one, then all (the nearest of many)."""
+    candidates = sorted(names)
+    near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return hint + known(candidates)
+
+
+def render(problems: Iterable[Problem | str]) -> str:
+    """All problems as one screen; of a very long list the first, and how many more."""
+    lines = list(dict.fromkeys(str(problem) for problem in problems))
+    count = len(lines)
+    head = (
+        "1 problem; nothing was started:"
+        if count == 1
+        else (f"{count} problems; nothing was started:")
+    )
+    shown = lines[:_SCREEN_LINES]
+    if count > _SCREEN_LINES:
+        shown.append(f"... and {count - _SCREEN_LINES} more like these")
+    return "\n".join([head, *(f"  {line}" for line in shown)])
