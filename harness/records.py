@@ -43,11 +43,13 @@ class JobRecord:
     fastest_alone_s: float | None
     """Least run time any allocation on this cluster could give it alone, by the profile."""
     reason: str = ""
+    single_slot_s: float | None = None
+    """Run time alone on one slot, by the profile (the L of Saxena's SJS efficiency)."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrantRecord:
-    """A period in which a job held the same slots."""
+    """A period in which a job held the same slots; a change of the job begins a new one."""
 
     job_id: str
     start_s: float
@@ -55,7 +57,8 @@ class GrantRecord:
     slots: tuple[int, ...]
     global_batch: int
     speedup: float | None
-    """T(w) / T(1) of this grant by the profile; None where it is not known."""
+    """Samples per second over the period, over T(1) by the profile; None where T(1) is not
+    known. 0 while the job only started or was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
