@@ -98,7 +98,9 @@ def uniform_cluster(
         if value < 1
     ]
     if cores_per_slot < 0:
-        problems.append(f"cores_per_slot is {cores_per_slot}; use 0 for workers that are not pinned")
+        problems.append(
+            f"cores_per_slot is {cores_per_slot}; use 0 for workers that are not pinned"
+        )
     if cores_per_slot > 0 and num_cores < cores_per_slot:
         problems.append(
             f"num_cores is {num_cores} but a slot asks for {cores_per_slot} cores;"

@@ -1,0 +1,315 @@
+"""The live engine: real worker processes, the wall clock, and two ways to be quick.
+
+*Fast-forward*: when every running job has been steady for some steps and no change is in
+flight, the steps until just before the next known event are credited instead of executed,
+and the clock jumps. Steps executed and steps credited are counted apart; data, learning rate
+and digests follow the executed ones.
+
+*Paced mode* (``pace: profile``): every step is padded to the profile's curve times
+``dilation`` (wall-clock seconds per second of the engine's clock), so that a few cores stand
+for many accelerators. Such a run is emulated, and says so.
+
+Idle time, when no job has a slot, is always skipped.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psutil
+
+from harness.contracts.engine import Abilities, Change, ChangeKind, Event, EventKind
+from harness.contracts.training import Report, ReportKind
+from harness.engines.live_job import LiveJob, step_floors, training_order
+from harness.engines.live_observations import SystemSampler, collect
+from harness.engines.setup import EngineSetup
+from harness.profiles import ProfileError
+from harness.records import RunRecords
+
+
+@dataclass(frozen=True)
+class Live:
+    """Options of the live engine.
+
+    Raises:
+        ValueError: options out of range, all at once, one a line.
+    """
+
+    pace: str = "none"
+    """``none``: as fast as it goes; ``profile``: padded to the profile's curves."""
+    dilation: float = 1.0
+    """Wall-clock seconds per second of the engine's clock; only with ``pace: profile``."""
+    fast_forward: bool = True
+    steady_steps: int = 5
+    """Executed steps since its last change after which a job counts as steady."""
+    margin_steps: int = 3
+    """Steps that are executed, not credited, before a job finishes."""
+    digest_every: int = 0
+    """Record a digest of every job's state each so many steps; 0: at the end only."""
+    stall_timeout_s: float = 180.0
+    """Wall-clock seconds without a sign of life from a job before the run is given up."""
+    name: str = "live"
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.pace not in ("none", "profile"):
+            problems.append(f"pace is {self.pace!r}; known: none, profile")
+        if not (math.isfinite(self.dilation) and self.dilation > 0):
+            problems.append(f"dilation is {self.dilation}; it must be finite and > 0")
+        if self.pace == "none" and self.dilation != 1.0:
+            problems.append(
+                f"dilation is {self.dilation}, but only a paced clock can be slowed;"
+                " set pace=profile or dilation=1"
+            )
+        for field in ("steady_steps", "margin_steps"):
+            if getattr(self, field) < 1:
+                problems.append(f"{field} is {getattr(self, field)}; it must be at least 1")
+        if self.digest_every < 0:
+            problems.append(f"digest_every is {self.digest_every}; use 0 for none but the last")
+        if not self.stall_timeout_s > 0:
+            problems.append(f"stall_timeout_s is {self.stall_timeout_s}; it must be > 0")
+        if problems:
+            raise ValueError("\n".join(problems))
+
+    def problems(self, setup: EngineSetup) -> list[str]:
+        """Workloads that nobody can train here, missing curves, too little memory."""
+        problems = []
+        names = sorted({job.workload for job in setup.jobs})
+        known = ", ".join(sorted(setup.workloads)) or "none"
+        problems += [
+            f"workload {name!r} of the trace is not in the pool; known: {known}."
+            " Choose another pool (workload=...) or assign the pool's workloads to the trace"
+            for name in names
+            if name not in setup.workloads
+        ]
+        if self.pace == "profile":
+            for name, batch in sorted({(job.workload, job.global_batch) for job in setup.jobs}):
+                try:
+                    setup.profile.throughput(name, batch)
+                except ProfileError as error:
+                    problems.append(f"pace=profile: {error}")
+        estimate = estimated_memory_bytes(setup)
+        available = psutil.virtual_memory().available
+        if estimate > available:
+            problems.append(
+                f"the workers would need about {estimate / 2**30:.1f} GiB and"
+                f" {available / 2**30:.1f} GiB are free; use smaller workloads"
+                " (workload=tiny), fewer slots, or a larger machine"
+            )
+        return problems
+
+    def open(self, setup: EngineSetup) -> LiveEngine:
+        """Launcher and backend made ready; no job started; the clock stands at 0."""
+        return LiveEngine(self, setup)
+
+
+def estimated_memory_bytes(setup: EngineSetup) -> int:
+    """Memory if every slot runs a worker of the largest workload, and as many start beside.
+
+    A rescale can keep the old workers while the new ones start, but only one worker a slot
+    trains; the second is counted at half its size since it has no activations yet.
+    """
+    sizes = [setup.memory_bytes_per_worker.get(job.workload, 0) for job in setup.jobs]
+    return int(1.5 * setup.cluster.num_slots * max(sizes, default=0))
+
+
+class EngineError(Exception):
+    """The live engine cannot go on; the text says which job, and where its log is."""
+
+
+class LiveEngine:
+    """See the module's text. One object serves one run; use ``close`` in a ``finally``."""
+
+    def __init__(self, options: Live, setup: EngineSetup) -> None:
+        self._options = options
+        self._setup = setup
+        self._backend = setup.backend
+        self._jobs: dict[str, LiveJob] = {}
+        self._ended: list[LiveJob] = []
+        self._skipped_s = 0.0
+        self._idle_skipped_s = 0.0
+        self._started: float | None = None
+        self._sampler = SystemSampler()
+        setup.run_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            setup.launcher.open()
+            self._backend.open(setup.cluster, setup.launcher)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def abilities(self) -> Abilities:
+        """Those of the configured backend."""
+        return self._backend.abilities
+
+    def now(self) -> float:
+        """Seconds since the start of the run: wall clock over dilation, plus what was skipped."""
+        if self._started is None:
+            return 0.0
+        wall_s = time.monotonic() - self._started
+        return wall_s / self._options.dilation + self._skipped_s
+
+    def wait(self, until_s: float) -> list[Event]:
+        """Wait for workers until ``until_s``; skips what need not be executed."""
+        if self._started is None:
+            self._started = time.monotonic()
+        while True:
+            self._skip(until_s)
+            left_s = (until_s - self.now()) * self._options.dilation
+            if left_s <= 0:
+                return []
+            reports = self._backend.poll(min(left_s, 0.5))
+            self._sampler.sample(self._started)
+            events = [event for report in reports for event in self._translate(report)]
+            if events:
+                return sorted(events, key=lambda event: event.kind)
+            self._check_stalled()
+
+    def apply(self, changes: Sequence[Change]) -> list[Event]:
+        """Hand the changes to the backend; none is ever free here."""
+        for change in changes:
+            job_id = change.job.job_id
+            if change.kind is ChangeKind.START:
+                self._jobs[job_id] = LiveJob(change.job, change.global_batch)
+            job = self._jobs[job_id]
+            job.begin(change, time.monotonic())
+            if change.kind is ChangeKind.START:
+                order = training_order(
+                    job, self._setup, self._floors(job), self._options.digest_every
+                )
+                self._backend.start(change, order)
+            elif change.kind is ChangeKind.SUSPEND:
+                self._backend.suspend(change)
+            elif change.kind is ChangeKind.STOP:
+                self._backend.stop(change)
+            else:
+                if change.kind is ChangeKind.RESUME:
+                    self._backend.resume(change)
+                else:
+                    self._backend.rescale(change)
+                self._backend.hold(job_id, job.target_step)
+        return []
+
+    def observe(self, records: RunRecords) -> None:
+        """Add executed steps, evaluations, machine samples and the facts of this run."""
+        assert self._started is not None
+        collect(records, self._ended, self._setup, self._started)
+        records.system.extend(self._sampler.samples)
+        records.facts["idle_skipped_s"] = self._idle_skipped_s
+        records.facts["fast_forwarded_s"] = self._skipped_s - self._idle_skipped_s
+        records.facts["dilation"] = self._options.dilation
+
+    def close(self) -> None:
+        """End every worker and the launcher."""
+        try:
+            self._backend.close()
+        finally:
+            self._setup.launcher.close()
+
+    def _floors(self, job: LiveJob) -> dict[int, float]:
+        if self._options.pace == "none":
+            return {}
+        return step_floors(job.spec, self._setup, self._options.dilation)
+
+    def _translate(self, report: Report) -> list[Event]:
+        """A backend's report as events of this engine's clock."""
+        job = self._jobs.get(report.job_id)
+        if job is None:
+            return []
+        now_s = self.now()
+        job.note(report)
+        common = {"change_id": report.change_id, "reason": report.reason}
+        match report.kind:
+            case ReportKind.PROGRESS:
+                return [
+                    Event(
+                        now_s,
+                        EventKind.PROGRESS,
+                        job.spec.job_id,
+                        samples_done=job.samples_done,
+                        samples_per_s=self._rate(job),
+                    )
+                ]
+            case ReportKind.ACCEPTED:
+                kind = EventKind.CHANGE_ACCEPTED
+            case ReportKind.RETRY:
+                kind = EventKind.CHANGE_RETRY
+            case ReportKind.DONE:
+                kind = EventKind.CHANGE_DONE
+            case ReportKind.FAILED:
+                kind = EventKind.CHANGE_FAILED if job.is_alive else EventKind.JOB_FAILED
+            case ReportKind.LOST:
+                kind = EventKind.JOB_FAILED if job.num_losses >= 3 else EventKind.GRANT_LOST
+            case ReportKind.FINISHED:
+                kind = EventKind.JOB_FINISHED
+        if kind in (EventKind.JOB_FINISHED, EventKind.JOB_FAILED):
+            self._ended.append(self._jobs.pop(report.job_id))
+        return [
+            Event(
+                now_s,
+                kind,
+                job.spec.job_id,
+                samples_done=job.samples_done,
+                samples_per_s=self._rate(job) if kind is EventKind.CHANGE_DONE else 0.0,
+                stopping_time_s=report.stopping_time_s,
+                phases_s=dict(report.phases_s),
+                **common,
+            )
+        ]
+
+    def _rate(self, job: LiveJob) -> float:
+        """Samples per second of the engine's clock: the profile's if paced, else measured."""
+        if not job.num_workers:
+            return 0.0
+        if self._options.pace == "profile":
+            curve = self._setup.profile.throughput(job.spec.workload, job.spec.global_batch)
+            return curve.samples_per_s(job.num_workers, job.global_batch)
+        return job.global_batch / job.step_s if job.step_s > 0 else 0.0
+
+    def _skip(self, until_s: float) -> None:
+        """Jump over idle time, or over steady training, to just before the next event."""
+        running = [job for job in self._jobs.values() if job.num_workers or job.in_flight]
+        now_s = self.now()
+        if not running:
+            if math.isinf(until_s):
+                raise RuntimeError("no job has a slot and nothing is due")
+            self._skipped_s += max(0.0, until_s - now_s)
+            self._idle_skipped_s += max(0.0, until_s - now_s)
+            return
+        options = self._options
+        if not options.fast_forward or any(
+            job.in_flight or job.steady_steps < options.steady_steps or job.is_ending
+            for job in running
+        ):
+            return
+        rates = {job.spec.job_id: self._rate(job) for job in running}
+        if not all(rates.values()):
+            return
+        slowest_step_s = max(job.global_batch / rates[job.spec.job_id] for job in running)
+        horizon_s = until_s - slowest_step_s
+        for job in running:
+            rate = rates[job.spec.job_id]
+            margin = options.margin_steps * job.global_batch
+            horizon_s = min(horizon_s, now_s + (job.samples_left - margin) / rate)
+        jump_s = horizon_s - now_s
+        if jump_s <= slowest_step_s:
+            return
+        self._skipped_s += jump_s
+        for job in running:
+            job.credit(rates[job.spec.job_id] * jump_s)
+            self._backend.hold(job.spec.job_id, job.target_step)
+
+    def _check_stalled(self) -> None:
+        limit_s = self._options.stall_timeout_s
+        for job in self._jobs.values():
+            silent_s = time.monotonic() - job.heard_at
+            if (job.num_workers or job.in_flight) and silent_s > limit_s:
+                raise EngineError(
+                    f"job {job.spec.job_id} has given no sign of life for {silent_s:.0f} s;"
+                    f" its logs are in {self._setup.run_dir / 'jobs' / job.spec.job_id}."
+                    " Raise engine.stall_timeout_s if its steps really are that long."
+                )

@@ -1,0 +1,130 @@
+"""One job of the live engine: what was executed, what was credited, what is left."""
+
+from __future__ import annotations
+
+import math
+import zlib
+
+from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.training import Report, ReportKind, TrainingOrder
+from harness.engines.setup import EngineSetup
+from harness.trace.job import JobSpec
+
+
+class LiveJob:
+    """Progress of one job, as its backend reports it."""
+
+    def __init__(self, spec: JobSpec, global_batch: int) -> None:
+        self.spec = spec
+        self.global_batch = global_batch
+        self.change: Change | None = None
+        self.num_workers = 0
+        """Workers that train now; 0 until the first change is done, and while suspended."""
+        self.steps_executed = 0
+        self.samples_executed = 0
+        self.samples_credited = 0.0
+        self.steps_credited = 0
+        self.step_s = 0.0
+        self.steps_at_change = 0
+        self.num_losses = 0
+        self.is_ending = False
+        self.heard_at = 0.0
+        self.requested_at: dict[int, float] = {}
+        """Wall-clock time (monotonic) at which each change was requested, by change id."""
+        self.results: dict[str, float | str] = {}
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a change is under way."""
+        return self.change is not None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the job has workers to fall back on when a change fails."""
+        return self.num_workers > 0
+
+    @property
+    def samples_done(self) -> float:
+        """Executed and credited samples, never above the job's work."""
+        return min(self.spec.work_samples, self.samples_executed + self.samples_credited)
+
+    @property
+    def samples_left(self) -> float:
+        """Work that is neither executed nor credited."""
+        return max(0.0, self.spec.work_samples - self.samples_executed - self.samples_credited)
+
+    @property
+    def target_step(self) -> int:
+        """Executed step at which the work is done."""
+        return self.steps_executed + math.ceil(self.samples_left / self.global_batch)
+
+    @property
+    def steady_steps(self) -> int:
+        """Steps executed since the last change."""
+        return self.steps_executed - self.steps_at_change
+
+    def begin(self, change: Change, at: float) -> None:
+        """A change is handed to the backend."""
+        self.change = change
+        self.requested_at[change.change_id] = at
+        self.heard_at = at
+        if change.kind is not ChangeKind.SUSPEND:
+            self.global_batch = change.global_batch
+
+    def credit(self, samples: float) -> None:
+        """Count whole steps as done without executing them."""
+        steps = int(min(samples, self.samples_left) // self.global_batch)
+        self.steps_credited += steps
+        self.samples_credited += steps * self.global_batch
+
+    def note(self, report: Report) -> None:
+        """Bring the counters up to a report."""
+        self.heard_at = report.at_s
+        if report.kind not in (ReportKind.ACCEPTED, ReportKind.RETRY):
+            self.steps_executed = report.step
+            self.samples_executed = report.samples
+        if report.step_s > 0:
+            self.step_s = report.step_s
+        change = self.change
+        if report.kind is ReportKind.DONE and change is not None:
+            self.num_workers = len(change.slots)
+            self.steps_at_change = report.step
+            self.change = None
+            self.num_losses = 0
+        elif report.kind in (ReportKind.FAILED, ReportKind.RETRY):
+            self.change = None
+        elif report.kind is ReportKind.LOST:
+            self.change = None
+            self.num_workers = 0
+            self.num_losses += 1
+        elif report.kind is ReportKind.FINISHED:
+            self.num_workers = 0
+            self.results = dict(report.results)
+        self.is_ending = self.samples_left <= 0
+
+
+def training_order(
+    job: LiveJob, setup: EngineSetup, floors: dict[int, float], digest_every: int
+) -> TrainingOrder:
+    """What the backend needs to train this job; the seed is its own stream of the run's."""
+    job_id = job.spec.job_id
+    return TrainingOrder(
+        job_id=job_id,
+        workload=setup.workloads[job.spec.workload],
+        seed=zlib.crc32(f"{setup.seed}/job/{job_id}".encode()),
+        target_step=job.target_step,
+        job_dir=setup.run_dir / "jobs" / job_id,
+        step_floor_s=floors,
+        digest_every=digest_every,
+    )
+
+
+def step_floors(spec: JobSpec, setup: EngineSetup, dilation: float) -> dict[int, float]:
+    """Least wall-clock seconds of a step by number of slots, from the profile's curve."""
+    curve = setup.profile.throughput(spec.workload, spec.global_batch)
+    per_slot = max(1, round(spec.global_batch / spec.requested_slots))
+    floors = {}
+    for count in range(1, setup.cluster.num_slots + 1):
+        batch = spec.global_batch if setup.scaling == "strong" else per_slot * count
+        floors[count] = dilation * batch / curve.samples_per_s(count, batch)
+    return floors

@@ -1,0 +1,138 @@
+"""What a live run adds to the records: steps, evaluations, the machine, samples lost."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+import psutil
+
+from harness.engines.live_job import LiveJob
+from harness.engines.setup import EngineSetup
+from harness.records import EvaluationRecord, RunRecords, StepRecord, SystemRecord
+
+STEPS_AFTER_SWITCH = 5
+"""Samples lost are counted until so many steps after a switch (STYLE.md's glossary term)."""
+STEPS_BEFORE_REQUEST = 10
+"""Steps whose mean duration is the undisturbed rate."""
+
+
+class SystemSampler:
+    """Samples the machine and this process' tree about once a second."""
+
+    def __init__(self) -> None:
+        self.samples: list[SystemRecord] = []
+        self._next_at = 0.0
+        self._me = psutil.Process()
+        psutil.cpu_percent(None)
+
+    def sample(self, started: float) -> None:
+        """Take a sample if one is due."""
+        now = time.monotonic()
+        if now < self._next_at:
+            return
+        self._next_at = now + 1.0
+        memory_bytes, num_processes = 0, 0
+        for process in [self._me, *self._me.children(recursive=True)]:
+            try:
+                memory_bytes += process.memory_info().rss
+                num_processes += 1
+            except psutil.Error:
+                continue  # it ended between the two calls
+        self.samples.append(
+            SystemRecord(now - started, psutil.cpu_percent(None), memory_bytes, num_processes)
+        )
+
+
+def collect(
+    records: RunRecords, jobs: Sequence[LiveJob], setup: EngineSetup, started: float
+) -> None:
+    """Read what the workers of every ended job wrote down, and add it to the records."""
+    requested: dict[int, float] = {}
+    steps_of: dict[str, list[StepRecord]] = {}
+    for job in sorted(jobs, key=lambda job: job.spec.order):
+        job_id = job.spec.job_id
+        steps = read_steps(setup.run_dir / "jobs" / job_id / "steps.jsonl", job_id, started)
+        steps_of[job_id] = steps
+        records.steps.extend(steps)
+        requested |= job.requested_at
+        for name, value in sorted(job.results.items()):
+            records.evaluations.append(
+                EvaluationRecord(job_id, job.steps_executed, name, str(value))
+            )
+    executed = sum(job.steps_executed for job in jobs)
+    credited = sum(job.steps_credited for job in jobs)
+    records.facts["steps_executed"] = float(executed)
+    records.facts["steps_credited"] = float(credited)
+    records.changes = [
+        replace(
+            change,
+            samples_lost=samples_lost(
+                steps_of.get(change.job_id, []), requested[change.change_id] - started
+            ),
+        )
+        if change.outcome == "done" and change.kind in ("rescale", "migrate")
+        else change
+        for change in records.changes
+    ]
+
+
+def read_steps(path: Path, job_id: str, started: float) -> list[StepRecord]:
+    """The steps of one job in the order they were executed.
+
+    A step that was executed again after a worker's death is there twice: both happened.
+    """
+    if not path.exists():
+        return []
+    steps = []
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            entry = json.loads(line)
+            steps.append(
+                StepRecord(
+                    job_id=job_id,
+                    step=entry["step"],
+                    num_workers=entry["world"],
+                    global_batch=entry["global_batch"],
+                    started_s=entry["started"] - started,
+                    duration_s=entry["duration_s"],
+                    loss_hex=entry["loss"],
+                )
+            )
+    return steps
+
+
+def samples_lost(steps: Sequence[StepRecord], requested_s: float) -> float | None:
+    """What an undisturbed job would have processed from the request until five steps after
+    the switch, minus what was processed; None where too few steps stand on either side.
+
+    The switch is the first step with another number of workers or after the longest gap that
+    begins at or after the request.
+    """
+    before = [step for step in steps if step.started_s + step.duration_s <= requested_s]
+    after = [step for step in steps if step.started_s + step.duration_s > requested_s]
+    if len(before) < 2 or not after:
+        return None
+    old_workers = before[-1].num_workers
+    switch = next(
+        (index for index, step in enumerate(after) if step.num_workers != old_workers), None
+    )
+    if switch is None:
+        gaps = [
+            later.started_s - (earlier.started_s + earlier.duration_s)
+            for earlier, later in zip([before[-1], *after], after, strict=False)
+        ]
+        switch = gaps.index(max(gaps))
+    last = switch + STEPS_AFTER_SWITCH - 1
+    if last >= len(after):
+        return None
+    recent = before[-STEPS_BEFORE_REQUEST:]
+    period_s = fmean(b.started_s - a.started_s for a, b in zip(recent, recent[1:], strict=False))
+    rate = recent[-1].global_batch / period_s
+    end_s = after[last].started_s + after[last].duration_s
+    processed = sum(step.global_batch for step in after[: last + 1])
+    return rate * (end_s - requested_s) - processed

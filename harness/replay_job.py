@@ -1,0 +1,243 @@
+"""The replay's books: one mutable entry per live job, and the records it leaves."""
+
+from __future__ import annotations
+
+from harness.cluster import Cluster
+from harness.contracts.engine import TRANSITIONS, Change, ChangeKind, Event, JobState
+from harness.contracts.scheduler import Grant, JobView, Knowledge, Throughput
+from harness.profiles import Profile, ProfileError
+from harness.records import ChangeRecord, GrantRecord, JobRecord, RunRecords
+from harness.trace.job import DeadlineKind, JobSpec
+
+
+class ReplayJob:
+    """One live job as the replay knows it."""
+
+    __slots__ = (
+        "as_of_s",
+        "attained_slot_s",
+        "change",
+        "change_requested_s",
+        "executed_s",
+        "first_start_s",
+        "has_run",
+        "held_since_s",
+        "held_since_samples",
+        "num_preemptions",
+        "num_rescales",
+        "rate",
+        "reached",
+        "samples_done",
+        "shown_spec",
+        "slots",
+        "spec",
+        "state",
+        "target",
+        "throughput",
+        "waiting_since_s",
+    )
+
+    def __init__(
+        self, spec: JobSpec, shown_spec: JobSpec, throughput: Throughput | None, now_s: float
+    ) -> None:
+        self.spec = spec
+        self.shown_spec = shown_spec
+        self.throughput = throughput
+        self.state = JobState.PENDING
+        self.target: Grant | None = None
+        self.reached: Grant | None = None
+        self.slots: tuple[int, ...] = ()
+        self.change: Change | None = None
+        self.change_requested_s = 0.0
+        self.as_of_s = now_s
+        self.attained_slot_s = 0.0
+        self.executed_s = 0.0
+        self.samples_done = 0.0
+        self.rate = 0.0
+        self.waiting_since_s = now_s
+        self.held_since_s = now_s
+        self.held_since_samples = 0.0
+        self.first_start_s: float | None = None
+        self.has_run = False
+        self.num_rescales = 0
+        self.num_preemptions = 0
+
+    def view(self) -> JobView:
+        """The frozen picture of this job that schedulers get."""
+        return JobView(
+            self.shown_spec,
+            self.state,
+            self.target,
+            self.slots,
+            self.as_of_s,
+            self.attained_slot_s,
+            self.executed_s,
+            self.samples_done,
+            self.rate,
+            self.waiting_since_s,
+            self.throughput,
+        )
+
+
+class JobBook:
+    """All live jobs, and the records of what became of every job."""
+
+    def __init__(self, cluster: Cluster, profile: Profile, needs: frozenset[Knowledge]) -> None:
+        self.live: dict[str, ReplayJob] = {}
+        self.records = RunRecords()
+        self.num_ended = 0
+        self._num_slots = cluster.num_slots
+        self._profile = profile
+        self._needs = needs
+        self._fastest: dict[tuple[str, int, int, int], float | None] = {}
+
+    def arrive(self, spec: JobSpec, now_s: float) -> ReplayJob:
+        """A job enters."""
+        throughput = None
+        if Knowledge.THROUGHPUT in self._needs:
+            throughput = self._profile.throughput(spec.workload, spec.global_batch)
+        job = ReplayJob(spec, _shown(spec, self._needs), throughput, now_s)
+        self.live[spec.job_id] = job
+        return job
+
+    def settle(self, job: ReplayJob, now_s: float) -> None:
+        """Bring the counters of a job up to ``now_s``."""
+        passed_s = now_s - job.as_of_s
+        if passed_s > 0.0:
+            if job.slots:
+                job.attained_slot_s += len(job.slots) * passed_s
+                job.executed_s += passed_s
+                job.samples_done += job.rate * passed_s
+            job.as_of_s = now_s
+
+    def move(self, job: ReplayJob, state: JobState) -> None:
+        """Change a job's state along the table of legal transitions."""
+        if state not in TRANSITIONS[job.state]:
+            raise AssertionError(f"job {job.spec.job_id}: {job.state} cannot become {state}")
+        job.state = state
+
+    def hold(self, job: ReplayJob, slots: tuple[int, ...], now_s: float) -> None:
+        """The slots a job holds change now; closes the grant record that ends."""
+        self.settle(job, now_s)
+        self.cut_grant(job, now_s)
+        if slots and job.first_start_s is None:
+            job.first_start_s = now_s
+        if not slots:
+            job.waiting_since_s = now_s
+        job.slots = slots
+
+    def open_change(self, job: ReplayJob, change: Change, now_s: float) -> None:
+        """A change was given to the engine."""
+        job.change = change
+        job.change_requested_s = now_s
+
+    def close_change(self, job: ReplayJob, event: Event, outcome: str) -> None:
+        """A change ended, one way or another."""
+        change = job.change
+        assert change is not None
+        job.change = None
+        if outcome == "done" and change.kind in (ChangeKind.RESCALE, ChangeKind.MIGRATE):
+            job.num_rescales += 1
+        self.records.changes.append(
+            ChangeRecord(
+                change.change_id,
+                change.job.job_id,
+                change.kind.value,
+                job.change_requested_s,
+                event.time_s,
+                outcome,
+                change.previous_slots,
+                change.slots,
+                event.stopping_time_s,
+                event.samples_lost,
+                event.phases_s,
+            )
+        )
+
+    def end(self, job: ReplayJob, state: JobState, now_s: float, reason: str) -> None:
+        """A job leaves."""
+        self.move(job, state)
+        spec = job.spec
+        del self.live[spec.job_id]
+        self.num_ended += 1
+        self.records.jobs.append(
+            JobRecord(
+                job_id=spec.job_id,
+                workload=spec.workload,
+                owner=spec.owner,
+                arrival_s=spec.arrival_s,
+                requested_slots=spec.requested_slots,
+                global_batch=spec.global_batch,
+                work_samples=spec.work_samples,
+                deadline_s=spec.deadline_s,
+                deadline_kind=spec.deadline_kind.value,
+                state=state.value,
+                first_start_s=job.first_start_s,
+                finish_s=now_s,
+                samples_done=job.samples_done,
+                attained_slot_s=job.attained_slot_s,
+                executed_s=job.executed_s,
+                num_rescales=job.num_rescales,
+                num_preemptions=job.num_preemptions,
+                alone_s=self._alone_s(spec, spec.requested_slots, spec.requested_slots),
+                fastest_alone_s=self._alone_s(spec, *self._slot_bounds(spec)),
+                reason=reason,
+            )
+        )
+
+    def _slot_bounds(self, spec: JobSpec) -> tuple[int, int]:
+        if not spec.elastic:
+            return spec.requested_slots, spec.requested_slots
+        most = self._num_slots if spec.max_slots is None else spec.max_slots
+        return spec.min_slots, min(most, self._num_slots)
+
+    def _alone_s(self, spec: JobSpec, low: int, high: int) -> float | None:
+        """Least run time alone on ``low`` to ``high`` slots, by the profile."""
+        key = (spec.workload, spec.global_batch, low, high)
+        if key not in self._fastest:
+            try:
+                curve = self._profile.throughput(spec.workload, spec.global_batch)
+            except ProfileError:
+                self._fastest[key] = None
+            else:
+                rates = [curve.samples_per_s(count) for count in range(low, high + 1)]
+                self._fastest[key] = max(rates, default=0.0) or None
+        rate = self._fastest[key]
+        return None if rate is None else spec.work_samples / rate
+
+    def cut_grant(self, job: ReplayJob, now_s: float) -> None:
+        """End the present period of a job's grant, if it had slots and lasted at all."""
+        period_s = now_s - job.held_since_s
+        if job.slots and period_s > 0.0:
+            batch = job.spec.global_batch
+            if job.reached is not None and job.reached.global_batch is not None:
+                batch = job.reached.global_batch
+            one_slot_s = self._alone_s(job.spec, 1, 1)
+            speedup = None
+            if one_slot_s is not None:
+                samples = job.samples_done - job.held_since_samples
+                speedup = samples / period_s * (one_slot_s / job.spec.work_samples)
+            self.records.grants.append(
+                GrantRecord(job.spec.job_id, job.held_since_s, now_s, job.slots, batch, speedup)
+            )
+        job.held_since_s = now_s
+        job.held_since_samples = job.samples_done
+
+
+def _shown(spec: JobSpec, needs: frozenset[Knowledge]) -> JobSpec:
+    """The job without what the scheduler did not declare.
+
+    Copied field by field: the result breaks rules that a trace must keep (its work is
+    infinite), so it must not be validated.
+    """
+    hidden: dict[str, object] = {}
+    if Knowledge.DEADLINE not in needs and spec.deadline_s is not None:
+        hidden |= {"deadline_s": None, "deadline_kind": DeadlineKind.NONE}
+    if Knowledge.REMAINING_WORK not in needs:
+        hidden |= {"work_samples": float("inf"), "duration_s": None}
+    if not hidden:
+        return spec
+    shown = object.__new__(JobSpec)
+    for name in JobSpec.__slots__:
+        object.__setattr__(shown, name, hidden[name] if name in hidden else getattr(spec, name))
+    return shown
