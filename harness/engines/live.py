@@ -222,7 +222,6 @@ class LiveEngine:
             return []
         now_s = self.now()
         job.note(report)
-        common = {"change_id": report.change_id, "reason": report.reason}
         match report.kind:
             case ReportKind.PROGRESS:
                 return [
@@ -253,11 +252,12 @@ class LiveEngine:
                 now_s,
                 kind,
                 job.spec.job_id,
+                change_id=report.change_id,
                 samples_done=job.samples_done,
                 samples_per_s=self._rate(job) if kind is EventKind.CHANGE_DONE else 0.0,
                 stopping_time_s=report.stopping_time_s,
                 phases_s=dict(report.phases_s),
-                **common,
+                reason=report.reason,
             )
         ]
 

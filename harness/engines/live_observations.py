@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
@@ -124,14 +125,14 @@ def samples_lost(steps: Sequence[StepRecord], requested_s: float) -> float | Non
     if switch is None:
         gaps = [
             later.started_s - (earlier.started_s + earlier.duration_s)
-            for earlier, later in zip([before[-1], *after], after, strict=False)
+            for earlier, later in pairwise([before[-1], *after])
         ]
         switch = gaps.index(max(gaps))
     last = switch + STEPS_AFTER_SWITCH - 1
     if last >= len(after):
         return None
     recent = before[-STEPS_BEFORE_REQUEST:]
-    period_s = fmean(b.started_s - a.started_s for a, b in zip(recent, recent[1:], strict=False))
+    period_s = fmean(b.started_s - a.started_s for a, b in pairwise(recent))
     rate = recent[-1].global_batch / period_s
     end_s = after[last].started_s + after[last].duration_s
     processed = sum(step.global_batch for step in after[: last + 1])
