@@ -1,0 +1,145 @@
+"""Throughput curves: measured cells, and what is assumed between and beyond them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+
+
+class Row:
+    """T(w) at one global batch, from measured cells.
+
+    Between two measured slot counts T is a straight line in the number of slots. Beyond the
+    largest it stays at the last measured value: growth is never extrapolated. Below the
+    smallest it is proportional to the slots: T(w) = T(w0) * w / w0. Cells that were not
+    measured are left out, and curves that fall are kept as they are.
+    """
+
+    __slots__ = ("slots", "values")
+
+    def __init__(self, cells: Mapping[int, float]) -> None:
+        self.slots = tuple(sorted(cells))
+        self.values = tuple(cells[num_slots] for num_slots in self.slots)
+
+    def at(self, num_slots: int) -> float:
+        """Samples per second on ``num_slots`` slots."""
+        slots, values = self.slots, self.values
+        if num_slots <= 0:
+            return 0.0
+        if num_slots >= slots[-1]:
+            return values[-1]
+        if num_slots <= slots[0]:
+            return values[0] * num_slots / slots[0]
+        right = bisect_left(slots, num_slots)
+        share = (num_slots - slots[right - 1]) / (slots[right] - slots[right - 1])
+        return values[right - 1] + share * (values[right] - values[right - 1])
+
+
+class LinearRow:
+    """T(w) = w: used for jobs whose program is not known, with work in slot-seconds."""
+
+    slots: tuple[int, ...] = ()
+
+    def at(self, num_slots: int) -> float:
+        """``num_slots``, at least 0."""
+        return float(max(0, num_slots))
+
+
+class Curve:
+    """Throughput of one workload at one global batch (``harness.contracts`` ``Throughput``).
+
+    Between two measured batches, samples per second follow a straight line in the batch.
+    Outside the measured batches the nearest one's samples per second are used, that is, the
+    time per sample is assumed to stay the same. Answers are remembered, so that a repeated
+    question costs one lookup.
+    """
+
+    __slots__ = ("_cache", "_family", "_rows", "global_batch")
+
+    def __init__(
+        self,
+        global_batch: int,
+        rows: Sequence[tuple[float, Row | LinearRow]],
+        family: Callable[[int], Curve],
+    ) -> None:
+        self.global_batch = global_batch
+        self._rows = tuple(rows)
+        """Rows and their weights, which sum to 1."""
+        self._family = family
+        self._cache: dict[int, float] = {}
+
+    def samples_per_s(self, num_slots: int, global_batch: int | None = None) -> float:
+        """T(w), samples per second on ``num_slots`` slots; 0 on 0 slots.
+
+        ``global_batch`` None means the curve's own.
+        """
+        if global_batch is not None and global_batch != self.global_batch:
+            return self._family(global_batch).samples_per_s(num_slots)
+        value = self._cache.get(num_slots)
+        if value is None:
+            value = sum(weight * row.at(num_slots) for weight, row in self._rows)
+            self._cache[num_slots] = value
+        return value
+
+    def best_slots(self, max_slots: int) -> int:
+        """The slot count up to ``max_slots`` with the highest throughput; ties: the fewest.
+
+        Straight pieces peak at a measured count or at ``max_slots``, so only those are asked.
+
+        Raises:
+            ValueError: ``max_slots`` is below 1.
+        """
+        if max_slots < 1:
+            raise ValueError(f"max_slots is {max_slots}; a job needs at least 1 slot")
+        measured = {slots for _, row in self._rows for slots in row.slots if slots < max_slots}
+        return max(sorted(measured | {max_slots}), key=self.samples_per_s)
+
+
+class Family:
+    """All curves of one workload, by global batch."""
+
+    def __init__(self, cells: Mapping[int, Mapping[int, float]]) -> None:
+        self._rows: dict[int, Row | LinearRow] = {
+            batch: Row(cells[batch]) for batch in sorted(cells)
+        }
+        self._batches = tuple(self._rows)
+        self._curves: dict[int, Curve] = {}
+
+    @classmethod
+    def linear(cls) -> Family:
+        """T(w) = w at every batch."""
+        family = cls({})
+        family._rows = {1: LinearRow()}
+        family._batches = (1,)
+        return family
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """Measured global batches, ascending."""
+        return self._batches
+
+    def measured_slots(self, global_batch: int) -> tuple[int, ...]:
+        """Measured slot counts of a measured batch, ascending."""
+        return self._rows[global_batch].slots
+
+    def curve(self, global_batch: int) -> Curve:
+        """The curve at ``global_batch``; the same object every time."""
+        found = self._curves.get(global_batch)
+        if found is None:
+            found = Curve(global_batch, self._weighted(global_batch), self.curve)
+            self._curves[global_batch] = found
+        return found
+
+    def _weighted(self, batch: int) -> list[tuple[float, Row | LinearRow]]:
+        """Rows to mix for a batch."""
+        batches, rows = self._batches, self._rows
+        if batch <= batches[0]:
+            return [(1.0, rows[batches[0]])]
+        if batch >= batches[-1]:
+            return [(1.0, rows[batches[-1]])]
+        right = bisect_left(batches, batch)
+        if batches[right] == batch:
+            return [(1.0, rows[batch])]
+        low, high = batches[right - 1], batches[right]
+        share = (batch - low) / (high - low)
+        return [(1.0 - share, rows[low]), (share, rows[high])]

@@ -1,0 +1,97 @@
+"""A YAML document that knows the line of every key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """Plain data, and where each part of it stands."""
+
+    source: str
+    """File name, or the name of the configuration's node."""
+    data: Any
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
+    """Line of every key and list entry; empty where the data did not come from a file."""
+    problems: tuple[str, ...] = ()
+
+    def place(self, *keys: str | int) -> str:
+        """Where a part stands: ``file:line: a.b`` or ``profile.a.b``."""
+        dotted = ".".join(str(key) for key in keys)
+        for end in range(len(keys), -1, -1):
+            line = self.lines.get(keys[:end])
+            if line is not None:
+                return f"{self.source}:{line}: {dotted}" if dotted else f"{self.source}:{line}"
+        if not dotted:
+            return self.source
+        return f"{self.source}: {dotted}" if self.lines else f"{self.source}.{dotted}"
+
+
+def read_document(path: Path) -> Document:
+    """Read a YAML file; what cannot be read is in the answer's ``problems``."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        return Document(
+            str(path), {}, problems=(f"{path}: cannot be read ({reason}); check the path",)
+        )
+    loader = yaml.SafeLoader(text)
+    lines: dict[KeyPath, int] = {(): 1}
+    problems: list[str] = []
+    try:
+        node = loader.get_single_node()
+        data = None if node is None else _plain(loader, node, (), path, lines, problems)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        return Document(
+            str(path),
+            {},
+            problems=(f"{path}:{line}: not valid YAML: {error.problem}; correct the syntax",),
+        )
+    except ValueError as error:
+        return Document(str(path), {}, problems=(f"{path}: {error}; quote or correct the value",))
+    finally:
+        loader.dispose()
+    return Document(str(path), data, lines, tuple(problems))
+
+
+def _plain(
+    loader: yaml.SafeLoader,
+    node: yaml.Node,
+    place: KeyPath,
+    path: Path,
+    lines: dict[KeyPath, int],
+    problems: list[str],
+) -> Any:
+    """Plain data of a node, noting lines and repeated keys."""
+    if isinstance(node, yaml.MappingNode):
+        found: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = loader.construct_object(key_node, deep=True)
+            if not isinstance(key, str | int):
+                key = str(key)
+            line = key_node.start_mark.line + 1
+            if key in found:
+                problems.append(
+                    f"{path}:{line}: {key!r} is given twice, first on line"
+                    f" {lines[(*place, key)]}; keep one of them"
+                )
+            lines[(*place, key)] = line
+            found[key] = _plain(loader, value_node, (*place, key), path, lines, problems)
+        return found
+    if isinstance(node, yaml.SequenceNode):
+        entries = []
+        for index, entry in enumerate(node.value):
+            lines[(*place, index)] = entry.start_mark.line + 1
+            entries.append(_plain(loader, entry, (*place, index), path, lines, problems))
+        return entries
+    return loader.construct_object(node, deep=True)

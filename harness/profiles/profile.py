@@ -1,0 +1,77 @@
+"""The profile: throughput curves and rescale costs of many workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.contracts.engine import ChangeKind
+from harness.profiles.costs import CostCell, RescaleCost, find_cost
+from harness.profiles.curves import Curve, Family
+from harness.profiles.errors import ProfileError
+
+RECORDED = "recorded"
+"""Workload of jobs whose program is unknown: work in slot-seconds, T(w) = w assumed."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is known about speed and cost, and where from. Built by ``load_profile``."""
+
+    name: str
+    provenance: Mapping[str, Any]
+    """Hardware, versions, source, licence, trials, spread, measured_here, rescale_costs,
+    digest, and ``curves``: the device and source of every workload's curve."""
+    digest: str
+    """SHA-256 of all numbers of the profile."""
+    families: Mapping[str, Family] = field(repr=False)
+    cost_cells: Sequence[CostCell] = field(repr=False)
+    _costs: dict[tuple[str, str, ChangeKind, int, int], RescaleCost] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """Workloads with a curve, sorted; ``recorded`` is always one of them."""
+        return tuple(sorted(self.families))
+
+    def throughput(self, workload: str, global_batch: int) -> Curve:
+        """The curve of a workload at a global batch; the same object every time.
+
+        Raises:
+            ProfileError: the profile has no such workload.
+        """
+        family = self.families.get(workload)
+        if family is None:
+            raise ProfileError(
+                [
+                    f"profile {self.name}: no throughput curve for workload {workload!r};"
+                    f" known: {', '.join(self.workloads)}"
+                ]
+            )
+        return family.curve(global_batch)
+
+    def rescale_cost(
+        self, backend: str, workload: str, kind: ChangeKind, from_slots: int, to_slots: int
+    ) -> RescaleCost:
+        """What a change costs; ``find_cost`` has the rule for cells that are absent.
+
+        Raises:
+            ProfileError: no cell matches the change.
+        """
+        key = (backend, workload, kind, from_slots, to_slots)
+        cost = self._costs.get(key)
+        if cost is None:
+            cost = find_cost(self.cost_cells, *key)
+            if cost is None:
+                raise ProfileError(
+                    [
+                        f"profile {self.name}: no rescale cost for backend {backend!r}, workload"
+                        f" {workload!r}, {kind.value} {from_slots}→{to_slots}; measure it, or add a"
+                        " cell without sizes to rescale_costs, or run with"
+                        " engine.rescale_cost=zero"
+                    ]
+                )
+            self._costs[key] = cost
+        return cost

@@ -1,0 +1,209 @@
+"""Reads and checks a profile: one YAML file, with the CSV tables it names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import DictConfig, OmegaConf
+
+from harness.profiles.cost_cells import read_cost_cells
+from harness.profiles.costs import CostCell
+from harness.profiles.curves import Family
+from harness.profiles.document import Document, read_document
+from harness.profiles.errors import ProfileError
+from harness.profiles.profile import RECORDED, Profile
+from harness.profiles.table import UNITS, Cells, read_csv, read_table
+
+SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "profile"
+"""Folder that relative paths of a composed configuration start from."""
+
+PROVENANCE = ("hardware", "versions", "source", "licence", "trials", "spread", "rescale_costs")
+"""What every profile must say about itself, besides ``measured_here``."""
+
+_KEYS = ("name", "path", "costs", "provenance", "throughput", "rescale_costs")
+_CURVE_KEYS = ("file", "unit", "samples_per_s", "device", "source", "licence", "spread", "remark")
+
+
+def load_profile(config: Mapping[str, Any] | DictConfig | str | Path) -> Profile:
+    """The profile of a composed configuration node, or of a YAML file.
+
+    ``path`` in a node names a YAML file to read instead. Relative paths start from the
+    folder of the YAML file in which they stand, or from ``configs/profile`` for a node.
+
+    Raises:
+        ProfileError: all mistakes at once, each with its place and the way out.
+    """
+    if isinstance(config, str | Path):
+        document, folder = read_document(Path(config)), Path(config).resolve().parent
+    else:
+        data = OmegaConf.to_container(config) if isinstance(config, DictConfig) else dict(config)
+        document, folder = Document("profile", data), SHIPPED
+        path = cast("dict[str, Any]", data).get("path")
+        if path is not None:
+            return load_profile(folder / str(path))
+    problems = list(document.problems)
+    if not isinstance(document.data, Mapping):
+        raise ProfileError(
+            problems or [f"{document.place()}: is empty; docs/configuration.md has the format"]
+        )
+    profile = _read(document, document.data, folder, problems)
+    if problems:
+        raise ProfileError(problems)
+    return profile
+
+
+def _read(
+    document: Document, data: Mapping[str, Any], folder: Path, problems: list[str]
+) -> Profile:
+    if document.problems and not data:
+        return Profile("", {}, "", {}, [])
+    _check_keys(document, data, (), _KEYS, problems)
+    name = data.get("name")
+    if not isinstance(name, str) or not name:
+        problems.append(f"{document.place('name')}: is {name!r}; give the profile a name")
+    provenance = _read_provenance(document, data.get("provenance"), problems)
+    tables, origins = _read_throughput(document, data.get("throughput"), folder, problems)
+    cells = read_cost_cells(document, data.get("rescale_costs"), [*tables, RECORDED], problems)
+    if data.get("costs") is not None:
+        cells = _read_other_costs(document, folder / str(data["costs"]), provenance, problems)
+    families = {workload: Family(table) for workload, table in tables.items() if table}
+    families[RECORDED] = Family.linear()
+    origins[RECORDED] = {"device": "none", "source": "assumed: T(w) = w, work in slot-seconds"}
+    digest = _digest(tables, cells)
+    return Profile(
+        str(name), {**provenance, "digest": digest, "curves": origins}, digest, families, cells
+    )
+
+
+def _check_keys(
+    document: Document,
+    data: Mapping[Any, Any],
+    keys: tuple[str, ...],
+    known: Sequence[str],
+    problems: list[str],
+) -> None:
+    problems.extend(
+        f"{document.place(*keys, key)}: unknown key {key!r}; known: {', '.join(known)}"
+        for key in data
+        if key not in known
+    )
+
+
+def _read_provenance(document: Document, value: object, problems: list[str]) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        problems.append(
+            f"{document.place('provenance')}: is missing; say {', '.join(PROVENANCE)} and"
+            " measured_here ('not stated' is an answer)"
+        )
+        return {}
+    problems.extend(
+        f"{document.place('provenance')}: {key} is missing; say where the numbers come from"
+        " ('not stated' is an answer)"
+        for key in PROVENANCE
+        if value.get(key) in (None, "")
+    )
+    if not isinstance(value.get("measured_here"), bool):
+        problems.append(
+            f"{document.place('provenance', 'measured_here')}: is"
+            f" {value.get('measured_here')!r}; use true or false"
+        )
+    return dict(value)
+
+
+def _read_throughput(
+    document: Document, value: object, folder: Path, problems: list[str]
+) -> tuple[dict[str, Cells], dict[str, Any]]:
+    """Tables by workload, and what is known of their origin."""
+    if not isinstance(value, Mapping):
+        problems.append(
+            f"{document.place('throughput')}: is missing; give workload → file or samples_per_s"
+            f" ({{}} for the workload {RECORDED!r} alone)"
+        )
+        return {}, {}
+    tables: dict[str, Cells] = {}
+    origins: dict[str, Any] = {}
+    for workload, entry in value.items():
+        keys = ("throughput", str(workload))
+        if workload == RECORDED:
+            problems.append(
+                f"{document.place(*keys)}: {RECORDED!r} is built in (T(w) = w); use another name"
+            )
+            continue
+        if not isinstance(entry, Mapping):
+            problems.append(
+                f"{document.place(*keys)}: is not a mapping; give file or samples_per_s"
+            )
+            continue
+        _check_keys(document, entry, keys, _CURVE_KEYS, problems)
+        if not entry.get("device"):
+            problems.append(f"{document.place(*keys)}: device is missing; name what it ran on")
+        origins[str(workload)] = {
+            key: entry[key] for key in entry if key not in ("file", "samples_per_s", "unit")
+        }
+        tables[str(workload)] = _read_curve(document, keys, entry, folder, problems)
+    return tables, origins
+
+
+def _read_curve(
+    document: Document,
+    keys: tuple[str, str],
+    entry: Mapping[str, Any],
+    folder: Path,
+    problems: list[str],
+) -> Cells:
+    if ("file" in entry) == ("samples_per_s" in entry):
+        problems.append(
+            f"{document.place(*keys)}: give either file or samples_per_s, not both or neither"
+        )
+        return {}
+    if "samples_per_s" in entry:
+        return read_table(document, (*keys, "samples_per_s"), entry["samples_per_s"], problems)
+    unit = entry.get("unit")
+    if unit not in UNITS:
+        problems.append(
+            f"{document.place(*keys, 'unit')}: unit is {unit!r}; known: {', '.join(UNITS)}"
+        )
+        return {}
+    return read_csv(folder / str(entry["file"]), unit, problems)
+
+
+def _read_other_costs(
+    document: Document, path: Path, provenance: dict[str, Any], problems: list[str]
+) -> list[CostCell]:
+    """Rescale costs of another profile file, in place of this one's."""
+    other = read_document(path)
+    problems.extend(other.problems)
+    if not isinstance(other.data, Mapping) or "rescale_costs" not in other.data:
+        problems.append(
+            f"{document.place('costs')}: {path} has no rescale_costs; name a profile that has"
+        )
+        return []
+    theirs = other.data.get("provenance")
+    remark = theirs.get("rescale_costs") if isinstance(theirs, Mapping) else None
+    provenance["rescale_costs"] = f"from {path.name}: {remark or 'not stated'}"
+    return read_cost_cells(other, other.data["rescale_costs"], None, problems)
+
+
+def _digest(tables: Mapping[str, Cells], cells: Sequence[CostCell]) -> str:
+    """SHA-256 of the numbers, in one canonical spelling."""
+    spelled = {
+        "throughput": {
+            workload: [[batch, sorted(row.items())] for batch, row in sorted(table.items())]
+            for workload, table in tables.items()
+        },
+        "rescale_costs": sorted(
+            [
+                cell.describe(),
+                cell.cost.preparation_s,
+                cell.cost.pause_s,
+                sorted(cell.cost.phases_s.items()),
+            ]
+            for cell in cells
+        ),
+    }
+    text = json.dumps(spelled, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
