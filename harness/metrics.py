@@ -1,0 +1,345 @@
+"""Pure functions from records to numbers: every metric, its formula and its source.
+
+A metric that does not apply is absent: never 0, never NaN. Ratios are fractions, times are
+seconds unless the name says otherwise. *Percentiles* interpolate linearly between the two
+nearest ranks (Hyndman and Fan's type 7, the default of numpy). *Window* is the makespan
+window: from the first arrival to the last finish of a finished job.
+
+Letters in brackets name papers: EDL, Saxena, ElasticFlow, Hu, Themis, Tiresias.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.contracts.engine import ChangeKind, JobState
+from harness.records import ChangeRecord, GrantRecord, JobRecord, RunRecords
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+PASSED_ON = (
+    "replay_wall_s",
+    "peak_memory_bytes",
+    "pace_overrun_share",
+    "bitwise_equal",
+    "samples_missed",
+    "samples_repeated",
+)
+"""Facts that are metrics as they are; so are all whose name starts with ``similarity_``."""
+
+
+def compute(records: RunRecords) -> dict[str, float]:
+    """Every metric that applies to a run, by name, sorted."""
+    window = makespan_window(records.jobs)
+    num_slots = records.facts.get("num_slots")
+    found: dict[str, float | None] = {
+        **counts(records.jobs),
+        **completion(records.jobs),
+        **deadlines(records.jobs),
+        "finish_time_fairness_max": finish_time_fairness_max(records.jobs, num_slots),
+        "sjs_efficiency": sjs_efficiency(records.jobs),
+        **rescaling(records.changes),
+        **latency(records.latencies_us),
+        **progress(records),
+    }
+    if window is not None and window[1] > window[0] and num_slots:
+        found["cluster_efficiency_mean"] = cluster_efficiency(records.grants, window, num_slots)
+        found["slot_utilization_mean"] = slot_utilization(records.grants, window, num_slots)
+    return {
+        name: float(value)
+        for name, value in sorted(found.items())
+        if value is not None and math.isfinite(value)
+    }
+
+
+def percentile(values: Floats, percent: float) -> float | None:
+    """Percentile by linear interpolation between the nearest ranks; None of nothing."""
+    return float(np.percentile(values, percent)) if values.size else None
+
+
+def makespan_window(jobs: Sequence[JobRecord]) -> tuple[float, float] | None:
+    """First arrival of any job and last finish of a finished one; None if none finished."""
+    ends = [job.finish_s for job in jobs if _finished(job) and job.finish_s is not None]
+    return (min(job.arrival_s for job in jobs), max(ends)) if ends else None
+
+
+def counts(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
+    """How the jobs ended, and how often they were disturbed.
+
+    ``job_drop_ratio``: refused over submitted jobs [Saxena, section IV-C].
+    ``rescales``: changes of a running job's slots that were done. ``preemptions``:
+    suspensions that the scheduler decided.
+    """
+    if not jobs:
+        return {}
+    states = [job.state for job in jobs]
+    return {
+        "jobs_submitted": len(jobs),
+        "jobs_finished": states.count(JobState.FINISHED),
+        "jobs_refused": states.count(JobState.REFUSED),
+        "jobs_failed": states.count(JobState.FAILED),
+        "job_drop_ratio": states.count(JobState.REFUSED) / len(jobs),
+        "rescales": sum(map(attrgetter("num_rescales"), jobs)),
+        "preemptions": sum(map(attrgetter("num_preemptions"), jobs)),
+    }
+
+
+def completion(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
+    """Completion times over finished jobs, queueing over jobs that ever held slots.
+
+    JCT = finish - arrival [all papers]. ``slowdown``: JCT over the run time alone at the
+    requested slots [Tiresias]. ``queueing``: first start - arrival [Hu]. ``makespan``:
+    last finish - first arrival [EDL, ElasticFlow].
+    """
+    done = [job for job in jobs if _finished(job)]
+    jct = _column(done, "finish_s") - _column(done, "arrival_s")
+    slowdown = jct / _column(done, "alone_s")
+    queueing = _column(jobs, "first_start_s") - _column(jobs, "arrival_s")
+    window = makespan_window(jobs)
+    return {
+        "jct_mean_s": _mean(jct),
+        "jct_median_s": percentile(jct, 50),
+        "jct_p95_s": percentile(jct, 95),
+        "jct_p99_s": percentile(jct, 99),
+        "jct_penalised_mean_s": jct_penalised_mean_s(jobs),
+        "slowdown_p95": percentile(slowdown[~np.isnan(slowdown)], 95),
+        "queueing_mean_s": _mean(queueing[~np.isnan(queueing)]),
+        "makespan_s": window[1] - window[0] if window else None,
+    }
+
+
+def jct_penalised_mean_s(jobs: Sequence[JobRecord]) -> float | None:
+    """Mean JCT over all jobs, so that refusing hard jobs does not pay.
+
+    A job that did not finish (refused, failed, or open at the end) counts as run alone at
+    its request after all others: from the last finish on, one after another in order of
+    arrival. Ours. None where such a job's run time alone is not known.
+    """
+    done = [job for job in jobs if _finished(job)]
+    rest = sorted(
+        (job for job in jobs if not _finished(job)), key=attrgetter("arrival_s", "job_id")
+    )
+    jct = float((_column(done, "finish_s") - _column(done, "arrival_s")).sum())
+    end_s = max((job.finish_s for job in done if job.finish_s is not None), default=-math.inf)
+    for job in rest:
+        if job.alone_s is None:
+            return None
+        end_s = max(end_s, job.arrival_s) + job.alone_s
+        jct += end_s - job.arrival_s
+    return jct / len(jobs) if jobs else None
+
+
+def jct_common_mean_s(runs: Sequence[Sequence[JobRecord]]) -> list[float] | None:
+    """Mean JCT of each run over the jobs that finished in every one of them.
+
+    The fair mean where schedulers refuse jobs. Ours. None if no job finished in all.
+    """
+    finished = [{job.job_id: job for job in jobs if _finished(job)} for jobs in runs]
+    common = set.intersection(*(set(jobs) for jobs in finished)) if finished else set()
+    if not common:
+        return None
+    means = []
+    for jobs in finished:
+        chosen = [jobs[job_id] for job_id in sorted(common)]
+        means.append(float((_column(chosen, "finish_s") - _column(chosen, "arrival_s")).mean()))
+    return means
+
+
+def deadlines(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
+    """What became of the deadlines; a job that was refused or did not finish missed its own.
+
+    ``satisfactory``: met over submitted with a deadline [ElasticFlow]. ``feasible``: met
+    over those that some allocation could meet alone on this cluster, arrival + least run
+    time alone <= deadline (a deadline that was met counts as feasible, whatever the profile
+    says); absent where nobody's least run time is known. Ours. ``tardiness``: mean over the
+    finished jobs with a deadline of max(0, finish - deadline).
+    """
+    bound = [job for job in jobs if job.deadline_s is not None]
+    if not bound:
+        return {}
+    deadline = _column(bound, "deadline_s")
+    finished = np.array([_finished(job) for job in bound])
+    late = _column(bound, "finish_s") - deadline
+    met = finished & (late <= 0)
+    fastest = _column(bound, "fastest_alone_s")
+    feasible = met | (_column(bound, "arrival_s") + fastest <= deadline)
+    known = bool((~np.isnan(fastest)).any())
+    return {
+        "deadline_satisfactory_ratio": met.mean(),
+        "deadline_feasible_ratio": met.sum() / feasible.sum() if known and feasible.any() else None,
+        "tardiness_mean_s": _mean(np.maximum(late[finished], 0.0)),
+    }
+
+
+def cluster_efficiency(
+    grants: Sequence[GrantRecord], window: tuple[float, float], num_slots: float
+) -> float | None:
+    """Mean over the window of sum over jobs of T(w) / T(1), over all slots [ElasticFlow, eq. 8].
+
+    The sum runs over jobs, not devices (read literally eq. 8 counts a job once per device).
+    None where a grant's speedup is not known.
+    """
+    speedup = _column(grants, "speedup")
+    if np.isnan(speedup).any():
+        return None
+    return float((speedup * _inside(grants, window)).sum()) / (num_slots * _length(window))
+
+
+def slot_utilization(
+    grants: Sequence[GrantRecord], window: tuple[float, float], num_slots: float
+) -> float:
+    """Mean over the window of slots held over all slots [EDL, GPU utilization]."""
+    held = np.fromiter((len(grant.slots) for grant in grants), np.float64, len(grants))
+    return float((held * _inside(grants, window)).sum()) / (num_slots * _length(window))
+
+
+def finish_time_fairness_max(jobs: Sequence[JobRecord], num_slots: float | None) -> float | None:
+    """Largest rho = JCT / run time on an equal isolated share, over finished jobs [Themis].
+
+    The equal share of a job is slots / N, N the mean number of submitted and not yet ended
+    jobs between its arrival and its finish (itself included, so N >= 1). With its request r
+    above the share it runs slower by r / share (linear, and never faster than alone at its
+    request): isolated time = alone_s * max(1, r * N / slots). Themis measures the isolated
+    time; the linear law is ours.
+    """
+    done = [job for job in jobs if _finished(job) and job.alone_s]
+    if not done or not num_slots:
+        return None
+    arrival, finish = _column(done, "arrival_s"), _column(done, "finish_s")
+    length = finish - arrival
+    present = _present_integral(jobs, finish) - _present_integral(jobs, arrival)
+    contention = np.ones_like(length)
+    np.divide(present, length, out=contention, where=length > 0)
+    slower = np.maximum(1.0, _column(done, "requested_slots") * contention / num_slots)
+    return float((length / (_column(done, "alone_s") * slower)).max())
+
+
+def sjs_efficiency(jobs: Sequence[JobRecord]) -> float | None:
+    """Optimal over actual slot time of the jobs that held slots [Saxena, section IV-C].
+
+    Optimal: run time on one slot, of the part of the work that was done. Actual: slots
+    times time held. None where a run time on one slot is not known.
+    """
+    held = [job for job in jobs if job.attained_slot_s > 0]
+    if not held:
+        return None
+    share = _column(held, "samples_done") / _column(held, "work_samples")
+    optimal = (_column(held, "single_slot_s") * share).sum()
+    return float(optimal / _column(held, "attained_slot_s").sum())
+
+
+def rescaling(changes: Sequence[ChangeRecord]) -> dict[str, float | None]:
+    """What rescales cost, over those that were done and measured.
+
+    Stopping time: how long the workers that stay do not train [EDL]; by direction of the
+    rescale. Samples lost: see ``ChangeRecord``; migrations keep the size and do not count.
+    Resource loss: slots held times the period in which they do not train because of a
+    rescale or migration [EDL]: all slots of both sizes while the job is stopped, plus the
+    added slots from the request on.
+    """
+    done = [change for change in changes if change.outcome == "done"]
+    rescales = [change for change in done if change.kind == ChangeKind.RESCALE]
+    moved = [change for change in done if change.kind == ChangeKind.MIGRATE]
+    grown = [c for c in rescales if len(c.to_slots) > len(c.from_slots)]
+    shrunk = [c for c in rescales if len(c.to_slots) < len(c.from_slots)]
+    losses = [_slot_loss(change) for change in (*rescales, *moved)]
+    known = [loss for loss in losses if loss is not None]
+    return {
+        "stopping_time_scale_out_mean_s": _mean_known(grown, "stopping_time_s"),
+        "stopping_time_scale_in_mean_s": _mean_known(shrunk, "stopping_time_s"),
+        "samples_lost_per_rescale_mean": _mean_known(rescales, "samples_lost"),
+        "resource_loss_slot_s": math.fsum(known) if known else None,
+    }
+
+
+def latency(latencies_us: Sequence[int]) -> dict[str, float | None]:
+    """Wall-clock milliseconds of the calls of the scheduler [Hu, solution time]."""
+    values = np.asarray(latencies_us, np.float64) / 1000.0
+    return {
+        "decision_latency_p50_ms": percentile(values, 50),
+        "decision_latency_p99_ms": percentile(values, 99),
+    }
+
+
+def progress(records: RunRecords) -> dict[str, float | None]:
+    """Speed of the run, and how much of it was real.
+
+    ``throughput``: samples credited to all jobs over the window. ``executed_share``: steps
+    really executed over all steps executed or credited. Other facts are passed on.
+    """
+    facts = records.facts
+    window = makespan_window(records.jobs)
+    samples = math.fsum(map(attrgetter("samples_done"), records.jobs))
+    executed = facts.get("steps_executed", 0.0)
+    steps = executed + facts.get("steps_credited", 0.0)
+    wall_s = facts.get("replay_wall_s", 0.0)
+    found: dict[str, float | None] = {
+        "throughput_samples_per_s": samples / _length(window)
+        if window and window[1] > window[0]
+        else None,
+        "executed_share": executed / steps if steps > 0 else None,
+        "replay_events_per_s": facts["num_events"] / wall_s
+        if wall_s > 0 and "num_events" in facts
+        else None,
+    }
+    return found | {name: facts.get(name) for name in PASSED_ON} | _similarity(facts)
+
+
+def _similarity(facts: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in facts.items() if name.startswith("similarity_")}
+
+
+def _finished(job: JobRecord) -> bool:
+    return job.state == JobState.FINISHED
+
+
+def _column(rows: Sequence[Any], name: str) -> Floats:
+    """One field of every row as floats, None as NaN."""
+    return np.array(list(map(attrgetter(name), rows)), dtype=np.float64)
+
+
+def _mean(values: Floats) -> float | None:
+    return float(values.mean()) if values.size else None
+
+
+def _mean_known(rows: Iterable[Any], name: str) -> float | None:
+    values = _column(list(rows), name)
+    return _mean(values[~np.isnan(values)])
+
+
+def _length(window: tuple[float, float]) -> float:
+    return window[1] - window[0]
+
+
+def _inside(grants: Sequence[GrantRecord], window: tuple[float, float]) -> Floats:
+    """Seconds of every grant that lie in the window."""
+    start = np.maximum(_column(grants, "start_s"), window[0])
+    end: Floats = np.minimum(_column(grants, "end_s"), window[1])
+    return np.maximum(end - start, 0.0, dtype=np.float64)
+
+
+def _present_integral(jobs: Sequence[JobRecord], at_s: Floats) -> Floats:
+    """Integral to each time of the number of jobs submitted and not yet ended."""
+    total = np.zeros_like(at_s)
+    ends = _column(jobs, "finish_s")
+    for times, sign in ((_column(jobs, "arrival_s"), 1.0), (ends[~np.isnan(ends)], -1.0)):
+        ordered = np.sort(times)
+        before = np.searchsorted(ordered, at_s, side="right")
+        sums = np.concatenate([[0.0], np.cumsum(ordered)])
+        total += sign * (before * at_s - sums[before])
+    return total
+
+
+def _slot_loss(change: ChangeRecord) -> float | None:
+    """Slot seconds that one rescale or migration took; None where it was not measured."""
+    if change.stopping_time_s is None or change.ended_s is None:
+        return None
+    before, after = set(change.from_slots), set(change.to_slots)
+    waiting_s = max(0.0, change.ended_s - change.requested_s - change.stopping_time_s)
+    return len(before | after) * change.stopping_time_s + len(after - before) * waiting_s

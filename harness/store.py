@@ -1,0 +1,319 @@
+"""Results on disk: one directory per finished run. The truth; everything else is a mirror.
+
+A run directory holds ``manifest.json``, ``config.yaml``, the tables of its records (see
+``tables.py``; an empty one has no file), ``facts.json``, ``digests.json`` and
+``metrics.json``. It is written beside its place, in ``.partial-<run id>-<pid>-<host>``, and
+moved there in one step when it is complete: a run that is listed is whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from harness.records import SCHEMA_VERSION, RunRecords
+from harness.tables import TABLES, read_frame, read_table, write_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MANIFEST, CONFIG, METRICS = "manifest.json", "config.yaml", "metrics.json"
+FACTS, DIGESTS = "facts.json", "digests.json"
+_PARTIAL, _FAILED = ".partial-", ".failed-"
+
+
+class StoreError(Exception):
+    """A run that cannot be written or read; the text names the place and the way out."""
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A finished run on disk. Tables are read when they are first asked for."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+    config: Mapping[str, Any]
+    metrics: Mapping[str, float]
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, which is also the name of its directory."""
+        return str(self.manifest["run_id"])
+
+    @cached_property
+    def records(self) -> RunRecords:
+        """Everything that was recorded.
+
+        Raises:
+            TableError: a table is damaged.
+        """
+        records = RunRecords(facts=dict(self.facts))
+        collecting = gc.isenabled()
+        gc.disable()  # half of the time would go into looking for cycles that cannot be
+        try:
+            for name in TABLES:
+                path = self._table_path(name)
+                if path.exists():
+                    attribute = "latencies_us" if name == "latencies" else name
+                    setattr(records, attribute, read_table(path, name))
+        finally:
+            if collecting:
+                gc.enable()
+        return records
+
+    @cached_property
+    def facts(self) -> Mapping[str, float]:
+        """The single numbers that only the run itself knew."""
+        return dict(_read_json(self.path / FACTS))
+
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """sha256 of every table's plain CSV, as it was written."""
+        return dict(_read_json(self.path / DIGESTS))
+
+    def table(self, name: str) -> pd.DataFrame:
+        """One table as a data frame, read anew at every call.
+
+        Raises:
+            StoreError: there is no table of that name.
+            TableError: it is damaged.
+        """
+        if name not in TABLES:
+            raise StoreError(f"no table is called {name!r}; known: {', '.join(TABLES)}")
+        return read_frame(self._table_path(name), name)
+
+    def files(self) -> list[Path]:
+        """The files of the run itself, without logs and checkpoints of its jobs."""
+        return sorted(path for path in self.path.iterdir() if path.is_file())
+
+    def _table_path(self, name: str) -> Path:
+        return self.path / f"{name}.csv.gz"
+
+
+class RunWriter:
+    """A run being written. Leaving the ``with`` block unfinished leaves nothing half-written.
+
+    ``path`` is the run's scratch directory; what is put there becomes part of the run.
+    ``manifest`` may still be changed until ``finish``. After an error, files of the run
+    other than its records (logs) are kept in ``.failed-<run id>``; the error names the place.
+    """
+
+    def __init__(self, root: Path, run_id: str, manifest: Mapping[str, Any], config: str) -> None:
+        self.manifest: dict[str, Any] = {
+            **manifest,
+            "run_id": run_id,
+            "schema_version": SCHEMA_VERSION,
+            "status": "running",
+        }
+        self._config = config
+        self._final = root / run_id
+        self._kept = root / f"{_FAILED}{run_id}"
+        self.path = root / f"{_PARTIAL}{run_id}-{os.getpid()}-{socket.gethostname()}"
+
+    def __enter__(self) -> RunWriter:
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.path.mkdir(parents=True)
+        return self
+
+    def finish(self, records: RunRecords, metrics: Mapping[str, float]) -> StoredRun:
+        """Write everything and put the run in its place, over an earlier one of its id.
+
+        Raises:
+            StoreError: the disk is full or refuses; nothing of the run is left in its place.
+        """
+        self.manifest["status"] = "finished"
+        try:
+            self._write(records, metrics)
+            self._move()
+        except OSError as error:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise StoreError(_explain(error, self._final)) from error
+        return load_run(self._final)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self.path.exists():
+            return
+        if isinstance(error, Exception) and any(self.path.iterdir()):
+            shutil.rmtree(self._kept, ignore_errors=True)
+            self.path.rename(self._kept)
+            error.add_note(f"logs of the run are kept in {self._kept}")
+        else:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def _write(self, records: RunRecords, metrics: Mapping[str, float]) -> None:
+        digests = {}
+        for name in TABLES:
+            rows = records.latencies_us if name == "latencies" else getattr(records, name)
+            if rows:
+                digests[name] = write_table(self.path / f"{name}.csv.gz", name, rows)
+        _write_text(self.path / CONFIG, self._config)
+        _write_json(self.path / DIGESTS, digests)
+        _write_json(self.path / FACTS, records.facts)
+        _write_json(self.path / METRICS, metrics)
+        _write_json(self.path / MANIFEST, self.manifest, sort_keys=False)
+        _sync(self.path)
+
+    def _move(self) -> None:
+        replaced = self.path.with_name(self.path.name + "-replaced")
+        if self._final.exists():
+            self._final.rename(replaced)
+        self.path.rename(self._final)
+        _sync(self._final.parent)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+class RunStore:
+    """The runs below one directory, each under its id."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def find(self, run_id: str) -> StoredRun | None:
+        """The finished run of this id, or None.
+
+        Raises:
+            StoreError: it is there but cannot be read by this version.
+        """
+        path = self.root / run_id
+        return load_run(path) if (path / MANIFEST).is_file() else None
+
+    def create(self, run_id: str, manifest: Mapping[str, Any], config_yaml: str) -> RunWriter:
+        """Begin to write a run (a context manager); clears what dead processes left.
+
+        Raises:
+            StoreError: the id is no directory name, or the store cannot be written.
+        """
+        if not run_id or run_id.startswith(".") or "/" in run_id:
+            raise StoreError(f"{run_id!r} cannot name a run; use letters, digits, dash, dot")
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            self.clear_leftovers()
+        except OSError as error:
+            raise StoreError(_explain(error, self.root)) from error
+        return RunWriter(self.root, run_id, manifest, config_yaml)
+
+    def clear_leftovers(self) -> list[Path]:
+        """Remove the partial directories of processes of this host that are gone."""
+        ending = f"-{socket.gethostname()}"
+        gone = []
+        for path in sorted(self.root.glob(f"{_PARTIAL}*")):
+            owner, found, rest = path.name.rpartition(ending)
+            pid = owner.rpartition("-")[2]
+            if found and rest in ("", "-replaced") and pid.isdigit() and not _alive(int(pid)):
+                shutil.rmtree(path, ignore_errors=True)
+                gone.append(path)
+        return gone
+
+
+def load_run(path: Path) -> StoredRun:
+    """Open a finished run; its tables are read later.
+
+    Raises:
+        StoreError: no run is there, or another version of the program wrote it.
+    """
+    manifest = _read_json(path / MANIFEST)
+    version = manifest.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: written with schema version {version}, this program reads"
+            f" {SCHEMA_VERSION}; run the point again, or read it with the version that wrote it"
+        )
+    try:
+        config = yaml.safe_load((path / CONFIG).read_text(encoding="utf-8")) or {}
+    except (OSError, yaml.YAMLError) as error:
+        raise StoreError(
+            f"{path / CONFIG}: cannot be read ({error}); run the point again"
+        ) from error
+    return StoredRun(path, manifest, config, _read_json(path / METRICS))
+
+
+def run_paths(root: Path) -> Iterator[Path]:
+    """Directories of the runs at or below ``root``, sorted, at any depth."""
+    if (root / MANIFEST).is_file():
+        yield root
+        return
+    if root.is_dir():
+        for path in sorted(root.iterdir()):
+            if path.is_dir() and not path.name.startswith("."):
+                yield from run_paths(path)
+
+
+def iter_runs(root: Path) -> Iterator[StoredRun]:
+    """The finished runs at or below ``root``, in order of their paths.
+
+    Raises:
+        StoreError: one cannot be read.
+    """
+    return map(load_run, run_paths(root))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _explain(error: OSError, place: Path) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        way_out = "free some space (or raise the limit), then run the point again"
+    else:
+        way_out = "check that the directory can be written, then run the point again"
+    return f"{place}: cannot be written: {error.strerror or error}; nothing was kept; {way_out}"
+
+
+def _damaged(path: Path, error: Exception) -> str:
+    return f"{path}: cannot be read ({error}); run the point again"
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"{path} does not exist; this is no directory of a finished run"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise StoreError(_damaged(path, error)) from error
+    if not isinstance(value, dict):
+        raise StoreError(f"{path}: holds no JSON object; run the point again")
+    return value
+
+
+def _write_json(path: Path, value: Mapping[str, Any], sort_keys: bool = True) -> None:
+    _write_text(path, json.dumps(dict(value), indent=1, sort_keys=sort_keys) + "\n")
+
+
+def _write_text(path: Path, text: str) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
