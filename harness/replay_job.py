@@ -181,6 +181,7 @@ class JobBook:
                 num_preemptions=job.num_preemptions,
                 alone_s=self._alone_s(spec, spec.requested_slots, spec.requested_slots),
                 fastest_alone_s=self._alone_s(spec, *self._slot_bounds(spec)),
+                single_slot_s=self._alone_s(spec, 1, 1),
                 reason=reason,
             )
         )

@@ -74,6 +74,11 @@ class JobSpec:
             raise ValueError(
                 f"global_batch {self.global_batch} is outside its range [{low}, {high}]"
             )
+        try:
+            object.__setattr__(self, "deadline_kind", DeadlineKind(self.deadline_kind))
+        except ValueError:
+            known = ", ".join(kind.value for kind in DeadlineKind)
+            raise ValueError(f"deadline_kind is {self.deadline_kind!r}; known: {known}") from None
         if (self.deadline_s is None) != (self.deadline_kind is DeadlineKind.NONE):
             raise ValueError(
                 f"deadline_s is {self.deadline_s} but deadline_kind is"

@@ -1,0 +1,128 @@
+"""Small worlds for tests of the replay: clusters, jobs, profiles and drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.cluster import Cluster, uniform_cluster
+from harness.contracts.engine import Abilities
+from harness.contracts.scheduler import ClusterView, Decision, Knowledge, Requirement
+from harness.engines.setup import EngineSetup
+from harness.engines.simulated import Simulated, SimulatedEngine
+from harness.profiles import Profile, load_profile
+from harness.records import RunRecords
+from harness.replay import replay
+from harness.trace.job import JobSpec
+
+
+def cluster(num_hosts: int = 1, devices_per_host: int = 4) -> Cluster:
+    return uniform_cluster(
+        name="test", num_hosts=num_hosts, devices_per_host=devices_per_host, device_type="test"
+    )
+
+
+def job(job_id: str, arrival_s: float = 0.0, slots: int = 1, work: float = 100.0, **more: Any):
+    fields: dict[str, Any] = {
+        "workload": "recorded",
+        "requested_slots": slots,
+        "work_samples": work,
+        "global_batch": 8,
+    }
+    return JobSpec(job_id=job_id, arrival_s=arrival_s, **(fields | more))
+
+
+def profile(preparation_s: float = 0.0, pause_s: float = 0.0) -> Profile:
+    """T(w) = w samples per second, and the same cost for every change."""
+    return load_profile(
+        {
+            "name": "test",
+            "provenance": {
+                "hardware": "none",
+                "versions": "none",
+                "source": "made for a test",
+                "licence": "Apache-2.0",
+                "trials": "none",
+                "spread": "none",
+                "measured_here": False,
+                "rescale_costs": "made for a test",
+            },
+            "throughput": {},
+            "costs": None,
+            "rescale_costs": [{"preparation_s": preparation_s, "pause_s": pause_s}],
+        }
+    )
+
+
+@dataclass
+class Mechanism:
+    """The part of a backend that a simulation sees."""
+
+    abilities: Abilities = Abilities(rescale=True, suspend=True, migrate=True, change_batch=True)
+    name: str = "stop_resume"
+
+
+@dataclass
+class Driver:
+    """A scheduler that a test writes as a function of the view."""
+
+    rule: Callable[[ClusterView], Decision]
+    needs: frozenset[Knowledge] = frozenset()
+    requires: frozenset[Requirement] = frozenset()
+    views: list[ClusterView] = field(default_factory=list)
+
+    def decide(self, view: ClusterView) -> Decision:
+        self.views.append(view)
+        return self.rule(view)
+
+
+class FirstFree:
+    """The lowest free slots, host by host."""
+
+    def place(self, num_slots, cluster, free, held=(), device_type=None):
+        if num_slots <= len(held):
+            return held[:num_slots]
+        slots = [slot for host in range(len(cluster.hosts)) for slot in free.on_host(host)]
+        wanted = num_slots - len(held)
+        return None if len(slots) < wanted else held + tuple(slots[:wanted])
+
+
+def engine(
+    cluster: Cluster, profile: Profile, mechanism: Mechanism | None = None, **options: Any
+) -> SimulatedEngine:
+    setup = EngineSetup(
+        cluster=cluster,
+        jobs=(),
+        profile=profile,
+        backend=mechanism or Mechanism(),  # type: ignore[arg-type]
+        launcher=None,  # type: ignore[arg-type]
+        workloads={},
+        seed=0,
+        run_dir=Path(),
+        memory_bytes_per_worker={},
+    )
+    return Simulated(**options).open(setup)
+
+
+def simulate(
+    jobs,
+    scheduler,
+    *,
+    on: Cluster | None = None,
+    costs: Mapping[str, float] | None = None,
+    mechanism: Mechanism | None = None,
+    **options: Any,
+) -> RunRecords:
+    where = on or cluster()
+    known = profile(**(costs or {}))
+    return replay(
+        jobs=jobs,
+        cluster=where,
+        scheduler=scheduler,
+        placement=FirstFree(),
+        engine=engine(where, known, mechanism),
+        profile=known,
+        **options,
+    )
