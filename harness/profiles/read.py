@@ -176,11 +176,10 @@ def _read_other_costs(
 ) -> list[CostCell]:
     """Rescale costs of another profile file, in place of this one's."""
     other = read_document(path)
-    problems.extend(other.problems)
-    if not isinstance(other.data, Mapping) or "rescale_costs" not in other.data:
-        problems.append(
-            f"{document.place('costs')}: {path} has no rescale_costs; name a profile that has"
-        )
+    if other.problems or not isinstance(other.data, Mapping) or "rescale_costs" not in other.data:
+        place = document.place("costs")
+        problems.extend(f"{place}: {problem}" for problem in other.problems)
+        problems.append(f"{place}: {path} has no rescale_costs; name a profile that has")
         return []
     theirs = other.data.get("provenance")
     remark = theirs.get("rescale_costs") if isinstance(theirs, Mapping) else None

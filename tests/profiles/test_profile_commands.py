@@ -1,0 +1,57 @@
+"""``python -m harness.profile``, from outside."""
+
+import subprocess
+import sys
+
+import pytest
+
+from harness.profiles.read import SHIPPED
+
+
+def command(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "harness.profile", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=SHIPPED.parents[1],
+        timeout=60,
+    )
+
+
+def test_show_prints_provenance_curves_and_costs():
+    shown = command("show", "a100_elasticflow")
+    assert shown.returncode == 0
+    assert "Apache-2.0" in shown.stdout
+    assert "bert on a100, samples per second" in shown.stdout
+    assert "any backend, any workload, any kind, any sizes: 0 + 0" in shown.stdout
+
+
+def test_lint_accepts_everything_that_is_shipped():
+    files = sorted(str(path) for path in SHIPPED.glob("*.yaml"))
+    checked = command("lint", *files)
+    assert checked.returncode == 0, checked.stderr
+    assert checked.stdout.count("no mistakes") == len(files)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show", "nothing"), "unknown profile 'nothing'; known: a100_elasticflow"),
+        (("lint", "nowhere.yaml"), "nowhere.yaml: cannot be read (No such file"),
+    ],
+)
+def test_mistakes_end_with_code_2_and_no_traceback(arguments, message):
+    refused = command(*arguments)
+    assert refused.returncode == 2
+    assert message in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_lint_tells_the_mistakes_of_all_files(tmp_path):
+    for name in ("one.yaml", "two.yaml"):
+        (tmp_path / name).write_text("name: x\nthroughput: {}\n")
+    refused = command("lint", str(tmp_path / "one.yaml"), str(tmp_path / "two.yaml"))
+    assert refused.returncode == 2
+    for name in ("one.yaml", "two.yaml"):
+        assert f"{name}:1: provenance: is missing" in refused.stderr
+        assert f"{name}:1: rescale_costs: is missing" in refused.stderr

@@ -1,0 +1,84 @@
+"""Every shipped profile loads, and says what its source says."""
+
+import csv
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from harness.contracts.engine import ChangeKind
+from harness.profiles import ProfileError, load_profile
+from harness.profiles.read import SHIPPED
+
+NAMES = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+def shipped(name):
+    with initialize_config_dir(str(SHIPPED), version_base="1.3"):
+        return load_profile(compose(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_profile_loads_with_provenance_and_positive_curves(name):
+    profile = shipped(name)
+    assert profile.name == name
+    assert "recorded" in profile.workloads
+    assert set(profile.provenance["curves"]) == set(profile.workloads)
+    for workload in profile.workloads:
+        curve = profile.throughput(workload, 64)
+        assert all(curve.samples_per_s(slots) > 0 for slots in (1, 2, 3, 8, 64, 500))
+
+
+@pytest.mark.parametrize("path", sorted((SHIPPED / "data").rglob("*.csv")), ids=lambda p: p.stem)
+def test_measured_cells_are_iterations_times_batch(path):
+    profile = shipped("published_mixed")
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    checked = 0
+    for row in rows:
+        batch = int(row.pop("global_batch_size"))
+        for slots, value in row.items():
+            if value not in ("", "0"):
+                curve = profile.throughput(path.stem, batch)
+                assert curve.samples_per_s(int(slots)) == pytest.approx(float(value) * batch)
+                checked += 1
+    assert checked >= 12
+
+
+def test_vgg16_scaling_agrees_with_the_paper():
+    """ElasticFlow, section 2.1: VGG16 at batch 256 on 8 GPUs reaches 76.07% of linear."""
+    curve = shipped("a100_elasticflow").throughput("vgg16", 256)
+    assert curve.samples_per_s(8) / (8 * curve.samples_per_s(1)) == pytest.approx(0.7607, abs=1e-3)
+
+
+def test_cells_not_measured_are_not_zero_speed():
+    profile = shipped("a100_elasticflow")
+    assert profile.throughput("resnet50_cifar10", 64).samples_per_s(64) > 1000
+    deepspeech = profile.throughput("deepspeech2", 32)
+    assert deepspeech.samples_per_s(64) == deepspeech.samples_per_s(32)
+
+
+def test_published_profiles_state_that_costs_are_assumed():
+    for name in ("a100_elasticflow", "published_mixed"):
+        profile = shipped(name)
+        assert "zero assumed" in profile.provenance["rescale_costs"]
+        assert profile.rescale_cost("any", "bert", ChangeKind.RESCALE, 4, 8).pause_s == 0.0
+
+
+def test_assumed_stop_resume_cost_is_charged_to_stop_resume_only():
+    profile = shipped("a100_stop_resume_30s")
+    assert "assumed" in profile.provenance["rescale_costs"]
+    assert profile.rescale_cost("stop_resume", "bert", ChangeKind.RESCALE, 4, 8).pause_s == 30.0
+    assert profile.rescale_cost("stop_free", "bert", ChangeKind.RESCALE, 4, 8).pause_s == 0.0
+
+
+def test_unknown_workload_lists_the_known_ones():
+    with pytest.raises(ProfileError, match=r"'alexnet'; known: bert, deepspeech2, gpt2"):
+        shipped("a100_elasticflow").throughput("alexnet", 64)
+
+
+def test_digest_follows_the_numbers_and_not_the_name():
+    first, second = shipped("a100_elasticflow"), shipped("a100_stop_resume_30s")
+    assert first.digest != second.digest
+    assert first.digest == shipped("a100_elasticflow").digest
+    assert first.digest == load_profile(Path(SHIPPED) / "a100_elasticflow.yaml").digest
