@@ -1,0 +1,87 @@
+"""Combinations that cannot work, found before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.cluster import Cluster
+from harness.contracts.scheduler import Requirement, Scheduler
+from harness.contracts.training import Backend
+from harness.problems import Problem
+from harness.trace.job import JobSpec
+
+_FEW = 3
+
+
+def ability_problems(
+    scheduler: Scheduler, backend: Backend, scaling: str, names: tuple[str, str]
+) -> list[Problem | str]:
+    """What the scheduler must be able to ask for and the backend cannot do.
+
+    Args:
+        scheduler: the deciding rule.
+        backend: the mechanism.
+        scaling: ``strong`` or ``weak``.
+        names: chosen options of scheduler and backend, for the text.
+    """
+    chosen, mechanism = names
+    problems: list[Problem | str] = []
+    lacking = [r for r in Requirement if r in scheduler.requires and not _can(backend, r)]
+    for requirement in lacking:
+        can = [r.value for r in Requirement if _can(backend, r)]
+        problems.append(
+            Problem(
+                f"scheduler={chosen}, backend={mechanism}",
+                f"{chosen} needs a backend that can {_words(requirement)} and {mechanism} cannot"
+                f" (it can: {', '.join(can) or 'start and finish jobs'})",
+                "choose another backend (for example backend=stop_resume), or a scheduler that"
+                " never asks for it (for example scheduler=fifo)",
+            )
+        )
+    rescales = Requirement.RESCALE in scheduler.requires
+    if scaling == "weak" and rescales and not _can(backend, Requirement.CHANGE_BATCH):
+        problems.append(
+            Problem(
+                f"scaling=weak, backend={mechanism}",
+                "weak scaling changes the global batch at every rescale and this backend cannot",
+                "use scaling=strong, or a backend that can change the batch",
+            )
+        )
+    return problems
+
+
+def _can(backend: Backend, requirement: Requirement) -> bool:
+    return bool(getattr(backend.abilities, requirement.value))
+
+
+def _words(requirement: Requirement) -> str:
+    return {
+        Requirement.CHANGE_BATCH: "change the batch",
+        Requirement.SHARE_DEVICE: "share a device",
+    }.get(requirement, f"{requirement.value} jobs")
+
+
+def size_problems(
+    jobs: Sequence[JobSpec], cluster: Cluster, names: tuple[str, str]
+) -> list[Problem | str]:
+    """Jobs that ask for more slots than there are: a gang scheduler would wait for ever.
+
+    Args:
+        jobs: jobs of the trace, as they will be replayed.
+        cluster: where.
+        names: chosen options of trace and cluster, for the text.
+    """
+    large = [job for job in jobs if max(job.requested_slots, job.min_slots) > cluster.num_slots]
+    if not large:
+        return []
+    worst = sorted(large, key=lambda job: (-job.requested_slots, job.order))[:_FEW]
+    examples = ", ".join(f"{job.job_id} asks for {job.requested_slots}" for job in worst)
+    more = ", ..." if len(large) > _FEW else ""
+    return [
+        Problem(
+            f"trace={names[0]}, cluster={names[1]}",
+            f"{len(large)} of {len(jobs)} jobs ask for more than the cluster's"
+            f" {cluster.num_slots} slots ({examples}{more})",
+            "choose a larger cluster, or cap the demand with a transform of the trace",
+        )
+    ]

@@ -1,0 +1,251 @@
+"""Composes a configuration from the files in ``configs/`` and the words of a command line.
+
+Hydra composes; judging the words, and naming all that is wrong with them, happens here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob, Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+import harness
+from harness.annotations import show
+from harness.config import GROUPS, KEYS
+from harness.problems import Problem, suggest
+
+CONFIG_DIR = Path(harness.__file__).resolve().parent.parent / "configs"
+"""The shipped configuration files: one folder per group."""
+
+
+@dataclass
+class Words:
+    """The words of a command line, understood: choices of groups, then values of keys."""
+
+    choices: dict[str, str] = field(default_factory=dict)
+    """Chosen option, or path of a YAML file, by group."""
+    values: list[str] = field(default_factory=list)
+    """Overrides of keys in Hydra's grammar, in order."""
+    sweeps: dict[str, list[str]] = field(default_factory=dict)
+    """Swept keys and groups, each with its values."""
+    problems: list[Problem | str] = field(default_factory=list)
+
+
+def options(group: str) -> list[str]:
+    """Names of the shipped options of a group, sorted."""
+    return sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
+
+
+def defaults() -> tuple[dict[str, str], dict[str, Any]]:
+    """Default option of every group, and default value of every top-level key."""
+    document = yaml.safe_load((CONFIG_DIR / "config.yaml").read_text(encoding="utf-8"))
+    entries = [entry for entry in document.pop("defaults") if isinstance(entry, dict)]
+    return {group: name for entry in entries for group, name in entry.items()}, document
+
+
+def is_file(option: str) -> bool:
+    """Whether an option is a YAML file of the user's own rather than a shipped name."""
+    return option.endswith((".yaml", ".yml"))
+
+
+def quote(value: Any) -> str:
+    """A value in Hydra's override grammar, so that it is read back as the same value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{quote(k)}:{quote(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(quote(item) for item in value) + "]"
+    text = str(value)
+    plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text)
+    if plain and text.lower() not in ("null", "true", "false", "nan", "inf"):
+        return text
+    return "'" + re.sub(r"(\\*)'", r"\1\1\\'", text) + "'"
+
+
+def understand(words: Iterable[str], sweeping: bool = False) -> Words:
+    """Reads overrides one by one, so that every wrong one is reported.
+
+    Args:
+        words: ``group=option`` and ``key=value`` in Hydra's grammar; of two for the same
+            group the last counts.
+        sweeping: comma lists, ``choice``, ``range`` and ``glob`` are meant as a sweep.
+    """
+    parser = OverridesParser.create()
+    found = Words()
+    for word in words:
+        try:
+            override = parser.parse_override(word)
+        except HydraException as error:
+            fact = "is not understood" if "=" in word else "is no key=value"
+            detail = str(error).splitlines()[0].strip() if "=" in word else ""
+            found.problems.append(
+                Problem(
+                    f"argument {word!r}",
+                    fact + (f" ({detail})" if detail else ""),
+                    "write group=option or key=value, for example scheduler=fifo seed=1;"
+                    " quote values with spaces or commas: 'name=\"a, b\"'",
+                )
+            )
+            continue
+        _sort_in(override, word, sweeping, found)
+    return found
+
+
+def _sort_in(override: Override, word: str, sweeping: bool, found: Words) -> None:
+    key = override.key_or_group.replace("/", ".")
+    root = key.split(".")[0]
+    names = [*GROUPS, *KEYS, "study"]
+    if override.package is not None or not root:
+        way_out = "write group=option or key=value"
+        found.problems.append(Problem(f"argument {word!r}", "is not understood", way_out))
+    elif root not in names:
+        found.problems.append(Problem(key, "unknown key", suggest(root, names)))
+    elif root == "study":
+        way_out = "give it once, as study=NAME"
+        found.problems.append(Problem(key, "cannot be part of a point", way_out))
+    elif override.is_delete():
+        if "." in key:
+            found.values.append(f"~{key}")
+        else:
+            found.problems.append(Problem(key, "cannot be removed", f"choose another: {root}=..."))
+    elif override.is_sweep_override():
+        _sort_in_sweep(override, key, sweeping, found)
+    elif key in GROUPS:
+        value = override.value()
+        problem = option_problem(key, value)
+        if problem:
+            found.problems.append(problem)
+        else:
+            found.choices[key] = str(value)
+    else:
+        found.values.append(f"++{key}={word.partition('=')[2]}")
+
+
+def _sort_in_sweep(override: Override, key: str, sweeping: bool, found: Words) -> None:
+    if not sweeping:
+        fact = "has several values"
+        found.problems.append(Problem(key, fact, "add -m to run one point for each, or give one"))
+        return
+    value: Any = override.value()
+    if isinstance(value, Glob):
+        names = value.filter(options(key)) if key in GROUPS else []
+        if not names:
+            found.problems.append(Problem(key, "glob matches nothing", suggest("", options(key))))
+        found.sweeps[key] = names
+        return
+    found.sweeps[key] = [str(item) for item in override.sweep_string_iterator()]
+    if key in GROUPS:
+        problems = [option_problem(key, name) for name in found.sweeps[key]]
+        found.problems += [problem for problem in problems if problem]
+
+
+def option_problem(group: str, option: Any) -> Problem | None:
+    """What is wrong with choosing ``option`` for ``group``; None if nothing."""
+    if isinstance(option, str) and is_file(option):
+        if Path(option).is_file():
+            return None
+        return Problem(group, f"there is no file {option}", "correct the path")
+    if isinstance(option, str) and option in options(group):
+        return None
+    way_out = suggest(str(option), options(group)) + "; or give a YAML file of your own"
+    return Problem(group, f"unknown option {show(option)}", way_out)
+
+
+def compose(
+    words: Words, base: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any] | None, list[Problem | str]]:
+    """The resolved configuration as plain dictionaries, and what stood in the way.
+
+    Args:
+        words: the understood command line.
+        base: a resolved configuration to start from instead of the defaults.
+    """
+    chosen = defaults()[0]
+    problems: list[Problem | str] = []
+    values: list[str] = []
+    labels = dict(chosen)
+    if base is not None:
+        for group in GROUPS:
+            if isinstance(base.get(group), Mapping):
+                chosen[group] = _register(group, "base", dict(base[group]))
+        labels.update(base.get("choices") or {})
+        values = [f"++{k}={quote(v)}" for k, v in base.items() if k not in (*GROUPS, "choices")]
+    for group, option in words.choices.items():
+        labels[group] = Path(option).stem if is_file(option) else option
+        try:
+            chosen[group] = _register_file(group, option) if is_file(option) else option
+        except (OSError, yaml.YAMLError, OmegaConfBaseException, TypeError) as error:
+            text = " ".join(str(error).split())
+            problems.append(Problem(option, f"cannot be read: {text}", "correct the YAML file"))
+    overrides = [f"{group}={quote(option)}" for group, option in chosen.items()]
+    cfg, failed = _compose(overrides, [*values, *words.values])
+    problems += failed
+    if cfg is None:
+        return None, problems
+    for key in sorted(OmegaConf.missing_keys(cfg)):
+        problems.append(Problem(key, "has no value yet", f"give {key}=..."))
+    try:
+        container: Any = OmegaConf.to_container(cfg, resolve=True)
+    except OmegaConfBaseException as error:
+        problems.append(Problem(str(error.full_key or "config"), _first_line(error)))
+        return None, problems
+    container["choices"] = labels
+    return container, problems
+
+
+def _compose(
+    groups: Sequence[str], values: Sequence[str]
+) -> tuple[DictConfig | None, list[Problem | str]]:
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONFIG_DIR)):
+        try:
+            return hydra_compose("config", [*groups, *values]), []
+        except (HydraException, OmegaConfBaseException) as error:
+            problems: list[Problem | str] = []
+            for value in values:
+                try:
+                    hydra_compose("config", [*groups, value])
+                except (HydraException, OmegaConfBaseException) as own:
+                    key, _, text = value.lstrip("+~").partition("=")
+                    way_out = "see the keys there are with --cfg job"
+                    fact = f"cannot be set to {text}" if text else "cannot be removed"
+                    problems.append(Problem(key, f"{fact} ({_first_line(own)})", way_out))
+            return None, problems or [Problem("config", _first_line(error))]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error.__cause__ or error).strip().splitlines()[0].rstrip(".")
+
+
+def _register_file(group: str, path: str) -> str:
+    node = OmegaConf.load(path)
+    if not isinstance(node, DictConfig):
+        raise TypeError("it holds no mapping of keys to values")
+    return _register(group, path, node)
+
+
+def _register(group: str, origin: str, node: DictConfig | dict[str, Any]) -> str:
+    key = origin + json.dumps(OmegaConf.to_container(OmegaConf.create(node)), default=str)
+    name = f"own_{zlib.crc32(key.encode()):08x}"
+    ConfigStore.instance().store(group=group, name=name, node=node)
+    return name

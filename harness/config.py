@@ -1,0 +1,146 @@
+"""The typed, validated configuration of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from harness.annotations import MismatchError, coerce, show
+from harness.problems import Problem, suggest
+
+GROUPS = (
+    "trace",
+    "workload",
+    "cluster",
+    "placement",
+    "scheduler",
+    "backend",
+    "engine",
+    "profile",
+    "launcher",
+    "tracking",
+)
+"""One group per seam; each is a folder of ``configs/``."""
+
+PARTS = ("cluster", "placement", "scheduler", "backend", "engine", "launcher")
+"""Groups whose option is a part: ``_target_`` and the options of its class."""
+
+Check = Callable[[Any], str | None]
+
+
+def _at_least_0(value: int) -> str | None:
+    return None if value >= 0 else "use a number from 0 up"
+
+
+def _positive(value: float | None) -> str | None:
+    return None if value is None or value > 0 else "use a number above 0, or null for no limit"
+
+
+def _not_empty(value: str) -> str | None:
+    return None if value.strip() else "name a folder, for example results/runs"
+
+
+def _key(help_text: str, check: Check | None = None, determines: bool = False) -> Any:
+    """A top-level key: what ``--help`` says, its range, whether results depend on it."""
+    return field(metadata={"help": help_text, "check": check, "determines": determines})
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """The configuration of one run. Defaults are in ``configs/config.yaml`` alone."""
+
+    trace: Mapping[str, Any]
+    workload: Mapping[str, Any]
+    cluster: Mapping[str, Any]
+    placement: Mapping[str, Any]
+    scheduler: Mapping[str, Any]
+    backend: Mapping[str, Any]
+    engine: Mapping[str, Any]
+    profile: Mapping[str, Any]
+    launcher: Mapping[str, Any]
+    tracking: Mapping[str, Any]
+    choices: Mapping[str, str]
+    """Name of the chosen option of every group."""
+    seed: int = _key("names every random stream of the run", _at_least_0, determines=True)
+    repetition: int = _key(
+        "number of this trial of the same configuration, from 0", _at_least_0, determines=True
+    )
+    scaling: Literal["strong", "weak"] = _key(
+        "strong: global batch fixed; weak: batch per slot fixed", determines=True
+    )
+    name: str | None = _key("label of the run, shown in tables and MLflow")
+    sweep: str | None = _key("label of the sweep it belongs to; sweeps set it")
+    results_dir: str = _key("folder of the stored runs", _not_empty)
+    max_wall_s: float | None = _key("stop the run after so many seconds of wall clock", _positive)
+    force: bool = _key("run again even if the same run is stored")
+    dry: bool = _key("print what would run, and how long it may take; start nothing")
+    progress: bool = _key("show progress while running")
+
+
+KEYS: Mapping[str, dataclasses.Field[Any]] = {
+    f.name: f for f in dataclasses.fields(RunConfig) if "help" in f.metadata
+}
+"""Top-level keys besides the groups."""
+
+
+def read_config(
+    container: Mapping[str, Any],
+) -> tuple[RunConfig | None, list[Problem | str]]:
+    """The typed configuration from a composed container, and everything wrong with it.
+
+    Args:
+        container: plain dictionaries and values, as ``harness.compose.compose`` gives them.
+
+    Returns:
+        The configuration, or None if any key is unknown, missing or wrong; and the problems.
+    """
+    hints = typing.get_type_hints(RunConfig)
+    problems: list[Problem | str] = []
+    values: dict[str, Any] = {}
+    fields = {f.name: f for f in dataclasses.fields(RunConfig)}
+    for key in container:
+        if key not in fields:
+            names = [name for name in fields if name != "choices"]
+            problems.append(Problem(str(key), "unknown key", suggest(str(key), names)))
+    for name, spec in fields.items():
+        if name not in container:
+            problems.append(Problem(name, "is missing", f"give {name}=..."))
+            continue
+        value = container[name]
+        try:
+            values[name] = coerce(value, hints[name])
+        except MismatchError as mismatch:
+            problems.append(Problem(name, f"is {show(value)}", f"give {mismatch}"))
+            continue
+        check: Check | None = spec.metadata.get("check")
+        way_out = check(values[name]) if check else None
+        if way_out:
+            problems.append(Problem(name, f"is {show(value)}", way_out))
+    if problems:
+        return None, problems
+    return RunConfig(**values), []
+
+
+def hash_config(config: RunConfig, digests: Mapping[str, str]) -> str:
+    """SHA-256 of the canonical JSON of everything that determines the results.
+
+    Labels, folders, limits, tracking and display do not.
+
+    Args:
+        config: configuration of the run.
+        digests: digests of the data behind it, by name (``trace``, ``profile``).
+    """
+    groups = {group: getattr(config, group) for group in GROUPS if group != "tracking"}
+    keys = {n: getattr(config, n) for n, f in KEYS.items() if f.metadata["determines"]}
+    return hash_json({**groups, **keys, "digests": dict(digests)})
+
+
+def hash_json(value: Any) -> str:
+    """SHA-256 (hexadecimal) of the canonical JSON of ``value``."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
