@@ -60,7 +60,7 @@ def profile(preparation_s: float = 0.0, pause_s: float = 0.0) -> Profile:
 class Mechanism:
     """The part of a backend that a simulation sees."""
 
-    abilities: Abilities = Abilities(rescale=True, suspend=True, migrate=True, change_batch=True)
+    abilities: Abilities = field(default_factory=lambda: Abilities(True, True, True, True))
     name: str = "stop_resume"
 
 
