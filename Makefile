@@ -1,0 +1,62 @@
+# Everything from a fresh checkout. The first call of any target makes .venv and installs the
+# exact versions of requirements.lock; later calls start at once.
+#
+#   make PYTHON=/path/to/python3.12   another interpreter (3.11 or newer)
+#   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make
+#                                     CPU builds of PyTorch (much smaller than the CUDA ones)
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; \
+	done)
+TEST_JOBS ?= 2
+
+VENV := .venv
+PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --no-input
+
+.DEFAULT_GOAL := help
+.PHONY: help env run test test-long report ui check clean
+
+help: ## List what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' \
+		| awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+env: $(INSTALLED) ## Make .venv with the exact versions of requirements.lock
+
+run: $(INSTALLED) ## The main job: real training under elastic backends, then the report
+	@$(PY) -m harness study=main
+	@$(PY) -m reports study=main
+
+test: $(INSTALLED) ## The fast tests (no GPU, no network)
+	@$(PY) -m pytest -q -n $(TEST_JOBS) -m "not long and not gpu"
+
+test-long: $(INSTALLED) ## The longer randomised tests
+	@$(PY) -m pytest -q -n $(TEST_JOBS) -m "long and not gpu"
+
+report: $(INSTALLED) ## Draw every figure and verdict from results/reference/
+	@$(PY) -m reports
+
+ui: $(INSTALLED) ## Open MLflow on the embedded store
+	@$(PY) -m harness.tracking ui
+
+check: $(INSTALLED) ## Lint, format, types
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+clean: ## Remove caches and .venv; results stay
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { \
+		echo "No Python 3.11 or newer was found; install one, or name it: make PYTHON=/path/to/python3"; \
+		exit 2; }
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { \
+		rm -rf $(VENV); \
+		echo "$(PYTHON) cannot make a virtual environment; install its venv module (Debian: apt-get install python3-venv)"; \
+		exit 2; }
+	@echo "Installing $$(grep -c '^[A-Za-z]' requirements.lock) packages into $(VENV) with $$($(PY) -V) (once, a few minutes)"
+	@$(PIP) -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
