@@ -91,6 +91,8 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "Mapping[str, float]": _parse_phases,
 }
 
+_DTYPES = {"int": "int64", "float": "float64", "float | None": "float64"}
+
 
 def columns(name: str) -> dict[str, str]:
     """Column names of a table and their types, as the record declares them."""
@@ -156,23 +158,10 @@ def read_table(path: Path, name: str) -> list[Any]:
     Raises:
         TableError: the file is damaged or its columns are not those of this version.
     """
-    kinds = columns(name)
-    try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
-            reader = csv.reader(text)
-            _check_header(path, next(reader, []), list(kinds))
-            rows = list(reader)
-        parsed = [
-            map(_parser(kind), column)
-            for kind, column in zip(kinds.values(), zip(*rows, strict=True), strict=False)
-        ]
-        if name == LATENCIES:
-            return list(parsed[0]) if parsed else []
-        return list(map(RECORD_TYPES[name], *parsed)) if parsed else []
-    except _UNREADABLE as error:
-        raise TableError(
-            f"{path}: damaged ({error}); run the point again to write it anew"
-        ) from error
+    parsed = _read_columns(path, name)
+    if name == LATENCIES:
+        return parsed[0]
+    return list(map(RECORD_TYPES[name], *parsed))
 
 
 def read_frame(path: Path, name: str) -> pd.DataFrame:
@@ -186,36 +175,35 @@ def read_frame(path: Path, name: str) -> pd.DataFrame:
     import pandas as pd
 
     kinds = columns(name)
-    if not path.exists():
-        return pd.DataFrame({column: [] for column in kinds})
-    plain = {"int": "int64", "float": "float64", "float | None": "float64"}
-    floats = [column for column, kind in kinds.items() if kind.startswith("float")]
+    parsed = _read_columns(path, name) if path.exists() else [[] for _ in kinds]
+    series = {
+        column: pd.Series(values, dtype=_DTYPES.get(kind, "object"))
+        for (column, kind), values in zip(kinds.items(), parsed, strict=True)
+    }
+    return pd.DataFrame(series)
+
+
+def _read_columns(path: Path, name: str) -> list[list[Any]]:
+    """The parsed values of every column, in the order of the record's fields."""
+    kinds = columns(name)
     try:
-        frame = pd.read_csv(
-            path,
-            dtype={column: plain.get(kind, "object") for column, kind in kinds.items()},
-            keep_default_na=False,
-            na_values={column: [""] for column in floats},
-            float_precision="round_trip",
-        )
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
+            reader = csv.reader(text)
+            _check_header(path, next(reader, []), list(kinds))
+            cells = list(zip(*reader, strict=True)) or [() for _ in kinds]
+        return [
+            list(map(_parser(kind), column))
+            for kind, column in zip(kinds.values(), cells, strict=True)
+        ]
     except _UNREADABLE as error:
         raise TableError(
             f"{path}: damaged ({error}); run the point again to write it anew"
         ) from error
-    _check_header(path, list(frame.columns), list(kinds))
-    for column, kind in kinds.items():
-        if kind not in plain and kind != "str":
-            frame[column] = list(map(_parser(kind), frame[column]))
-    return frame
 
 
 def _parser(kind: str) -> Callable[[str], Any]:
     parse = _PARSERS[kind]
     return _Memo(parse).__getitem__ if kind.startswith("tuple") else parse
-
-
-def _damaged(path: Path, error: Exception) -> str:
-    return f"{path}: damaged ({error}); run the point again to write it anew"
 
 
 def _check_header(path: Path, found: list[str], expected: list[str]) -> None:

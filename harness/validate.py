@@ -1,0 +1,147 @@
+"""``python -m harness.validate DIR...``: are these results whole, and do they agree?
+
+Of every run at or below the directories: the version and the manifest, that every table
+reads and still has the digest it was written with, that the records do not contradict one
+another, and that ``metrics.json`` is what the records give. Prints all problems at once.
+Exit code 0: no problem; 2: problems, or no run found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import math
+import sys
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from harness import metrics
+from harness.contracts.engine import JobState
+from harness.records import GrantRecord, JobRecord, RunRecords
+from harness.store import StoredRun, StoreError, load_run, run_paths
+from harness.tables import TableError
+
+_SLACK_S = 1e-6
+"""Rounding allowed where two times must not overlap."""
+_MANIFEST_KEYS = ("run_id", "schema_version", "status", "config_hash", "command")
+
+
+def check_run(path: Path) -> list[str]:
+    """Everything wrong with the run in a directory; empty if it is sound."""
+    problems: list[str] = []
+    try:
+        run = load_run(path)
+        problems += [f"{path}: {text}" for text in (*_check_manifest(run), *_check_digests(run))]
+        found = (*check_records(run.records), *_check_metrics(run.metrics, run.records))
+    except (StoreError, TableError) as error:
+        return [*problems, str(error)]
+    return problems + [f"{path}: {text}" for text in found]
+
+
+def check_records(records: RunRecords) -> Iterator[str]:
+    """Contradictions within the records of a run."""
+    known: dict[str, JobRecord] = {}
+    for job in records.jobs:
+        if job.job_id in known:
+            yield f"jobs: {job.job_id} is listed twice"
+        known[job.job_id] = job
+        yield from _check_job(job)
+    for table in ("grants", "changes", "steps", "evaluations"):
+        names = {row.job_id for row in getattr(records, table)}
+        for name in sorted(names - set(known)):
+            yield f"{table}: job {name} is not in jobs"
+    for change in records.changes:
+        if change.ended_s is not None and change.ended_s < change.requested_s:
+            yield f"changes: {change.change_id} ended before it was requested"
+    yield from _check_grants(records.grants, records.facts.get("num_slots"))
+
+
+def _check_job(job: JobRecord) -> Iterator[str]:
+    if job.state not in set(JobState):
+        yield f"jobs: {job.job_id} has the unknown state {job.state!r}"
+    times = [job.arrival_s, job.first_start_s, job.finish_s]
+    ordered = [time for time in times if time is not None]
+    if ordered != sorted(ordered):
+        yield f"jobs: {job.job_id} arrives, starts and finishes at {times}, out of order"
+    if job.state == JobState.FINISHED and job.finish_s is None:
+        yield f"jobs: {job.job_id} is finished but has no finish time"
+
+
+def _check_grants(grants: Sequence[GrantRecord], num_slots: float | None) -> Iterator[str]:
+    """No slot is held by two jobs at once, none lies outside the cluster."""
+    busy_until: dict[int, tuple[float, str]] = {}
+    for grant in sorted(grants, key=lambda row: (row.start_s, row.end_s, row.job_id)):
+        if grant.end_s < grant.start_s:
+            yield f"grants: {grant.job_id} holds slots from {grant.start_s} to {grant.end_s} s"
+        for slot in grant.slots:
+            if num_slots is not None and not 0 <= slot < num_slots:
+                yield f"grants: {grant.job_id} holds slot {slot} of {num_slots:.0f}"
+            until_s, holder = busy_until.get(slot, (-math.inf, ""))
+            if grant.start_s < until_s - _SLACK_S:
+                yield (
+                    f"grants: slot {slot} is held by {holder} until {until_s} s"
+                    f" and by {grant.job_id} from {grant.start_s} s"
+                )
+            busy_until[slot] = (max(grant.end_s, until_s), grant.job_id)
+
+
+def _check_manifest(run: StoredRun) -> Iterator[str]:
+    for key in _MANIFEST_KEYS:
+        if key not in run.manifest:
+            yield f"manifest.json lacks {key}"
+    if run.run_id != run.path.name:
+        yield f"manifest.json names the run {run.run_id}, its directory {run.path.name}"
+
+
+def _check_digests(run: StoredRun) -> Iterator[str]:
+    for name, digest in sorted(run.digests.items()):
+        path = run.path / f"{name}.csv.gz"
+        if not path.exists():
+            yield f"{path.name} is missing; run the point again"
+            continue
+        try:
+            with gzip.open(path, "rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except (OSError, EOFError, zlib.error):
+            continue  # reading the table reports it
+        if found != digest:
+            yield f"{path.name} was changed after it was written; run the point again"
+
+
+def _check_metrics(stored: Mapping[str, float], records: RunRecords) -> Iterator[str]:
+    computed = metrics.compute(records)
+    for name in sorted({*stored, *computed}):
+        ours, theirs = computed.get(name), stored.get(name)
+        if ours is None or theirs is None:
+            which = "metrics.json lacks" if theirs is None else "the records do not give"
+            yield f"{which} {name}"
+        elif not math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-12):
+            yield f"metrics.json says {name} = {theirs}, the records give {ours}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check directories of results; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.validate",
+        description="Check that stored runs are whole and that their numbers agree.",
+    )
+    parser.add_argument("dir", nargs="*", type=Path, default=[Path("results")])
+    directories: list[Path] = parser.parse_args(arguments).dir
+    problems, count = [], 0
+    for directory in directories:
+        paths = list(run_paths(directory))
+        if not paths:
+            problems.append(f"{directory}: no finished run is at or below it; name another")
+        for path in paths:
+            count += 1
+            problems += check_run(path)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    print(f"{count} runs checked, {len(problems)} problems")
+    return 2 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Sound results pass; every kind of damage is named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sample_runs import simulate, write_run
+
+from harness.records import GrantRecord, RunRecords
+from harness.validate import check_records, main
+
+
+def test_sound_runs_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path, live=True)
+    write_run(tmp_path / "deeper", scheduler="uniform")
+    assert main([str(tmp_path)]) == 0
+    assert "2 runs checked, 0 problems" in capsys.readouterr().out
+
+
+def test_no_run_is_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 2
+    assert "no finished run" in capsys.readouterr().err
+
+
+def test_all_problems_are_shown_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_run(tmp_path).path
+    found = json.loads((path / "metrics.json").read_text())
+    del found["makespan_s"]
+    (path / "metrics.json").write_text(json.dumps(found | {"jct_mean_s": 1.0, "made_up": 2}))
+    jobs = gzip.decompress((path / "jobs.csv.gz").read_bytes())
+    (path / "jobs.csv.gz").write_bytes(gzip.compress(jobs.replace(b"owner,", b"other,", 1)[:-1]))
+    (path / "decisions.csv.gz").unlink()
+    assert main([str(tmp_path)]) == 2
+    text = capsys.readouterr().err
+    assert "decisions.csv.gz is missing" in text
+    path.joinpath("jobs.csv.gz").write_bytes(gzip.compress(jobs + jobs.split(b"\r\n")[1] + b"\r\n"))
+    assert main([str(tmp_path)]) == 2
+    text = capsys.readouterr().err
+    assert "jobs.csv.gz was changed after it was written" in text
+    assert "is listed twice" in text
+    assert "metrics.json lacks makespan_s" in text
+    assert "the records do not give made_up" in text
+    assert "metrics.json says jct_mean_s = 1.0" in text
+
+
+def problems(**lists: object) -> str:
+    return "\n".join(check_records(replace(simulate(), **lists)))  # type: ignore[arg-type]
+
+
+def test_records_that_contradict_themselves() -> None:
+    sample = simulate()
+    assert problems() == ""
+    first = sample.jobs[0]
+    assert "unknown state 'dreaming'" in problems(jobs=[replace(first, state="dreaming")])
+    assert "out of order" in problems(jobs=[replace(first, finish_s=first.arrival_s - 1)])
+    assert "no finish time" in problems(jobs=[replace(first, finish_s=None)])
+    assert "grants: job job01 is not in jobs" in problems(
+        jobs=[job for job in sample.jobs if job.job_id != "job01"]
+    )
+    ended = replace(sample.changes[0], ended_s=-1.0)
+    assert "ended before it was requested" in problems(changes=[ended])
+
+
+def test_a_slot_held_twice_is_found() -> None:
+    grants = [
+        GrantRecord("job00", 0, 10, (0, 1), 8, None),
+        GrantRecord("job01", 9, 12, (1,), 8, None),
+    ]
+    assert "slot 1 is held by job00 until 10 s and by job01 from 9 s" in problems(grants=grants)
+    assert "slot 1 is held" not in problems(grants=[grants[0], replace(grants[1], start_s=10)])
+    assert "slot 7 of 4" in problems(grants=[GrantRecord("job00", 0, 1, (7,), 8, None)])
+    assert list(check_records(RunRecords())) == []
