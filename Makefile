@@ -13,7 +13,7 @@ TEST_JOBS ?= 2
 VENV := .venv
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check --no-input
+PIP := $(PY) -m pip install -qq --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .PHONY: help env run test test-long report ui check clean
