@@ -1,0 +1,66 @@
+"""What a data set is to a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.contracts.training import Batch
+
+
+class DataError(Exception):
+    """Files that cannot be used. ``problems`` has one line each: place, fact, way out."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)
+
+    def __reduce__(self) -> tuple[type[DataError], tuple[list[str]]]:
+        return type(self), (self.problems,)
+
+
+class SampleSet(Protocol):
+    """Samples 0..len-1, each a pure function of its id."""
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        ...
+
+    def samples(self, ids: Sequence[int]) -> Batch:
+        """The samples with these ids, stacked in this order, with their ``label``.
+
+        Raises:
+            IndexError: an id outside 0..len-1 (ids never count from the end).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """A training set, the held-out samples, and how many labels they use."""
+
+    train: SampleSet
+    held_out: SampleSet
+    num_labels: int
+
+
+def checked_ids(ids: Sequence[int], num_samples: int) -> npt.NDArray[np.int64]:
+    """The ids as an array.
+
+    Raises:
+        IndexError: there are none, or one lies outside 0..num_samples-1.
+    """
+    array = np.asarray(ids, dtype=np.int64)
+    if array.size == 0:
+        raise IndexError("no sample ids; a batch has at least one sample")
+    low, high = int(array.min()), int(array.max())
+    if low < 0 or high >= num_samples:
+        raise IndexError(
+            f"sample id {low if low < 0 else high} is outside 0..{num_samples - 1};"
+            " wrap ids at the end of an epoch"
+        )
+    return array

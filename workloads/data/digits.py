@@ -1,0 +1,99 @@
+"""Real handwritten digits: the 1,797 8x8 images that come with scikit-learn.
+
+Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits (UCI, 1998), the
+test part, as shipped by scikit-learn. Read from the installed package's own file, since
+importing scikit-learn costs a cold worker about as much as importing torch.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from harness.contracts.training import Batch
+from workloads.data.base import DataError, DataSet, checked_ids
+from workloads.data.counter import random_words
+from workloads.data.pictures import enlarged
+
+NUM_CLASSES = 10
+_HELD_OUT = 360
+_SIDE = 8
+_MEAN, _DEVIATION = 4.884, 6.017
+"""Of all grey values, which are 0..16."""
+
+
+def digits_path() -> Path:
+    """Where scikit-learn keeps the images: one line per image, 64 grey values and the digit.
+
+    Raises:
+        DataError: it is not installed, or keeps them elsewhere.
+    """
+    package = importlib.util.find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise DataError(
+            ["digits: scikit-learn is not installed; install it (pip install scikit-learn)"]
+        )
+    path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    if not path.is_file():
+        raise DataError(
+            [f"{path}: scikit-learn's digits are not there; install scikit-learn 1.5 or later"]
+        )
+    return path
+
+
+def _read() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    with gzip.open(digits_path(), "rt", encoding="ascii") as file:
+        rows = np.loadtxt(file, delimiter=",", dtype=np.float32)
+    pictures = (rows[:, :-1] - np.float32(_MEAN)) / np.float32(_DEVIATION)
+    return pictures.reshape(-1, 1, _SIDE, _SIDE), rows[:, -1].astype(np.int64)
+
+
+class _Digits:
+    """Digits decoded and enlarged once, so that a batch is one gather."""
+
+    def __init__(
+        self, pictures: torch.Tensor, labels: torch.Tensor, factor: int, channels: int
+    ) -> None:
+        self._pictures, self._labels = pictures, labels
+        self._factor, self._channels = factor, channels
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def samples(self, ids: Sequence[int]) -> Batch:
+        index = torch.from_numpy(checked_ids(ids, len(self)))
+        pictures = enlarged(self._pictures[index], self._factor)
+        return {
+            "image": pictures.expand(-1, self._channels, -1, -1).contiguous(),
+            "label": self._labels[index],
+        }
+
+
+def open_digits(image_size: int, channels: int, seed: int) -> DataSet:
+    """The digits: 1,437 to train with and 360 held out, split by ``seed``.
+
+    Args:
+        image_size: side in pixels: 8 (as they are) or a multiple of 32 (enlarged smoothly to
+            32, then by repeating pixels).
+        channels: the grey picture is repeated in this many channels.
+        seed: of the split.
+    """
+    pictures, labels = _read()
+    order = np.argsort(random_words(seed, "digits split", np.zeros(1, np.int64), len(labels))[0])
+    images, factor = torch.from_numpy(pictures), 1
+    if image_size != _SIDE:
+        images = torch.nn.functional.interpolate(
+            images, size=(32, 32), mode="bilinear", align_corners=False
+        )
+        factor = image_size // 32
+    parts = [
+        _Digits(images[part], torch.from_numpy(labels)[part], factor, channels)
+        for part in (torch.from_numpy(order[_HELD_OUT:]), torch.from_numpy(order[:_HELD_OUT]))
+    ]
+    return DataSet(parts[0], parts[1], NUM_CLASSES)

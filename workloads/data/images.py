@@ -1,0 +1,43 @@
+"""The picture sets an image workload can be trained on, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from workloads.data.base import DataSet
+from workloads.data.cifar import open_cifar10
+from workloads.data.digits import open_digits
+from workloads.data.imagefolder import open_image_folder
+from workloads.data.synthetic import synthetic_pictures
+
+NEEDS_ROOT: Mapping[str, bool] = {
+    "digits": False,
+    "synthetic": False,
+    "cifar10": True,
+    "imagefolder": True,
+}
+"""The sets there are, and whether each reads files below ``root``."""
+
+
+def open_images(
+    data: str, root: str, image_size: int, synthetic: tuple[int, int], seed: int
+) -> DataSet:
+    """A picture set with three channels.
+
+    Args:
+        data: one of ``NEEDS_ROOT``.
+        root: folder of the files, for the sets that need one.
+        image_size: side in pixels, a multiple of 32.
+        synthetic: samples and classes of the synthetic set.
+        seed: of the synthetic set, and of the digits' split.
+
+    Raises:
+        DataError: files that are missing or malformed.
+    """
+    if data == "digits":
+        return open_digits(image_size, 3, seed)
+    if data == "cifar10":
+        return open_cifar10(root, image_size)
+    if data == "imagefolder":
+        return open_image_folder(root, image_size)
+    return synthetic_pictures(synthetic[0], synthetic[1], image_size, seed)

@@ -1,0 +1,21 @@
+"""Operations on pictures that give each picture the same bits in any batch."""
+
+from __future__ import annotations
+
+import torch
+
+
+def enlarged(images: torch.Tensor, factor: int) -> torch.Tensor:
+    """Pictures (n, channels, height, width) with every pixel repeated ``factor`` times."""
+    if factor == 1:
+        return images
+    return images.repeat_interleave(factor, dim=-2).repeat_interleave(factor, dim=-1)
+
+
+def normalised(values: torch.Tensor) -> torch.Tensor:
+    """Bytes 0..255 of colour pictures as floats near 0 with a spread near 1.
+
+    One mean and deviation for all channels: models here are trained from scratch, so the
+    constants that published weights need do not matter.
+    """
+    return (values.to(torch.float32) - 118.0) / 62.0

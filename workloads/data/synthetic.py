@@ -1,0 +1,163 @@
+"""Synthetic tasks that can be learned, every sample made from (seed, id) alone.
+
+No set is ever held in memory: a sample is computed when it is asked for. The held-out
+samples come from a stream of their own, and the rule to be learned is the same in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from harness.contracts.training import Batch
+from workloads.data.base import DataSet, checked_ids
+from workloads.data.counter import random_floats, random_integers, random_words
+from workloads.data.pictures import enlarged
+
+HELD_OUT = 512
+"""Held-out samples of every synthetic set."""
+FIRST_WORD = 3
+"""Tokens below it are special: padding 0, start 1, end 2."""
+PADDING, START, END = 0, 1, 2
+_COARSE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticPictures:
+    """Pictures of ``num_classes`` classes: an 8x8 colour pattern per class under noise.
+
+    The pattern is a property of the class, the noise (twice as strong) of the sample.
+    """
+
+    seed: int
+    stream: str
+    num_samples: int
+    num_classes: int
+    image_size: int
+    """Side in pixels; a multiple of 8."""
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return self.num_samples
+
+    def samples(self, ids: Sequence[int]) -> Batch:
+        """``image`` (n, 3, side, side) and ``label`` (n)."""
+        index = checked_ids(ids, self.num_samples)
+        cells = 3 * _COARSE * _COARSE
+        labels = random_integers(self.seed, f"{self.stream} class", index, 1, self.num_classes)[
+            :, 0
+        ]
+        noise = random_floats(self.seed, f"{self.stream} noise", index, cells)
+        values = random_floats(self.seed, "pattern", labels, cells) + np.float32(2) * noise
+        images = torch.from_numpy(values).reshape(-1, 3, _COARSE, _COARSE)
+        return {
+            "image": enlarged(images, self.image_size // _COARSE),
+            "label": torch.from_numpy(labels),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedTexts:
+    """Texts whose label is the marker word that stands in them most often.
+
+    Each text starts with START. Three eighths of its other places hold markers, half of
+    them the label's own and the rest drawn from all markers; every other place holds any
+    other word.
+    """
+
+    seed: int
+    stream: str
+    num_samples: int
+    num_labels: int
+    vocabulary: int
+    length: int
+    """Tokens of a text, START included."""
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return self.num_samples
+
+    def samples(self, ids: Sequence[int]) -> Batch:
+        """``tokens`` (n, length) and ``label`` (n)."""
+        index = checked_ids(ids, self.num_samples)
+        places = self.length - 1
+        num_markers = places * 3 // 8
+        first_plain = FIRST_WORD + self.num_labels
+        labels = random_integers(self.seed, f"{self.stream} label", index, 1, self.num_labels)
+        words = first_plain + random_integers(
+            self.seed, f"{self.stream} words", index, places, self.vocabulary - first_plain
+        )
+        words[:, :num_markers] = FIRST_WORD + random_integers(
+            self.seed, f"{self.stream} markers", index, num_markers, self.num_labels
+        )
+        words[:, : num_markers // 2] = FIRST_WORD + labels
+        order = random_words(self.seed, f"{self.stream} order", index, places).argsort(axis=1)
+        start = np.full((len(index), 1), START)
+        tokens = np.concatenate([start, np.take_along_axis(words, order, axis=1)], axis=1)
+        return {"tokens": torch.from_numpy(tokens), "label": torch.from_numpy(labels[:, 0])}
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredSentences:
+    """Pairs of sentences: the target is the source read backwards, every word moved on.
+
+    A word w becomes the word ``shift`` places after it in the vocabulary (cyclically), so
+    that the decoder must learn an alignment as well as a dictionary.
+    """
+
+    seed: int
+    stream: str
+    num_samples: int
+    vocabulary: int
+    length: int
+    """Words of a sentence; the target has END in addition."""
+    shift: int = 7
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return self.num_samples
+
+    def samples(self, ids: Sequence[int]) -> Batch:
+        """``source`` (n, length), ``target`` (n, length+1) from START on, ``label`` to END."""
+        index = checked_ids(ids, self.num_samples)
+        num_words = self.vocabulary - FIRST_WORD
+        words = random_integers(self.seed, f"{self.stream} words", index, self.length, num_words)
+        target = FIRST_WORD + (words[:, ::-1] + self.shift) % num_words
+        start, end = np.full((len(index), 1), START), np.full((len(index), 1), END)
+        return {
+            "source": torch.from_numpy(FIRST_WORD + words),
+            "target": torch.from_numpy(np.concatenate([start, target], axis=1)),
+            "label": torch.from_numpy(np.concatenate([target, end], axis=1)),
+        }
+
+
+def synthetic_pictures(num_samples: int, num_classes: int, image_size: int, seed: int) -> DataSet:
+    """Training and held-out pictures of the same classes."""
+    train, held_out = (
+        SyntheticPictures(seed, stream, count, num_classes, image_size)
+        for stream, count in (("train", num_samples), ("held out", HELD_OUT))
+    )
+    return DataSet(train, held_out, num_classes)
+
+
+def marked_texts(
+    num_samples: int, num_labels: int, vocabulary: int, length: int, seed: int
+) -> DataSet:
+    """Training and held-out texts under the same markers."""
+    train, held_out = (
+        MarkedTexts(seed, stream, count, num_labels, vocabulary, length)
+        for stream, count in (("train", num_samples), ("held out", HELD_OUT))
+    )
+    return DataSet(train, held_out, num_labels)
+
+
+def mirrored_sentences(num_samples: int, vocabulary: int, length: int, seed: int) -> DataSet:
+    """Training and held-out sentence pairs of the same language."""
+    train, held_out = (
+        MirroredSentences(seed, stream, count, vocabulary, length)
+        for stream, count in (("train", num_samples), ("held out", HELD_OUT))
+    )
+    return DataSet(train, held_out, vocabulary)

@@ -1,0 +1,53 @@
+"""Lets torchvision be imported where its compiled operators cannot be loaded.
+
+A torchvision wheel built for another torch (the usual one, beside a CPU torch) cannot load
+its compiled library, and then fails at import because it describes two operators, ``nms``
+and ``qnms``, that nobody has declared. transformers imports torchvision, so it fails too.
+Declaring the bare schemas makes everything but detection work.
+
+Import this module before torchvision or transformers; the declaration happens at import, so
+once per process, and only where the compiled library does not bring the operators itself.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
+
+import torch
+
+_NAMES = ("nms", "qnms")
+_SIGNATURE = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+
+
+def _load_compiled() -> None:
+    """Load torchvision's compiled operators as torchvision itself would, if they load."""
+    package = importlib.util.find_spec("torchvision")
+    if package is None or not package.submodule_search_locations:
+        return
+    folder = package.submodule_search_locations[0]
+    library = FileFinder(folder, (ExtensionFileLoader, EXTENSION_SUFFIXES)).find_spec("_C")
+    if library is None or library.origin is None:
+        return
+    try:
+        torch.ops.load_library(library.origin)  # type: ignore[no-untyped-call]
+    except OSError:  # built for another torch: exactly the case this module is for
+        return
+
+
+def declare_missing() -> tuple[torch.library.Library, tuple[str, ...]]:
+    """Declare the operators that are missing; returns their owner and their names.
+
+    The declarations live as long as the returned library. Calling it again declares nothing.
+    """
+    if any(not hasattr(torch.ops.torchvision, name) for name in _NAMES):
+        _load_compiled()
+    missing = tuple(name for name in _NAMES if not hasattr(torch.ops.torchvision, name))
+    library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
+    for name in missing:
+        library.define(name + _SIGNATURE)  # type: ignore[no-untyped-call]
+    return library, missing
+
+
+LIBRARY, DECLARED = declare_missing()
+"""Owner of the declarations (they end with it), and the names that had to be declared."""

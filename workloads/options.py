@@ -1,0 +1,78 @@
+"""Checks of the options all workloads share; every problem is reported at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from workloads.training import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What a configuration may change of a workload's recipe; None: as the size says."""
+
+    learning_rate: float | None = None
+    warmup_steps: int | None = None
+    evaluation_samples: int | None = None
+
+    def applied_to(self, recipe: Recipe) -> Recipe:
+        """The recipe with what is set here in place of its own."""
+        if self.learning_rate is not None:
+            recipe = replace(recipe, learning_rate=self.learning_rate)
+        if self.warmup_steps is not None:
+            recipe = replace(recipe, warmup_steps=self.warmup_steps)
+        return recipe
+
+
+def check_options(
+    *,
+    workload: str,
+    size: str,
+    sizes: Sequence[str],
+    data: str,
+    needs_root: Mapping[str, bool],
+    root: str | None,
+    overrides: Overrides,
+    problems: Sequence[str] = (),
+) -> None:
+    """Refuse a combination of options that cannot work.
+
+    Args:
+        workload: name of the workload, for the message.
+        size: the size asked for.
+        sizes: the sizes there are.
+        data: the data set asked for.
+        needs_root: the data sets there are, and whether each reads files below ``root``.
+        root: folder of the files, if given.
+        overrides: the numbers asked for.
+        problems: what the workload found itself, to be reported with the rest.
+
+    Raises:
+        ValueError: one line for each problem, with what is known or allowed.
+    """
+    problems = list(problems)
+    if size not in sizes:
+        problems.append(f"unknown size {size!r}; known: {', '.join(sizes)}")
+    if data not in needs_root:
+        problems.append(f"unknown data {data!r}; known: {', '.join(sorted(needs_root))}")
+    elif needs_root[data] and root is None:
+        problems.append(f"data {data!r} reads files, but root is not set; set root to their folder")
+    elif not needs_root[data] and root is not None:
+        with_files = ", ".join(sorted(name for name, needs in needs_root.items() if needs))
+        problems.append(
+            f"root is {root!r}, but data {data!r} reads no files; remove root, or choose data"
+            f" from: {with_files or 'none here'}"
+        )
+    rate = overrides.learning_rate
+    if rate is not None and not 0 < rate < float("inf"):
+        problems.append(f"learning_rate is {rate}; it must be finite and > 0")
+    if overrides.warmup_steps is not None and overrides.warmup_steps < 0:
+        problems.append(f"warmup_steps is {overrides.warmup_steps}; use 0 for no warm-up")
+    if overrides.evaluation_samples is not None and overrides.evaluation_samples < 1:
+        problems.append(
+            f"evaluation_samples is {overrides.evaluation_samples}; give at least 1, or leave"
+            " it out for all held-out samples"
+        )
+    if problems:
+        raise ValueError("\n".join(f"workload {workload}: {problem}" for problem in problems))

@@ -1,0 +1,116 @@
+"""What every workload's training has in common: seeding, the update, the evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from harness.contracts.training import Batch
+from workloads.data.base import SampleSet
+
+_EVALUATION_BATCH = 64
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw from torch's CPU generator as from a fresh one seeded with ``seed``.
+
+    Its state is put back afterwards. Generators of accelerators are neither seeded nor
+    touched: models are built on the CPU.
+    """
+    before = torch.get_rng_state()
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Learning rate of a workload.
+
+    Linear in the global batch, with a linear warm-up: Goyal et al. 2017, section 2.
+    """
+
+    learning_rate: float
+    """At ``reference_batch``, after the warm-up."""
+    reference_batch: int = 32
+    """Global batch for which ``learning_rate`` was chosen, samples."""
+    warmup_steps: int = 0
+    """Steps over which the rate rises from nearly nothing to its value; 0: no warm-up."""
+
+    def rate(self, global_batch: int, step: int) -> float:
+        """Learning rate of step ``step``, counted from 0, at this global batch.
+
+        Raises:
+            ValueError: the batch is below 1 or the step below 0.
+        """
+        if global_batch < 1 or step < 0:
+            raise ValueError(
+                f"global_batch is {global_batch} and step is {step};"
+                " a batch is at least 1 and steps count from 0"
+            )
+        scaled = self.learning_rate * global_batch / self.reference_batch
+        return scaled * min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else scaled
+
+    def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:
+        """Set the learning rate of every parameter group, then ``optimizer.step()``."""
+        rate = self.rate(global_batch, step)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; each submodule gets its own mode back."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def evaluate_classifier(
+    model: torch.nn.Module,
+    logits: Callable[[torch.nn.Module, Batch], torch.Tensor],
+    held_out: SampleSet,
+    num_samples: int | None,
+) -> dict[str, float]:
+    """Accuracy and mean cross entropy of a classifier on held-out samples.
+
+    Args:
+        model: the model, wrapped or not, on any device.
+        logits: its scores, one row per item, to be compared with ``batch["label"]``; an item
+            is whatever has a label, so a token of a translation as well as an image.
+        held_out: the samples, never trained on.
+        num_samples: only this many of them, from the first; None: all.
+
+    Returns:
+        ``accuracy`` (share of items whose best score is the label's), ``loss`` (nats) and
+        ``evaluated_samples``.
+    """
+    device = next(model.parameters()).device
+    total = len(held_out) if num_samples is None else min(num_samples, len(held_out))
+    num_items, num_right, loss = 0, 0, 0.0
+    with evaluating(model):
+        for start in range(0, total, _EVALUATION_BATCH):
+            ids = range(start, min(start + _EVALUATION_BATCH, total))
+            batch = {name: value.to(device) for name, value in held_out.samples(ids).items()}
+            labels = batch["label"].flatten()
+            scores = logits(model, batch).float().flatten(0, -2)
+            loss += float(torch.nn.functional.cross_entropy(scores, labels, reduction="sum"))
+            num_right += int((scores.argmax(dim=-1) == labels).sum())
+            num_items += labels.numel()
+    return {
+        "accuracy": num_right / num_items,
+        "loss": loss / num_items,
+        "evaluated_samples": float(total),
+    }
