@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -302,7 +302,8 @@ class _Replay:
         if job.change is None:
             return
         self.book.close_change(job, event, outcome)
-        self.in_flight = self.in_flight.delete(job.spec.job_id)
+        if job.spec.job_id in self.in_flight:
+            self.in_flight = self.in_flight.delete(job.spec.job_id)
 
     def _end(self, job: ReplayJob, state: JobState, time_s: float, reason: str) -> None:
         if job.change is not None:
@@ -315,11 +316,16 @@ class _Replay:
 
     def _hold(self, job: ReplayJob, slots: tuple[int, ...], time_s: float) -> None:
         """Make these the slots the job holds; the books note when that changes."""
-        if slots == job.slots:
+        held = job.slots
+        if slots == held:
             return
-        before, after = set(job.slots), set(slots)
-        self.occupancy.release([slot for slot in job.slots if slot not in after])
-        self.occupancy.take([slot for slot in slots if slot not in before])
+        if not held:
+            self.occupancy.take(slots)
+        elif not slots:
+            self.occupancy.release(held)
+        else:
+            self.occupancy.release([slot for slot in held if slot not in slots])
+            self.occupancy.take([slot for slot in slots if slot not in held])
         self.book.hold(job, slots, time_s)
 
     def _set_target(self, job: ReplayJob, target: Grant | None) -> None:
@@ -411,16 +417,25 @@ class _Replay:
     def _reconcile(self) -> None:
         """Give the engine every change that can begin now, until none can."""
         while self.unmet:
-            changes = []
-            for job in list(self.unmet.values()):
+            begun: dict[str, Change] = {}
+            for job_id, job in list(self.unmet.items()):
                 change = self._next_change(job)
                 if change is not None:
-                    del self.unmet[job.spec.job_id]
-                    changes.append(change)
-            if not changes:
+                    del self.unmet[job_id]
+                    begun[job_id] = change
+            if not begun:
                 return
-            if self._handle(self.engine.apply(changes)):
+            asked = self._handle(self.engine.apply(list(begun.values())))
+            self._note_in_flight(begun)
+            if asked:
                 self._decide()
+
+    def _note_in_flight(self, begun: Mapping[str, Change]) -> None:
+        """Show the changes that were not done at once; free ones never appear."""
+        for job_id, change in begun.items():
+            job = self.book.live.get(job_id)
+            if job is not None and job.change is change:
+                self.in_flight = self.in_flight.set(job_id, job.slots)
 
     def _next_change(self, job: ReplayJob) -> Change | None:
         """The change that leads to the job's grant, with its slots taken, or None."""
@@ -469,7 +484,6 @@ class _Replay:
         )
         added = tuple(slot for slot in slots if slot not in job.slots)
         self._hold(job, job.slots + added, now_s)
-        self.in_flight = self.in_flight.set(job.spec.job_id, job.slots)
         self.book.open_change(job, change, now_s)
         self.book.move(job, state)
         return change

@@ -125,7 +125,7 @@ class SimulatedEngine:
                     Event(time_s, EventKind.JOB_FINISHED, job_id, samples_done=progress.work)
                 )
             else:
-                events.append(self._finish_change(change, progress))
+                events.append(self._finish_change(change, progress, self._cost(change)))
         if not events:
             if math.isinf(until_s):
                 raise RuntimeError("nothing is under way and nothing is due")
@@ -143,7 +143,7 @@ class SimulatedEngine:
             cost = self._cost(change)
             if cost.preparation_s == 0.0 and cost.pause_s == 0.0:
                 progress.settle(self._now_s)
-                events.append(self._finish_change(change, progress))
+                events.append(self._finish_change(change, progress, cost))
             elif cost.preparation_s == 0.0:
                 events.append(self._begin_pause(change, progress))
             else:
@@ -185,10 +185,9 @@ class SimulatedEngine:
         self._push(self._now_s + cost.pause_s, EventKind.CHANGE_DONE, change, progress)
         return Event(self._now_s, EventKind.PROGRESS, change.job.job_id, samples_done=progress.done)
 
-    def _finish_change(self, change: Change, progress: _Progress) -> Event:
+    def _finish_change(self, change: Change, progress: _Progress, cost: RescaleCost) -> Event:
         """The change holds: the job trains at its new size, or not at all."""
         now_s = self._now_s
-        cost = self._cost(change)
         progress.since_s = now_s
         progress.version += 1
         progress.rate = self._rate(change, len(change.slots))
