@@ -18,6 +18,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import psutil
 
@@ -28,6 +29,9 @@ from harness.engines.live_observations import SystemSampler, collect
 from harness.engines.setup import EngineSetup
 from harness.profiles import ProfileError
 from harness.records import RunRecords
+
+_GUESSED_STEP_S = 0.3
+_GUESSED_START_S = 8.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class Live:
     stall_timeout_s: float = 180.0
     """Wall-clock seconds without a sign of life from a job before the run is given up."""
     name: str = "live"
+    exclusive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         problems = []
@@ -73,6 +78,24 @@ class Live:
             problems.append(f"stall_timeout_s is {self.stall_timeout_s}; it must be > 0")
         if problems:
             raise ValueError("\n".join(problems))
+
+    def estimated_wall_s(self, setup: EngineSetup) -> float:
+        """Starting every job once and its executed steps, as many side by side as fit.
+
+        A step takes what the profile says when paced, and is guessed at 0.3 s otherwise;
+        with fast-forward a job executes three steady stretches.
+        """
+        slot_s = 0.0
+        for job in setup.jobs:
+            step_s = _GUESSED_STEP_S
+            if self.pace == "profile":
+                curve = setup.profile.throughput(job.workload, job.global_batch)
+                step_s = job.global_batch / curve.samples_per_s(job.requested_slots)
+            steps = job.work_samples / job.global_batch
+            if self.fast_forward:
+                steps = min(steps, 3.0 * (self.steady_steps + self.margin_steps))
+            slot_s += job.requested_slots * (_GUESSED_START_S + steps * step_s * self.dilation)
+        return _GUESSED_START_S + slot_s / setup.cluster.num_slots
 
     def problems(self, setup: EngineSetup) -> list[str]:
         """Workloads that nobody can train here, missing curves, too little memory."""

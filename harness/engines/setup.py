@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Engine
@@ -46,6 +46,12 @@ class EngineConfig(Protocol):
     """What ``configs/engine/*.yaml`` builds: the options of an engine."""
 
     name: str
+    exclusive: ClassVar[bool]
+    """Whether a run occupies the machine, so that a sweep must run it alone."""
+
+    def estimated_wall_s(self, setup: EngineSetup) -> float:
+        """Rough seconds of wall clock that the run will take."""
+        ...
 
     def problems(self, setup: EngineSetup) -> list[str]:
         """What makes this run impossible on this engine, each with its way out."""
