@@ -1,0 +1,146 @@
+"""Earliest deadline first."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+
+from sortedcontainers import SortedList
+
+from harness.contracts.scheduler import (
+    ClusterView,
+    Decision,
+    Grant,
+    JobView,
+    Knowledge,
+    Refuse,
+    Requirement,
+    Suspend,
+    Throughput,
+)
+from systems.schedulers.gang import gang_slots, least_slots, refuse_misfit
+from systems.schedulers.news import touched
+
+_Order = tuple[float, float, str]
+
+
+class Edf:
+    """Jobs in order of deadline; each takes as many slots as still raise its throughput.
+
+    Jobs without a deadline come last; ties break by arrival, then job id. A missed deadline
+    does not move a job back. What does not fit into the slots that are left is skipped.
+
+    ``preemptive``: every decision plans the whole cluster anew, and running jobs may be shrunk
+    or suspended; otherwise a running job keeps at least what it has.
+    ``elastic``: size jobs by their throughput curve; otherwise each gets the slots it
+    requested, as do jobs that are not elastic.
+
+    Source: the EDF baseline of ElasticFlow. Its text calls EDF not elastic although it sizes
+    jobs. Open there and chosen here: preemption; planning at every event; on a curve with dips
+    a job takes the smallest count that no smaller count matches.
+    A job whose least size exceeds the whole cluster is refused.
+    """
+
+    def __init__(self, preemptive: bool = True, elastic: bool = True) -> None:
+        self._preemptive = preemptive
+        self._elastic = elastic
+        self.needs = frozenset(
+            {Knowledge.DEADLINE} | ({Knowledge.THROUGHPUT} if elastic else set())
+        )
+        requires = set()
+        if preemptive:
+            requires.add(Requirement.SUSPEND)
+        if elastic:
+            requires.add(Requirement.RESCALE)
+        self.requires = frozenset(requires)
+        self._order: SortedList[_Order] = SortedList()
+        self._place: dict[str, _Order] = {}
+        self._granted: dict[str, int] = {}
+        self._useful: dict[str, tuple[Throughput, list[int]]] = {}
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Hand out slots by deadline until none is left."""
+        changes: dict[str, Grant | Suspend | Refuse] = {}
+        for job_id in touched(view):
+            refusal = self._look_again(view, job_id)
+            if refusal is not None:
+                changes[job_id] = refusal
+        plan = self._plan(view)
+        if self._preemptive:
+            for order in sorted(self._place[job_id] for job_id in self._granted.keys() - plan):
+                job_id = order[-1]
+                del self._granted[job_id]
+                changes[job_id] = Suspend()
+        for job_id, num_slots in plan.items():
+            if self._granted.get(job_id) != num_slots:
+                self._granted[job_id] = num_slots
+                changes[job_id] = Grant(num_slots)
+        return Decision(changes)
+
+    def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
+        job = view.jobs.get(job_id)
+        if job is None:
+            self._forget(job_id)
+            return None
+        if job_id not in self._place:
+            spec = job.spec
+            least = least_slots(spec) if self._elastic else gang_slots(spec)
+            refusal = refuse_misfit(spec, least, view.cluster)
+            if refusal is not None:
+                return refusal
+            deadline_s = math.inf if spec.deadline_s is None else spec.deadline_s
+            self._place[job_id] = (deadline_s, spec.arrival_s, job_id)
+            self._order.add(self._place[job_id])
+        if job.grant is None:
+            self._granted.pop(job_id, None)
+        else:
+            self._granted[job_id] = job.grant.num_slots
+        return None
+
+    def _forget(self, job_id: str) -> None:
+        order = self._place.pop(job_id, None)
+        if order is not None:
+            self._order.remove(order)
+        self._granted.pop(job_id, None)
+        self._useful.pop(job_id, None)
+
+    def _plan(self, view: ClusterView) -> dict[str, int]:
+        """Slots of every job that is to have some, by deadline."""
+        free = view.num_usable if self._preemptive else view.num_free
+        plan: dict[str, int] = {}
+        for *_, job_id in self._order:
+            if free <= 0:
+                break
+            kept = 0 if self._preemptive else self._granted.get(job_id, 0)
+            num_slots = max(kept, self._size(view.jobs[job_id], kept + free, view))
+            if num_slots > 0:
+                plan[job_id] = num_slots
+                free -= num_slots - kept
+        return plan
+
+    def _size(self, job: JobView, most: int, view: ClusterView) -> int:
+        """Slots for one job where at most ``most`` are to be had; 0 if it cannot run on them."""
+        if not (self._elastic and job.spec.elastic):
+            num_slots = gang_slots(job.spec)
+            return num_slots if num_slots <= most else 0
+        useful = self._useful_counts(job, view.cluster.num_slots)
+        fitting = bisect_right(useful, most)
+        return useful[fitting - 1] if fitting else 0
+
+    def _useful_counts(self, job: JobView, num_slots: int) -> list[int]:
+        """Counts in the job's range that beat every smaller one, ascending."""
+        curve = job.throughput
+        assert curve is not None, "an elastic Edf declares that it needs THROUGHPUT"
+        known = self._useful.get(job.job_id)
+        if known is not None and known[0] is curve:
+            return known[1]
+        most = num_slots if job.spec.max_slots is None else min(num_slots, job.spec.max_slots)
+        useful = [job.spec.min_slots]
+        best = curve.samples_per_s(job.spec.min_slots)
+        for count in range(job.spec.min_slots + 1, most + 1):
+            rate = curve.samples_per_s(count)
+            if rate > best:
+                useful.append(count)
+                best = rate
+        self._useful[job.job_id] = (curve, useful)
+        return useful

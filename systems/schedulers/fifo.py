@@ -1,0 +1,67 @@
+"""First in, first out, in gangs."""
+
+from __future__ import annotations
+
+from harness.contracts.scheduler import (
+    ClusterView,
+    Decision,
+    Grant,
+    Knowledge,
+    Refuse,
+    Requirement,
+    Suspend,
+)
+from systems.schedulers.gang import gang_slots, refuse_misfit
+from systems.schedulers.news import touched
+from systems.schedulers.waiting import Key, WaitingJobs
+
+
+class Fifo:
+    """Jobs start in order of arrival, each on the slots it requested, and keep them.
+
+    Nothing is suspended or rescaled. A job that lost its slots queues again by its arrival.
+    A job that the whole cluster cannot hold is refused. One decision costs in proportion to
+    its news, whatever the length of the queue.
+
+    ``backfill``: jobs behind one that does not fit may start if they fit. No reservation is
+    made for the one they overtake, so a large job can wait for long.
+
+    Source: the Static baseline of the EDL paper's synthetic workload, and the gang schedulers
+    that every paper compares with.
+    """
+
+    needs: frozenset[Knowledge] = frozenset()
+    requires: frozenset[Requirement] = frozenset()
+
+    def __init__(self, backfill: bool = False) -> None:
+        self._backfill = backfill
+        self._waiting = WaitingJobs()
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Start what the free slots allow."""
+        changes: dict[str, Grant | Suspend | Refuse] = {}
+        for job_id in touched(view):
+            refusal = self._look_again(view, job_id)
+            if refusal is not None:
+                changes[job_id] = refusal
+        free = view.num_free
+        while (key := self._waiting.first(free if self._backfill else None)) is not None:
+            if key.num_slots > free:
+                break
+            self._waiting.discard(key.job_id)
+            changes[key.job_id] = Grant(key.num_slots)
+            free -= key.num_slots
+        return Decision(changes)
+
+    def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
+        """Put one job where the view says it belongs."""
+        job = view.jobs.get(job_id)
+        if job is None or job.grant is not None:
+            self._waiting.discard(job_id)
+        elif job_id not in self._waiting:
+            num_slots = gang_slots(job.spec)
+            refusal = refuse_misfit(job.spec, num_slots, view.cluster)
+            if refusal is not None:
+                return refusal
+            self._waiting.put(Key(0, 0.0, job.spec.arrival_s, job_id, num_slots))
+        return None

@@ -1,0 +1,134 @@
+"""The script of the ``scripted`` scheduler: its steps, read and checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harness.contracts.scheduler import JobView
+
+_MOMENTS = ("at_s", "at_samples", "at_step")
+_KEYS = ("job", *_MOMENTS, "slots")
+
+
+class Order(StrEnum):
+    """What a step can say instead of a number of slots."""
+
+    SUSPEND = "suspend"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of a script: when, which job, and what it is to have from then on."""
+
+    job: str | int
+    """Job id, or index among the arrivals from 0."""
+    action: int | Order
+    """Slots to have, or an order."""
+    at_s: float | None = None
+    """On the engine's clock."""
+    at_samples: float | None = None
+    """Samples the job has done."""
+    at_step: int | None = None
+    """Steps of the job's own global batch."""
+
+    @property
+    def moment(self) -> str:
+        """Which of the three moments is given."""
+        return next(name for name in _MOMENTS if getattr(self, name) is not None)
+
+    def due_s(self, job: JobView, now_s: float) -> float:
+        """When the step is due, as far as can be said now: ``now_s`` or before if it is due,
+        infinite while the job does not train."""
+        if self.at_s is not None:
+            return self.at_s
+        if self.at_samples is not None:
+            threshold = self.at_samples
+        else:
+            assert self.at_step is not None
+            threshold = float(self.at_step * job.spec.global_batch)
+        rate = job.samples_per_s
+        left = threshold - (job.samples_done + rate * (now_s - job.as_of_s))
+        if left <= 1e-6 * max(1.0, rate):  # within a microsecond of training
+            return now_s
+        return now_s + left / rate if rate > 0.0 else math.inf
+
+
+def parse_script(script: Sequence[object]) -> tuple[Step, ...]:
+    """The steps of a script as a configuration gives it.
+
+    Raises:
+        ValueError: everything that is wrong with it, one problem a line: place, fact, way out.
+    """
+    problems: list[str] = []
+    steps: list[Step] = []
+    last: dict[tuple[str | int, str], float] = {}
+    for index, entry in enumerate(script):
+        place = f"script[{index}]"
+        if not isinstance(entry, Mapping):
+            problems.append(f"{place} is {entry!r}; give a mapping with job, slots and a moment")
+            continue
+        found = _problems_of(place, entry)
+        problems += found
+        if found:
+            continue
+        step = _step(entry)
+        moment = step.moment
+        value = float(getattr(step, moment))
+        if value < last.get((step.job, moment), 0.0):
+            problems.append(
+                f"{place}: {moment} {value:g} of job {step.job!r} comes after a later step;"
+                " list the steps of a job in the order in which they are to happen"
+            )
+        last[step.job, moment] = value
+        steps.append(step)
+    if problems:
+        raise ValueError("\n".join(problems))
+    return tuple(steps)
+
+
+def _step(entry: Mapping[str, object]) -> Step:
+    action, moments = entry["slots"], {name: entry.get(name) for name in _MOMENTS}
+    job = entry["job"]
+    at_s, at_samples, at_step = moments.values()
+    return Step(
+        job=job if isinstance(job, int) else str(job),
+        action=action if isinstance(action, int) else Order(str(action)),
+        at_s=float(at_s) if isinstance(at_s, int | float) else None,
+        at_samples=float(at_samples) if isinstance(at_samples, int | float) else None,
+        at_step=at_step if isinstance(at_step, int) else None,
+    )
+
+
+def _problems_of(place: str, entry: Mapping[str, object]) -> list[str]:
+    problems = [
+        f"{place}: unknown key {key!r}; known: {', '.join(_KEYS)}"
+        for key in entry
+        if key not in _KEYS
+    ]
+    job = entry.get("job")
+    is_index = isinstance(job, int) and not isinstance(job, bool) and job >= 0
+    if not (is_index or (isinstance(job, str) and job)):
+        problems.append(f"{place}: job is {job!r}; give a job id, or an index of arrival from 0")
+    action = entry.get("slots")
+    is_count = isinstance(action, int) and not isinstance(action, bool) and action >= 1
+    if not (is_count or (isinstance(action, str) and action in set(Order))):
+        problems.append(
+            f"{place}: slots is {action!r}; give a number from 1, {Order.SUSPEND} or {Order.REFUSE}"
+        )
+    given = [name for name in _MOMENTS if entry.get(name) is not None]
+    if len(given) != 1:
+        told = " and ".join(given) if given else "no moment"
+        problems.append(f"{place}: has {told}; give exactly one of {', '.join(_MOMENTS)}")
+    for name in given:
+        value = entry[name]
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if name == "at_step":
+            number = number and isinstance(value, int)
+        if not (number and math.isfinite(float(str(value))) and float(str(value)) >= 0):
+            kind = "a whole number" if name == "at_step" else "a number"
+            problems.append(f"{place}: {name} is {value!r}; give {kind} from 0")
+    return problems

@@ -1,0 +1,173 @@
+"""A scheduler that does what a script says."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from harness.contracts.engine import JobState
+from harness.contracts.scheduler import (
+    ClusterView,
+    Decision,
+    Grant,
+    JobView,
+    Knowledge,
+    Refuse,
+    Requirement,
+    Suspend,
+)
+from systems.schedulers.gang import gang_slots, refuse_misfit
+from systems.schedulers.news import touched
+from systems.schedulers.script import Order, Step, parse_script
+from systems.schedulers.waiting import Key, WaitingJobs
+
+
+class Scripted:
+    """Follows a script; what the script does not decide is first in, first out, in gangs.
+
+    ``script``: a list of steps ``{job: id or index of arrival, at_s | at_samples | at_step,
+    slots: count | suspend | refuse}``. ``at_s`` is on the engine's clock; ``at_samples``
+    counts the job's samples, ``at_step`` its steps at its own global batch. The steps of a job
+    happen in the order listed, each no earlier than the one before.
+
+    Every job starts as under ``Fifo`` unless a step that is due says otherwise: ``suspend``
+    before the first start holds the job back until a later step. A step that asks for slots
+    which are not free waits for them, and nobody new starts before it. A job can be refused
+    only while it has no slots.
+
+    For overhead measurements: a one-job trace with "at step 20 go to 4 slots" is such a
+    script. Samples between two reports are reckoned from the job's present rate.
+
+    Raises:
+        ValueError: everything that is wrong with the script, one problem a line.
+    """
+
+    needs: frozenset[Knowledge] = frozenset()
+
+    def __init__(self, script: Sequence[Mapping[str, object]] = ()) -> None:
+        self._script = parse_script(script)
+        self.requires = _requirements(self._script)
+        self.wants_progress = any(step.at_s is None for step in self._script)
+        """Whether it is to be asked after every report of progress too."""
+        self._known: set[str] = set()
+        self._num_arrived = 0
+        self._steps: dict[str, deque[Step]] = {}
+        self._waiting = WaitingJobs()
+        self._held_back: set[str] = set()
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Do the steps that are due, then start whom they do not concern."""
+        changes: dict[str, Grant | Suspend | Refuse] = {}
+        for job_id in touched(view):
+            refusal = self._look_again(view, job_id)
+            if refusal is not None:
+                changes[job_id] = refusal
+        free = view.num_free
+        is_blocked = True
+        progressed = True
+        while is_blocked and progressed:  # a step may wait for what a later one gives up
+            is_blocked = progressed = False
+            for job_id in list(self._steps):
+                job = view.jobs[job_id]
+                num_steps = len(self._steps[job_id])
+                held = _slots_of(changes.get(job_id, job.grant))
+                action, blocked = self._act(job, held, free, view.time_s)
+                is_blocked = is_blocked or blocked
+                progressed = progressed or len(self._steps.get(job_id, ())) < num_steps
+                if action is not None:
+                    free += held - _slots_of(action)
+                    changes[job_id] = action
+        while not is_blocked and (key := self._waiting.first()) is not None:
+            if key.num_slots > free:
+                break
+            self._waiting.discard(key.job_id)
+            changes[key.job_id] = Grant(key.num_slots)
+            free -= key.num_slots
+        return Decision(changes, self._next_wake(view))
+
+    def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
+        """Bring the books on one job in line with the view."""
+        job = view.jobs.get(job_id)
+        if job is None:
+            self._forget(job_id)
+            return None
+        if job_id not in self._known:
+            self._known.add(job_id)
+            steps = deque(s for s in self._script if s.job in (job_id, self._num_arrived))
+            self._num_arrived += 1
+            misfit = refuse_misfit(job.spec, gang_slots(job.spec), view.cluster)
+            if steps:
+                self._steps[job_id] = steps
+            if misfit is not None:
+                if not steps:
+                    self._forget(job_id)
+                    return misfit
+                self._held_back.add(job_id)  # only its script can give it a size that fits
+        if job.grant is not None:
+            self._waiting.discard(job_id)
+        elif job_id not in self._waiting and job_id not in self._held_back:
+            arrival_s = job.spec.arrival_s
+            self._waiting.put(Key(0, 0.0, arrival_s, job_id, gang_slots(job.spec)))
+        return None
+
+    def _forget(self, job_id: str) -> None:
+        self._known.discard(job_id)
+        self._steps.pop(job_id, None)
+        self._held_back.discard(job_id)
+        self._waiting.discard(job_id)
+
+    def _act(
+        self, job: JobView, held: int, free: int, now_s: float
+    ) -> tuple[Grant | Suspend | Refuse | None, bool]:
+        """What the job's due steps come to, and whether one of them has to wait for slots."""
+        steps = self._steps[job.job_id]
+        target, is_blocked = held, False
+        while steps and steps[0].due_s(job, now_s) <= now_s:
+            action = steps[0].action
+            if action is Order.REFUSE:
+                if held or job.slots or job.state not in (JobState.PENDING, JobState.SUSPENDED):
+                    break
+                self._forget(job.job_id)
+                return Refuse("the script says so"), False
+            if isinstance(action, int) and action > free + held:
+                is_blocked = True
+                break
+            target = action if isinstance(action, int) else 0
+            steps.popleft()
+            self._waiting.discard(job.job_id)
+            if target:
+                self._held_back.discard(job.job_id)
+            else:
+                self._held_back.add(job.job_id)
+        if not steps:
+            self._steps.pop(job.job_id, None)
+        if target == held:
+            return None, is_blocked
+        return Grant(target) if target else Suspend(), is_blocked
+
+    def _next_wake(self, view: ClusterView) -> float | None:
+        """When the first step that is not yet due will be, as far as can be said now."""
+        now_s = view.time_s
+        dues = (steps[0].due_s(view.jobs[job_id], now_s) for job_id, steps in self._steps.items())
+        earliest = min((due_s for due_s in dues if due_s > now_s), default=math.inf)
+        return None if math.isinf(earliest) else earliest
+
+
+def _slots_of(action: Grant | Suspend | Refuse | None) -> int:
+    return action.num_slots if isinstance(action, Grant) else 0
+
+
+def _requirements(script: tuple[Step, ...]) -> frozenset[Requirement]:
+    """What the backend must be able to do for this script."""
+    requires = set()
+    before: dict[str | int, int | Order | None] = {}
+    for step in script:
+        if step.action is Order.SUSPEND:
+            requires.add(Requirement.SUSPEND)
+        elif isinstance(step.action, int):
+            is_start = step.job not in before and step.at_s == 0.0
+            if not is_start and before.get(step.job) is not Order.SUSPEND:
+                requires.add(Requirement.RESCALE)
+        before[step.job] = step.action
+    return frozenset(requires)

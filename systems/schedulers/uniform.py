@@ -1,0 +1,200 @@
+"""Uniform sharing of every host among its jobs (the EDL paper's Elastic)."""
+
+from __future__ import annotations
+
+from harness.contracts.engine import EventKind
+from harness.contracts.scheduler import (
+    ClusterView,
+    Decision,
+    Grant,
+    JobView,
+    Knowledge,
+    Refuse,
+    Requirement,
+    Suspend,
+)
+from systems.schedulers.gang import least_slots, refuse_misfit
+from systems.schedulers.news import touched
+from systems.schedulers.waiting import Key, WaitingJobs
+
+
+class Uniform:
+    """A job lives on one host; the slots of a host are shared uniformly among its jobs.
+
+    A new job goes to the host with the fewest jobs that can take it (ties: the first host),
+    whose other jobs are scaled in for it, never below their ``min_slots``. Where no host can,
+    it queues, first in, first out, and nobody overtakes. When a job leaves, the others of its
+    host share what it held. A job grows until one more slot would lower its throughput; what
+    it leaves goes to its neighbours, and slots that do not divide evenly go to the highest
+    relative gain ``T(w + 1) / T(w) - 1``. Jobs that are not elastic keep what they requested.
+    Exact slots are named; a job keeps the slots it has as far as its share allows.
+
+    ``use_throughput``: know the curves; otherwise jobs grow while there are slots, and the
+    remainder goes to the earliest arrivals.
+
+    Source: the Elastic side of the EDL paper's synthetic workload, with the choices N = 0 and
+    a least size of 1 for its compaction. A job that no host can hold is refused.
+    """
+
+    requires: frozenset[Requirement] = frozenset({Requirement.RESCALE})
+
+    def __init__(self, use_throughput: bool = True) -> None:
+        self._use_throughput = use_throughput
+        self.needs = frozenset({Knowledge.THROUGHPUT} if use_throughput else set())
+        self._waiting = WaitingJobs()
+        self._residents: list[set[str]] = []
+        self._host_of_job: dict[str, int] = {}
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Settle the jobs that wait, then share every host where something changed."""
+        if not self._residents:
+            self._residents = [set() for _ in view.cluster.hosts]
+        changes: dict[str, Grant | Suspend | Refuse] = {}
+        dirty = {
+            view.cluster.host_of[event.slot]
+            for event in view.news
+            if event.slot is not None and event.kind in (EventKind.SLOT_DOWN, EventKind.SLOT_UP)
+        }
+        for job_id in touched(view):
+            refusal = self._look_again(view, job_id, dirty)
+            if refusal is not None:
+                changes[job_id] = refusal
+        while (key := self._waiting.first()) is not None:
+            host = self._host_for(view, key.num_slots)
+            if host is None:
+                break
+            self._waiting.discard(key.job_id)
+            self._settle(key.job_id, host)
+            dirty.add(host)
+        for host in sorted(dirty):
+            changes |= self._share(view, host)
+        return Decision(changes)
+
+    def _look_again(self, view: ClusterView, job_id: str, dirty: set[int]) -> Refuse | None:
+        job = view.jobs.get(job_id)
+        if job is None:
+            self._waiting.discard(job_id)
+            self._leave(job_id, dirty)
+            return None
+        if job.grant is not None:
+            # A change that failed leaves an older grant, which may break the host's shares.
+            assert job.grant.slots is not None or job.slots
+            dirty.add(view.cluster.host_of[_promised(job)[0]])
+            return None
+        self._leave(job_id, dirty)
+        least = least_slots(job.spec)
+        refusal = refuse_misfit(job.spec, least, view.cluster)
+        widest = max(len(host.slots) for host in view.cluster.hosts)
+        if refusal is None and least > widest:
+            refusal = Refuse(
+                f"the job needs {least} slots at once, but uniform sharing keeps a job on one"
+                f" host, and the largest has {widest}; lower min_slots or choose another scheduler"
+            )
+        if refusal is None and job_id not in self._waiting:
+            self._waiting.put(Key(0, 0.0, job.spec.arrival_s, job_id, least))
+        return refusal
+
+    def _settle(self, job_id: str, host: int) -> None:
+        self._residents[host].add(job_id)
+        self._host_of_job[job_id] = host
+
+    def _leave(self, job_id: str, dirty: set[int]) -> None:
+        host = self._host_of_job.pop(job_id, None)
+        if host is not None:
+            self._residents[host].discard(job_id)
+            dirty.add(host)
+
+    def _host_for(self, view: ClusterView, num_slots: int) -> int | None:
+        """The host with the fewest jobs among those that can still give ``num_slots``."""
+        best: int | None = None
+        for host, residents in enumerate(self._residents):
+            if best is not None and len(residents) >= len(self._residents[best]):
+                continue
+            taken = sum(least_slots(view.jobs[job_id].spec) for job_id in residents)
+            if taken + num_slots <= len(_usable(view, host)):
+                best = host
+        return best
+
+    def _share(self, view: ClusterView, host: int) -> dict[str, Grant]:
+        """Grants of a host's jobs that change, those that give slots before those that take."""
+        jobs = sorted(
+            (view.jobs[job_id] for job_id in self._residents[host]), key=lambda job: job.spec.order
+        )
+        usable = _usable(view, host)
+        shares = self._shares(jobs, len(usable))
+        if shares is None:
+            return {}
+        promised = _claims(jobs, usable)
+        kept = {job_id: slots[: shares[job_id]] for job_id, slots in promised.items()}
+        given_up = {slot for job_id, slots in promised.items() for slot in slots[shares[job_id] :]}
+        held = {slot for slots in kept.values() for slot in slots}
+        # Slots that nobody has to give up first come first: they can be had at once.
+        pool = sorted((slot in given_up, slot) for slot in usable if slot not in held)
+        pool.reverse()
+        gives: dict[str, Grant] = {}
+        takes: dict[str, Grant] = {}
+        for job in jobs:
+            slots = list(kept[job.job_id])
+            while len(slots) < shares[job.job_id]:
+                slots.append(pool.pop()[1])
+            if tuple(slots) != _promised(job):
+                side = takes if len(slots) > len(kept[job.job_id]) else gives
+                side[job.job_id] = Grant(len(slots), slots=tuple(slots))
+        return gives | takes
+
+    def _shares(self, jobs: list[JobView], num_slots: int) -> dict[str, int] | None:
+        """Uniform shares of ``num_slots``; None where even the least sizes do not fit.
+
+        Everybody gets the least it can run on; then one slot at a time goes to the job with
+        the fewest among those that may grow, of equals to the one that gains most.
+        """
+        shares = {job.job_id: least_slots(job.spec) for job in jobs}
+        free = num_slots - sum(shares.values())
+        if free < 0:
+            return None
+        growing = {job.job_id: job for job in jobs if job.spec.elastic}
+        while free > 0 and growing:
+            # min() keeps the first of equals, and jobs are in order of arrival
+            job_id = min(growing, key=lambda i: (shares[i], -self._gain(growing[i], shares[i])))
+            job = growing[job_id]
+            if shares[job_id] == job.spec.max_slots or self._gain(job, shares[job_id]) < 0.0:
+                del growing[job_id]
+                continue
+            shares[job_id] += 1
+            free -= 1
+        return shares
+
+    def _gain(self, job: JobView, num_slots: int) -> float:
+        """Relative gain in throughput by one more slot; 0 where curves are not known."""
+        if not self._use_throughput:
+            return 0.0
+        curve = job.throughput
+        assert curve is not None, "declared in needs"
+        return curve.samples_per_s(num_slots + 1) / curve.samples_per_s(num_slots) - 1.0
+
+
+def _promised(job: JobView) -> tuple[int, ...]:
+    """Slots of the job's present grant; what it holds where the grant does not name them."""
+    if job.grant is None:
+        return ()
+    return job.grant.slots if job.grant.slots is not None else job.slots
+
+
+def _usable(view: ClusterView, host: int) -> list[int]:
+    return [slot for slot in view.cluster.hosts[host].slots if slot not in view.down_slots]
+
+
+def _claims(jobs: list[JobView], usable: list[int]) -> dict[str, list[int]]:
+    """What each job may keep of its promised slots, in rank order.
+
+    After a change that failed two grants can name one slot; it stays with the job that really
+    holds it.
+    """
+    claimed = {slot: job.job_id for job in jobs for slot in _promised(job) if slot in job.slots}
+    for job in jobs:
+        for slot in _promised(job):
+            claimed.setdefault(slot, job.job_id)
+    return {
+        job.job_id: [s for s in _promised(job) if s in usable and claimed[s] == job.job_id]
+        for job in jobs
+    }
