@@ -1,0 +1,1 @@
+"""Traces: jobs, one reader for each published format, transforms, lint and show."""

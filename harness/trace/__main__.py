@@ -1,0 +1,119 @@
+"""``python -m harness.trace``: look at a trace before it is run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import Console
+
+from harness.problems import UserError
+from harness.trace.catalog import Opened, names, open_cluster, open_profile, open_trace
+from harness.trace.lint import lint, report
+from harness.trace.show import show
+from harness.trace.submissions import from_trace
+from harness.trace.transforms import TransformContext
+
+_EXIT = """
+exit codes: 0 fine (notes are fine); 1 lint found rows that cannot be loaded; 2 the trace,
+the configuration or an option is wrong"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = _parser().parse_args(argv)
+    try:
+        return int(options.command(options))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    known = f"shipped traces: {', '.join(names('trace')) or 'none'}"
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.trace",
+        description="Check a trace (lint) or look at it (show).",
+        epilog=f"{known}\n{_EXIT}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="lint|show")
+    for name, command, text in (
+        ("lint", _lint, "list rows that are wrong, doubtful, or do not fit a cluster"),
+        ("show", _show, "print counts, load, percentiles and bars"),
+    ):
+        sub = commands.add_parser(
+            name,
+            help=text,
+            description=text[0].upper() + text[1:] + ".",
+            epilog=f"{known}\n{_EXIT}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        sub.add_argument(
+            "trace",
+            metavar="FILE_OR_NAME",
+            help="a shipped trace's name, a YAML that describes a trace, or a CSV file (.gz is"
+            " fine) in the format of a shipped one",
+        )
+        sub.add_argument(
+            "--cluster",
+            metavar="NAME",
+            help=f"for load, and jobs that do not fit; one of {_listed('cluster')}",
+        )
+        sub.add_argument(
+            "--profile",
+            metavar="NAME",
+            help="throughputs, for traces whose work is recomputed; one of " + _listed("profile"),
+        )
+        sub.add_argument(
+            "--seed", type=int, default=0, help="of the transforms that draw numbers (default 0)"
+        )
+        sub.add_argument("--raw", action="store_true", help="look at the file alone: no transforms")
+        sub.set_defaults(command=command)
+    return parser
+
+
+def _listed(group: str) -> str:
+    return ", ".join(names(group)) or "none"
+
+
+def _context(options: argparse.Namespace) -> TransformContext:
+    return TransformContext(
+        seed=options.seed,
+        profile=open_profile(options.profile) if options.profile else None,
+        cluster=open_cluster(options.cluster) if options.cluster else None,
+    )
+
+
+def _opened(options: argparse.Namespace) -> Opened:
+    opened = open_trace(options.trace)
+    return replace(opened, transforms=()) if options.raw else opened
+
+
+def _lint(options: argparse.Namespace) -> int:
+    context = _context(options)
+    opened = _opened(options)
+    rows = opened.reader.parse()
+    transformed = bool(opened.transforms)
+    findings = lint(rows, None if transformed else context.cluster)
+    print(f"{rows.path}: {len(rows):,} jobs")
+    print(report(rows, findings))
+    if any(finding.refused for finding in findings):
+        return 1
+    if transformed:
+        changed = from_trace(opened.load(context))
+        print(f"\nafter {len(opened.transforms)} transforms: {len(changed):,} jobs")
+        print(report(changed, lint(changed, context.cluster)))
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    context = _context(options)
+    show(_opened(options).load(context), Console(), context.cluster)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""From a trace's configuration to its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.build import build
+from harness.problems import Problem, UserError, suggest
+from harness.trace.submissions import Reader
+from harness.trace.trace import Trace, TraceError
+from harness.trace.transforms import Transform, TransformContext
+
+TRACES = Path(__file__).resolve().parents[2] / "configs" / "trace"
+"""Where the shipped trace configurations are, with their data beside them."""
+
+_REQUIRED = ("name", "source", "licence", "reader")
+KEYS = (*_REQUIRED, "transforms")
+
+
+def load_trace(
+    config: Mapping[str, Any], context: TransformContext, *, base_dir: Path = TRACES
+) -> Trace:
+    """Build the reader, read the file, apply the transforms in their order.
+
+    Args:
+        config: a trace's YAML as a plain mapping: ``name``, ``source``, ``licence``,
+            ``reader`` and ``transforms`` (each part with ``_target_`` and options).
+        context: seed, profile, cluster and workload pool of the run.
+        base_dir: what a relative ``reader.path`` is relative to: the folder of the YAML.
+
+    Raises:
+        TraceError: everything that is wrong with the configuration; or else with the file;
+            or else what the first transform that does not fit says.
+    """
+    reader, transforms = build_parts(config, base_dir)
+    return finish(reader.read(), config, transforms, context)
+
+
+def build_parts(config: Mapping[str, Any], base_dir: Path) -> tuple[Reader, Sequence[Transform]]:
+    """The reader and the transforms of a configuration, with nothing read yet.
+
+    Raises:
+        TraceError: everything that is wrong with the configuration.
+    """
+    problems: list[Problem | str] = [
+        Problem("trace", f"unknown key {key!r}", suggest(str(key), KEYS))
+        for key in config
+        if key not in KEYS
+    ]
+    problems += [
+        Problem("trace", f"{key!r} is missing", "docs/how-to-add-a-trace.md has an example")
+        for key in _REQUIRED
+        if not config.get(key)
+    ]
+    reader = None
+    if config.get("reader"):
+        reader = _part(_located(config["reader"], base_dir), "trace.reader", "read", problems)
+    steps = config.get("transforms") or []
+    if not isinstance(steps, Sequence) or isinstance(steps, str):
+        problems.append(Problem("trace.transforms", "is no list", "give a list of transforms"))
+        steps = []
+    transforms = [
+        _part(step, f"trace.transforms.{number}", "apply", problems)
+        for number, step in enumerate(steps)
+    ]
+    if problems or reader is None:
+        raise TraceError(problems)
+    return reader, transforms
+
+
+def finish(
+    trace: Trace,
+    config: Mapping[str, Any],
+    transforms: Sequence[Transform],
+    context: TransformContext,
+) -> Trace:
+    """The trace with its name and provenance, after the transforms.
+
+    Raises:
+        TraceError: a transform does not fit the trace or lacks something in the context.
+    """
+    trace = replace(
+        trace,
+        name=str(config["name"]),
+        source=" ".join(str(config["source"]).split()),
+        licence=" ".join(str(config["licence"]).split()),
+    )
+    for number, transform in enumerate(transforms):
+        try:
+            trace = transform.apply(trace, context)
+        except TraceError as error:
+            raise TraceError(
+                f"trace.transforms.{number}: {problem}" for problem in error.problems
+            ) from error
+    return trace
+
+
+def _located(reader: Any, base_dir: Path) -> Any:
+    """The reader's configuration with its path made absolute."""
+    if not isinstance(reader, Mapping) or not isinstance(reader.get("path"), str):
+        return reader
+    return {**reader, "path": str(base_dir / reader["path"])}
+
+
+def _part(config: Any, place: str, method: str, problems: list[Problem | str]) -> Any:
+    """The object of one part, or None with its mistakes added to ``problems``."""
+    if not isinstance(config, Mapping):
+        problems.append(
+            Problem(place, f"is {config!r}", "give a mapping with _target_ and its options")
+        )
+        return None
+    try:
+        part = build(config, place)
+    except UserError as error:
+        problems += error.problems
+        return None
+    if not callable(getattr(part, method, None)):
+        problems.append(
+            Problem(
+                place,
+                f"{config['_target_']} has no {method}()",
+                "name a reader of harness.trace or a transform of harness.trace.transforms",
+            )
+        )
+        return None
+    return part

@@ -1,0 +1,146 @@
+"""Traces, profiles and clusters by the name of their file under ``configs/``, or by path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.build import build
+from harness.cluster import Cluster
+from harness.problems import UserError, suggest
+from harness.profiles import Profile, ProfileError, load_profile
+from harness.trace.build import TRACES, build_parts, finish
+from harness.trace.submissions import Reader
+from harness.trace.table import display, read_header
+from harness.trace.trace import Trace, TraceError
+from harness.trace.transforms import Transform, TransformContext
+
+_CONFIGS = TRACES.parent
+_YAML = (".yaml", ".yml")
+
+
+def names(group: str) -> list[str]:
+    """Names of the shipped configurations of a group, sorted."""
+    return sorted(path.stem for path in (_CONFIGS / group).glob("*.yaml"))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A trace configuration with its parts built and nothing read yet."""
+
+    config: Mapping[str, Any]
+    reader: Reader
+    transforms: tuple[Transform, ...] = field(default=())
+
+    def load(self, context: TransformContext) -> Trace:
+        """The trace after all transforms; raises ``TraceError`` as ``load_trace`` does."""
+        return finish(self.reader.read(), self.config, self.transforms, context)
+
+
+def open_trace(name_or_file: str) -> Opened:
+    """A shipped trace by its name, a YAML by its path, or a file in a known format.
+
+    A CSV is read by the first shipped configuration whose reader recognises its columns;
+    its transforms are not applied.
+
+    Raises:
+        TraceError: there is no such trace or file, or its configuration is wrong.
+    """
+    path = Path(name_or_file)
+    shipped = TRACES / f"{name_or_file}.yaml"
+    if path.suffix in _YAML:
+        return _open_yaml(path)
+    if path.name == name_or_file and shipped.is_file():
+        return _open_yaml(shipped)
+    if not path.exists() and "/" not in name_or_file and not path.suffix:
+        raise TraceError(
+            [
+                f"there is no trace {name_or_file!r}; {suggest(name_or_file, names('trace'))};"
+                " or give a file"
+            ]
+        )
+    return _recognised(path)
+
+
+def open_cluster(name: str) -> Cluster:
+    """The cluster of ``configs/cluster/NAME.yaml``.
+
+    Raises:
+        UserError: there is none, or it is wrong.
+    """
+    found = build(_named("cluster", name), f"cluster {name}")
+    if not isinstance(found, Cluster):
+        raise UserError([f"cluster {name}: builds no harness.cluster.Cluster; correct _target_"])
+    return found
+
+
+def open_profile(name: str) -> Profile:
+    """The profile of ``configs/profile/NAME.yaml``.
+
+    Raises:
+        UserError: there is none, or it is wrong.
+    """
+    _named("profile", name)
+    try:
+        return load_profile(_CONFIGS / "profile" / f"{name}.yaml")
+    except ProfileError as error:
+        raise UserError(error.problems) from error
+
+
+def _named(group: str, name: str) -> Mapping[str, Any]:
+    path = _CONFIGS / group / f"{name}.yaml"
+    if not path.is_file():
+        raise UserError([f"there is no {group} {name!r}; {suggest(name, names(group))}"])
+    return _yaml(path)
+
+
+def _yaml(path: Path) -> Mapping[str, Any]:
+    shown = display(path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise TraceError([f"{shown}: cannot be read ({error}); correct the path"]) from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        fact = getattr(error, "problem", None) or "not YAML"
+        raise TraceError([f"{shown}{line}: {fact}; correct the YAML there"]) from error
+    if not isinstance(content, Mapping):
+        raise TraceError([f"{shown}: is no mapping; docs/how-to-add-a-trace.md has an example"])
+    return content
+
+
+def _open_yaml(path: Path) -> Opened:
+    config = _yaml(path)
+    try:
+        reader, transforms = build_parts(config, path.resolve().parent)
+    except TraceError as error:
+        raise TraceError(f"{display(path)}: {problem}" for problem in error.problems) from error
+    return Opened(config, reader, tuple(transforms))
+
+
+def _recognised(path: Path) -> Opened:
+    columns = read_header(path)
+    for name in names("trace"):
+        config = _yaml(TRACES / f"{name}.yaml")
+        reader_config = {**config.get("reader", {}), "path": str(path.resolve())}
+        changed = {
+            "name": path.name.split(".")[0],
+            "source": f"a file in the format of {name}",
+            "licence": "not stated",
+            "reader": reader_config,
+        }
+        reader, _ = build_parts(changed, TRACES)
+        if reader.recognises(columns):
+            return Opened(changed, reader)
+    raise TraceError(
+        [
+            f"{display(path)}:1: the columns {', '.join(columns)} are of no known format"
+            f" ({', '.join(names('trace'))}); describe the file in a YAML and give that"
+            " (docs/how-to-add-a-trace.md)"
+        ]
+    )

@@ -1,0 +1,143 @@
+"""What is remarkable, or wrong, in a trace: counts, the first rows, and what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from harness.cluster import Cluster
+from harness.trace.submissions import Finding, Submissions, impossible, refusals
+
+SHORT_S = 60.0
+"""Durations below this are pointed out, seconds."""
+
+_SHOWN = 3
+
+
+def lint(rows: Submissions, cluster: Cluster | None = None) -> list[Finding]:
+    """Everything there is to say of the rows; what stops them from loading comes first.
+
+    Args:
+        rows: as a reader parsed them, or a loaded trace (``from_trace``).
+        cluster: also find jobs that do not fit on it, or on one of its hosts.
+    """
+    found = [*refusals(rows), *_repeated(rows), _unsorted(rows), *_times(rows)]
+    if cluster is not None:
+        found += _too_large(rows, cluster)
+    return [finding for finding in found if len(finding.rows)]
+
+
+def report(rows: Submissions, findings: list[Finding]) -> str:
+    """The findings as text: one paragraph each, with counts and the first rows."""
+    count = len(rows)
+    parts = []
+    for finding in findings:
+        number = len(finding.rows)
+        level = "REFUSED" if finding.refused else "note"
+        lines = [f"{level}: {finding.kind}: {number:,} of {count:,} jobs ({number / count:.1%})"]
+        lines += [f"    {rows.where(row)}: {finding.fact(row)}" for row in finding.rows[:_SHOWN]]
+        if number > _SHOWN:
+            lines.append(f"    ... and {number - _SHOWN:,} more")
+        lines.append(f"    {finding.way_out}")
+        parts.append("\n".join(lines))
+    return "\n".join(parts) if parts else "nothing to remark"
+
+
+def _repeated(rows: Submissions) -> list[Finding]:
+    owners = rows.owner or [""] * len(rows)
+    keys = list(
+        zip(
+            rows.arrival_s.tolist(),
+            rows.requested_slots.tolist(),
+            [None if value != value else value for value in rows.duration_s.tolist()],
+            rows.workload,
+            owners,
+            strict=True,
+        )
+    )
+    first: dict[object, int] = {}
+    again = [row for row, key in enumerate(keys) if first.setdefault(key, row) != row]
+    return [
+        Finding(
+            "repeated rows",
+            again,
+            lambda row: f"the same job as {rows.where(first[keys[row]])}",
+            "all are kept, as jobs of their own",
+        )
+    ]
+
+
+def _unsorted(rows: Submissions) -> Finding:
+    earlier = np.flatnonzero(np.diff(rows.arrival_s) < 0) + 1
+    column = rows.column("arrival_s")
+    return Finding(
+        "not in the order of arrival",
+        earlier.tolist(),
+        lambda row: (
+            f"{column} is {_time(rows.arrival_s[row - 1] - rows.arrival_s[row])}"
+            " earlier than in the row before"
+        ),
+        "loading sorts them",
+    )
+
+
+def _times(rows: Submissions) -> list[Finding]:
+    late = impossible(rows)
+    with np.errstate(invalid="ignore"):
+        end_s = rows.arrival_s + rows.duration_s
+        tight = np.flatnonzero((rows.deadline_s < end_s) & (rows.deadline_s > rows.arrival_s))
+        short = np.flatnonzero((rows.duration_s < SHORT_S) & (rows.duration_s > 0))
+    found = [
+        Finding(
+            "deadlines before arrival + duration",
+            tight.tolist(),
+            lambda row: (
+                f"{_time(rows.deadline_s[row] - rows.arrival_s[row])} to the deadline, runs"
+                f" {_time(rows.duration_s[row])} on {rows.requested_slots[row]} slots"
+            ),
+            "such a job is late on the slots it asks for; more slots may help",
+        ),
+        Finding(
+            f"durations under {SHORT_S:.0f} s",
+            short.tolist(),
+            lambda row: f"{rows.column('duration_s')} is {_time(rows.duration_s[row])}",
+            "the cost of starting may be longer than such a job",
+        ),
+    ]
+    if rows.impossible_deadlines != "refuse":
+        found.append(
+            Finding(
+                "deadlines not after submission",
+                late.tolist(),
+                lambda row: f"{_time(rows.arrival_s[row] - rows.deadline_s[row])} too early",
+                f"the reader's impossible_deadlines is {rows.impossible_deadlines}",
+            )
+        )
+    return found
+
+
+def _too_large(rows: Submissions, cluster: Cluster) -> list[Finding]:
+    def asks(row: int) -> str:
+        return f"{rows.column('requested_slots')} is {rows.requested_slots[row]}"
+
+    host = max(Counter(cluster.host_of).values())
+    slots = rows.requested_slots
+    return [
+        Finding(
+            f"larger than the cluster {cluster.name} ({cluster.num_slots} slots)",
+            np.flatnonzero(slots > cluster.num_slots).tolist(),
+            asks,
+            "such a job never starts as it asks; cap it with the transform CapDemand",
+        ),
+        Finding(
+            f"larger than any host of {cluster.name} ({host} slots)",
+            np.flatnonzero((slots > host) & (slots <= cluster.num_slots)).tolist(),
+            asks,
+            "such a job spans hosts",
+        ),
+    ]
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:,.10g} s"

@@ -1,0 +1,110 @@
+"""The trace: an ordered list of job submissions, with where it came from and what was done."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from itertools import pairwise
+from operator import attrgetter
+
+from harness.problems import UserError
+from harness.trace.job import JobSpec
+
+_SHOWN = 12
+_FIELDS = tuple(field.name for field in fields(JobSpec))
+_values = attrgetter(*_FIELDS)
+
+
+class TraceError(UserError):
+    """What is wrong with a trace, all of it: ``problems`` has one entry for each mistake.
+
+    The text is one screen: the first problems, and how many more there are.
+    """
+
+    def __str__(self) -> str:
+        lines = [str(problem) for problem in self.problems[:_SHOWN]]
+        more = len(self.problems) - len(lines)
+        if more:
+            lines.append(f"... and {more:,} more like these")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Jobs in the order of arrival (ties: job id); the first arrives at 0 when it is read.
+
+    Raises:
+        TraceError: there is no job, two jobs share an id, or the order is another.
+    """
+
+    name: str
+    jobs: tuple[JobSpec, ...]
+    source: str = "not stated"
+    """Repository, path and commit of the file."""
+    licence: str = "not stated"
+    generated: frozenset[str] = frozenset()
+    """Fields of ``JobSpec`` whose values were made up, by upstream or by a transform."""
+    history: tuple[str, ...] = ()
+    """What was done to the recorded jobs, one readable line for each step."""
+
+    def __post_init__(self) -> None:
+        if not self.jobs:
+            last = f" after: {self.history[-1]}" if self.history else ""
+            raise TraceError([f"trace {self.name}: no job is left{last}; keep at least one"])
+        counts = Counter(job.job_id for job in self.jobs)
+        if len(counts) < len(self.jobs):
+            twice = [name for name, count in counts.items() if count > 1]
+            raise TraceError(
+                f"trace {self.name}: job id {name!r} is used {counts[name]} times;"
+                " give every job a name of its own"
+                for name in twice
+            )
+        order = [job.order for job in self.jobs]
+        if any(later < earlier for earlier, later in pairwise(order)):
+            raise TraceError(
+                [f"trace {self.name}: jobs are not in the order of arrival; sort by job.order"]
+            )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the jobs, as text: one line for each job, every field in order.
+
+        Name, source and history do not count, so equal jobs have equal digests. A whole
+        number and the equal float are the same.
+        """
+        digest = hashlib.sha256("\t".join(_FIELDS).encode())
+        for job in self.jobs:
+            digest.update(("\n" + "\t".join(map(_text, _values(job)))).encode())
+        return digest.hexdigest()
+
+    @property
+    def span_s(self) -> float:
+        """First to last submission, seconds."""
+        return self.jobs[-1].arrival_s - self.jobs[0].arrival_s
+
+    def step(self, note: str, jobs: Iterable[JobSpec], generated: Iterable[str] = ()) -> Trace:
+        """The trace after one step: sorted jobs, the note in its history.
+
+        Args:
+            note: what was done, with its numbers, for the manifest.
+            jobs: the jobs that are left, changed or not, in any order.
+            generated: fields that the step made up.
+
+        Raises:
+            TraceError: no job is left.
+        """
+        return replace(
+            self,
+            jobs=tuple(sorted(jobs, key=attrgetter("order"))),
+            generated=self.generated.union(generated),
+            history=(*self.history, note),
+        )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return repr(float(value))
+    return repr(value.value) if hasattr(value, "value") else repr(value)

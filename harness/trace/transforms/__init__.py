@@ -1,0 +1,28 @@
+"""Deterministic transforms of traces; each leaves a line in the trace's history."""
+
+from harness.trace.transforms.arrivals import CompressArrivals, FirstJobs, TimeWindow
+from harness.trace.transforms.context import Transform, TransformContext
+from harness.trace.transforms.deadlines import AssignDeadlines
+from harness.trace.transforms.demand import CapDemand, SetElastic, SlotRange
+from harness.trace.transforms.work import (
+    AssignBatch,
+    AssignWorkloads,
+    RecomputeWork,
+    ScaleDurations,
+)
+
+__all__ = [
+    "AssignBatch",
+    "AssignDeadlines",
+    "AssignWorkloads",
+    "CapDemand",
+    "CompressArrivals",
+    "FirstJobs",
+    "RecomputeWork",
+    "ScaleDurations",
+    "SetElastic",
+    "SlotRange",
+    "TimeWindow",
+    "Transform",
+    "TransformContext",
+]

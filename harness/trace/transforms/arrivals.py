@@ -1,0 +1,116 @@
+"""Transforms of which jobs there are and when they arrive."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from harness.trace.job import JobSpec
+from harness.trace.trace import Trace, TraceError
+from harness.trace.transforms.context import TransformContext, check, positive
+
+
+@dataclass(frozen=True)
+class TimeWindow:
+    """Keep the jobs that arrive from ``start_s`` on and before ``end_s``.
+
+    The first of them arrives at 0; deadlines move with the arrivals.
+    """
+
+    start_s: float = 0.0
+    end_s: float = math.inf
+
+    def __post_init__(self) -> None:
+        check(
+            not 0 <= self.start_s < math.inf
+            and f"start_s is {self.start_s}; it must be finite and >= 0",
+            not self.end_s > self.start_s
+            and f"end_s {self.end_s} is not after start_s {self.start_s}; swap or correct them",
+        )
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The trace of the jobs in the window.
+
+        Raises:
+            TraceError: no job arrives in the window.
+        """
+        kept = [job for job in trace.jobs if self.start_s <= job.arrival_s < self.end_s]
+        note = (
+            f"TimeWindow: {len(kept)} of {len(trace.jobs)} jobs, arrived in"
+            f" [{self.start_s:.10g}, {self.end_s:.10g}) s"
+        )
+        if not kept:
+            last_s = trace.jobs[-1].arrival_s
+            raise TraceError([f"{note}; arrivals run from 0 to {last_s:.10g} s, move the window"])
+        return trace.step(note, _from_zero(kept))
+
+
+@dataclass(frozen=True)
+class FirstJobs:
+    """Keep ``count`` jobs in the order of arrival, after leaving out the first ``skip``.
+
+    The first that is kept arrives at 0; deadlines move with the arrivals.
+    """
+
+    count: int
+    skip: int = 0
+
+    def __post_init__(self) -> None:
+        check(
+            self.count < 1 and f"count is {self.count}; keep at least 1 job",
+            self.skip < 0 and f"skip is {self.skip}; it must be at least 0",
+        )
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The trace of these jobs.
+
+        Raises:
+            TraceError: the trace has fewer.
+        """
+        total = len(trace.jobs)
+        if self.skip + self.count > total:
+            raise TraceError(
+                [
+                    f"FirstJobs: skip {self.skip} and count {self.count} ask for more than the"
+                    f" {total} jobs of {trace.name}; lower them"
+                ]
+            )
+        kept = trace.jobs[self.skip : self.skip + self.count]
+        after = f" after the first {self.skip}" if self.skip else ""
+        note = f"FirstJobs: {self.count} of {total} jobs{after}"
+        return trace.step(note, _from_zero(kept))
+
+
+@dataclass(frozen=True)
+class CompressArrivals:
+    """Divide every arrival by ``factor``: above 1 the jobs come closer, and load rises.
+
+    Durations and work stay. Each deadline keeps its distance from its own arrival.
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        check(positive("factor", self.factor))
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The same jobs, closer together."""
+        moved = (_moved(job, job.arrival_s / self.factor) for job in trace.jobs)
+        return trace.step(f"CompressArrivals: arrivals divided by {self.factor:.10g}", moved)
+
+
+def _moved(job: JobSpec, arrival_s: float) -> JobSpec:
+    if job.deadline_s is None:
+        return replace(job, arrival_s=arrival_s)
+    return replace(
+        job, arrival_s=arrival_s, deadline_s=arrival_s + (job.deadline_s - job.arrival_s)
+    )
+
+
+def _from_zero(jobs: Iterable[JobSpec]) -> Iterator[JobSpec]:
+    """Jobs in order, moved so that the first arrives at 0."""
+    first_s: float | None = None
+    for job in jobs:
+        first_s = job.arrival_s if first_s is None else first_s
+        yield _moved(job, job.arrival_s - first_s) if first_s else job

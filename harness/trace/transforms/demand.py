@@ -1,0 +1,105 @@
+"""Transforms of how many slots jobs ask for and may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from harness.trace.job import JobSpec
+from harness.trace.trace import Trace, TraceError
+from harness.trace.transforms.context import TransformContext, check
+
+
+@dataclass(frozen=True)
+class CapDemand:
+    """No job asks for more than ``max_slots`` slots; its work stays.
+
+    The recorded duration belongs to the old demand. ``duration: stretch`` multiplies it by
+    old over new slots, so that slot-seconds stay, as the work does (linear scaling is
+    assumed). ``duration: keep`` leaves it, for a ``RecomputeWork`` that follows and turns it
+    into the work that the smaller demand does in that time.
+
+    Slot ranges are cut to the cap where they start above it.
+    """
+
+    max_slots: int
+    duration: Literal["stretch", "keep"] = "stretch"
+
+    def __post_init__(self) -> None:
+        check(
+            self.max_slots < 1 and f"max_slots is {self.max_slots}; a job needs at least 1 slot",
+            self.duration not in ("stretch", "keep")
+            and f"duration is {self.duration!r}; give stretch or keep",
+        )
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The same jobs, none asking for more."""
+        capped = sum(job.requested_slots > self.max_slots for job in trace.jobs)
+        note = (
+            f"CapDemand: {capped} of {len(trace.jobs)} jobs cut to {self.max_slots} slots,"
+            f" duration: {self.duration}"
+        )
+        return trace.step(note, map(self._capped, trace.jobs))
+
+    def _capped(self, job: JobSpec) -> JobSpec:
+        if job.requested_slots <= self.max_slots:
+            return job
+        duration_s = job.duration_s
+        if duration_s is not None and self.duration == "stretch":
+            duration_s *= job.requested_slots / self.max_slots
+        return replace(
+            job,
+            requested_slots=self.max_slots,
+            min_slots=min(job.min_slots, self.max_slots),
+            duration_s=duration_s,
+        )
+
+
+@dataclass(frozen=True)
+class SetElastic:
+    """All jobs are elastic (a scheduler may give other slot counts than asked for) or none."""
+
+    elastic: bool
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The same jobs, elastic or not."""
+        changed = sum(job.elastic is not self.elastic for job in trace.jobs)
+        note = f"SetElastic: {str(self.elastic).lower()}, {changed} jobs changed"
+        jobs = (replace(job, elastic=self.elastic) for job in trace.jobs)
+        return trace.step(note, jobs, generated=("elastic",) if changed else ())
+
+
+@dataclass(frozen=True)
+class SlotRange:
+    """Every job can run on ``min_slots`` to ``max_slots`` slots (None: no upper end)."""
+
+    min_slots: int = 1
+    max_slots: int | None = None
+
+    def __post_init__(self) -> None:
+        check(
+            self.min_slots < 1 and f"min_slots is {self.min_slots}; a job needs at least 1 slot",
+            self.max_slots is not None
+            and self.max_slots < self.min_slots
+            and f"max_slots {self.max_slots} is below min_slots {self.min_slots}; swap them",
+        )
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The same jobs with that range.
+
+        Raises:
+            TraceError: a job asks for a number of slots outside the range; all are named.
+        """
+        high = self.max_slots
+        outside = [
+            f"SlotRange: job {job.job_id} asks for {job.requested_slots} slots, outside"
+            f" [{self.min_slots}, {high}]; widen the range, or put CapDemand before it"
+            for job in trace.jobs
+            if job.requested_slots < self.min_slots
+            or (high is not None and job.requested_slots > high)
+        ]
+        if outside:
+            raise TraceError(outside)
+        note = f"SlotRange: {self.min_slots} to {'any number of' if high is None else high} slots"
+        jobs = (replace(job, min_slots=self.min_slots, max_slots=high) for job in trace.jobs)
+        return trace.step(note, jobs, generated=("min_slots", "max_slots"))

@@ -1,0 +1,272 @@
+"""Transforms of what jobs train, in which batch, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from harness.problems import suggest
+from harness.profiles import ProfileError
+from harness.trace.job import JobSpec
+from harness.trace.trace import Trace, TraceError
+from harness.trace.transforms.context import TransformContext, check, positive
+
+_HOW = ("round_robin", "random", "rename")
+
+
+@dataclass(frozen=True)
+class AssignWorkloads:
+    """Give every job a workload that can be run here.
+
+    ``round_robin`` deals the names of ``pool`` in the order of arrival, ``random`` draws
+    them with equal chance (stream ``trace.AssignWorkloads``), and ``rename`` replaces each
+    job's workload by its entry in ``renames``. ``pool`` None: the run's workload pool.
+
+    ``batch`` sets the global batch, for all or by new workload; None keeps it. A batch that
+    is set is also the only one allowed. The work stays a number, but of other samples: put
+    ``RecomputeWork`` behind.
+    """
+
+    pool: Sequence[str] | None = None
+    how: Literal["round_robin", "random", "rename"] = "round_robin"
+    renames: Mapping[str, str] = field(default_factory=dict)
+    batch: int | Mapping[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        check(
+            self.how not in _HOW and f"how is {self.how!r}; give one of {', '.join(_HOW)}",
+            self.how == "rename"
+            and not self.renames
+            and "how is 'rename' but renames is empty; give old: new for every workload",
+            self.how == "rename"
+            and self.pool is not None
+            and "how is 'rename', which takes no pool; remove one of them",
+            self.how != "rename"
+            and bool(self.renames)
+            and f"renames is given but how is {self.how!r}; set how: rename",
+            self.pool is not None and not self.pool and "pool is empty; name a workload",
+            *_batch_problems(self.batch),
+        )
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The same jobs with other workloads.
+
+        Raises:
+            TraceError: no workload is named anywhere, a workload has no new name, or one
+                has no batch.
+        """
+        names = self._renamed(trace) if self.how == "rename" else self._dealt(trace, context)
+        batches = _batches("AssignWorkloads", self.batch, sorted(set(names)))
+        jobs = (
+            _with_batch(replace(job, workload=name), batches.get(name))
+            for job, name in zip(trace.jobs, names, strict=True)
+        )
+        made_up = ["workload"] if self.batch is None else ["workload", "global_batch"]
+        note = f"AssignWorkloads: {self.how} of {', '.join(sorted(set(names)))}"
+        return trace.step(note + _batch_note(batches), jobs, generated=made_up)
+
+    def _renamed(self, trace: Trace) -> list[str]:
+        unknown = {
+            job.workload: job.job_id for job in trace.jobs if job.workload not in self.renames
+        }
+        if unknown:
+            raise TraceError(
+                f"AssignWorkloads: workload {name!r} (job {unknown[name]}) has no entry in"
+                f" renames; {suggest(name, self.renames)}"
+                for name in sorted(unknown)
+            )
+        return [self.renames[job.workload] for job in trace.jobs]
+
+    def _dealt(self, trace: Trace, context: TransformContext) -> list[str]:
+        pool = list(context.workloads if self.pool is None else self.pool)
+        if not pool:
+            raise TraceError(
+                ["AssignWorkloads: neither pool nor the run names a workload; name some in pool"]
+            )
+        count = len(trace.jobs)
+        if self.how == "round_robin":
+            return [pool[number % len(pool)] for number in range(count)]
+        drawn = context.rng("trace.AssignWorkloads").integers(len(pool), size=count)
+        return [pool[number] for number in drawn.tolist()]
+
+
+@dataclass(frozen=True)
+class AssignBatch:
+    """Set the global batch of every job, for all or by workload.
+
+    With ``min_global_batch`` or ``max_global_batch`` a scheduler may choose within that
+    range; without, only this batch. Work in samples stays.
+    """
+
+    batch: int | Mapping[str, int]
+    min_global_batch: int | None = None
+    max_global_batch: int | None = None
+
+    def __post_init__(self) -> None:
+        sizes = list(self.batch.values()) if isinstance(self.batch, Mapping) else [self.batch]
+        low, high = self.min_global_batch, self.max_global_batch
+        check(
+            *_batch_problems(self.batch),
+            *(
+                f"batch {size} is outside [{low or size}, {high or size}]; widen the range"
+                for size in sizes
+                if not (low or size) <= size <= (high or size)
+            ),
+        )
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The same jobs with other batches.
+
+        Raises:
+            TraceError: a workload has no batch; all are named.
+        """
+        present = sorted({job.workload for job in trace.jobs})
+        batches = _batches("AssignBatch", self.batch, present)
+        jobs = (
+            replace(
+                _with_batch(job, batches[job.workload]),
+                min_global_batch=self.min_global_batch,
+                max_global_batch=self.max_global_batch,
+            )
+            for job in trace.jobs
+        )
+        return trace.step("AssignBatch" + _batch_note(batches), jobs, generated=["global_batch"])
+
+
+@dataclass(frozen=True)
+class RecomputeWork:
+    """Work becomes what the profile trains in the job's duration at its requested slots.
+
+    work_samples = duration_s x T(requested slots) at the job's workload and global batch.
+    A job alone on its request then lasts as long as its duration says, and deadlines keep
+    their tightness on other hardware.
+    """
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The same jobs with work measured by the run's profile.
+
+        Raises:
+            TraceError: there is no profile, a job has no duration, or the profile has no
+                throughput for a workload; all of it.
+        """
+        profile = context.profile
+        if profile is None:
+            raise TraceError(
+                [
+                    "RecomputeWork: there is no profile to take throughput from; choose one"
+                    " (profile=NAME for a run, --profile NAME for the trace tools)"
+                ]
+            )
+        problems: list[str] = durations_missing("RecomputeWork", trace)
+        speeds: dict[tuple[str, int, int], float] = {}
+        for job in trace.jobs:
+            key = _speed_key(job)
+            if key in speeds:
+                continue
+            workload, batch, slots = key
+            try:
+                speeds[key] = profile.throughput(workload, batch).samples_per_s(slots)
+            except ProfileError as error:
+                problems += [f"RecomputeWork: {line}" for line in error.problems]
+                speeds[key] = float("nan")
+                continue
+            if not 0 < speeds[key] < float("inf"):
+                problems.append(
+                    f"RecomputeWork: profile {profile.name} has {speeds[key]} samples/s for"
+                    f" {workload} with batch {batch} on {slots} slots; measure that cell, or"
+                    " put CapDemand before"
+                )
+        if problems:
+            raise TraceError(dict.fromkeys(problems))
+        jobs = (
+            replace(job, work_samples=(job.duration_s or 0.0) * speeds[_speed_key(job)])
+            for job in trace.jobs
+        )
+        note = f"RecomputeWork: duration x throughput of profile {profile.name}"
+        return trace.step(note, jobs, generated=["work_samples"])
+
+
+@dataclass(frozen=True)
+class ScaleDurations:
+    """Multiply durations and work by ``factor``; arrivals stay.
+
+    The time from arrival to deadline is multiplied too, so that deadlines keep their
+    tightness. With ``CompressArrivals`` of 1/factor the whole trace is scaled in time.
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        check(positive("factor", self.factor))
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The same jobs, longer or shorter."""
+        note = f"ScaleDurations: durations and work times {self.factor:.10g}"
+        return trace.step(note, map(self._scaled, trace.jobs))
+
+    def _scaled(self, job: JobSpec) -> JobSpec:
+        deadline_s = job.deadline_s
+        if deadline_s is not None:
+            deadline_s = job.arrival_s + (deadline_s - job.arrival_s) * self.factor
+        return replace(
+            job,
+            work_samples=job.work_samples * self.factor,
+            duration_s=None if job.duration_s is None else job.duration_s * self.factor,
+            deadline_s=deadline_s,
+        )
+
+
+def durations_missing(transform: str, trace: Trace) -> list[str]:
+    """A problem for every job without a duration."""
+    return [
+        f"{transform}: job {job.job_id} has no duration; read one from the file, or leave the"
+        " transform out"
+        for job in trace.jobs
+        if job.duration_s is None
+    ]
+
+
+def _speed_key(job: JobSpec) -> tuple[str, int, int]:
+    return job.workload, job.global_batch, job.requested_slots
+
+
+def _batch_problems(batch: int | Mapping[str, int] | None) -> list[str]:
+    sizes = batch if isinstance(batch, Mapping) else {"all": batch}
+    return [
+        f"batch of {name} is {size}; it must be at least 1"
+        for name, size in sizes.items()
+        if size is not None and size < 1
+    ]
+
+
+def _batches(
+    transform: str, batch: int | Mapping[str, int] | None, workloads: Sequence[str]
+) -> dict[str, int]:
+    """Batch of each workload; empty if none is to be set.
+
+    Raises:
+        TraceError: a workload has none; all are named.
+    """
+    if batch is None:
+        return {}
+    if not isinstance(batch, Mapping):
+        return dict.fromkeys(workloads, batch)
+    absent = [name for name in workloads if name not in batch]
+    if absent:
+        raise TraceError(
+            f"{transform}: no batch for workload {name!r}; {suggest(name, batch)}"
+            for name in absent
+        )
+    return {name: batch[name] for name in workloads}
+
+
+def _batch_note(batches: Mapping[str, int]) -> str:
+    listed = ", ".join(f"{name} {size}" for name, size in batches.items())
+    return f"; global batch: {listed}" if listed else ""
+
+
+def _with_batch(job: JobSpec, batch: int | None) -> JobSpec:
+    if batch is None:
+        return job
+    return replace(job, global_batch=batch, min_global_batch=None, max_global_batch=None)
