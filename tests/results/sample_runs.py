@@ -6,6 +6,7 @@ oldest job when nobody waits, with T(w) = rate * w ** 0.8 and a fixed pause per 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from pathlib import Path
@@ -250,7 +251,12 @@ def write_run(
     manifest = {
         "created": "2026-01-02T03:04:05+00:00",
         "command": ["python", "-m", "harness", f"scheduler={scheduler}"],
-        "config_hash": f"{abs(hash(json.dumps(config, sort_keys=True))):x}",
+        "config_hash": hashlib.sha256(json.dumps(config).encode()).hexdigest(),
+        "name": None,
+        "sweep": "demo",
+        "choices": config["choices"],
+        "seed": seed,
+        "repetition": repetition,
         "git_commit": "0123456789abcdef0123456789abcdef01234567",
         "git_dirty": False,
         "hardware": {"cpu": "Example CPU", "cores": 2, "memory_bytes": 8 << 30, "accelerators": []},

@@ -1,0 +1,336 @@
+"""MLflow: a mirror of stored runs and of the report. The only importer of mlflow.
+
+``python -m harness.tracking`` fills MLflow from ``results/`` again; what is there already
+is left alone, what changed is replaced. ``python -m harness.tracking ui`` opens it.
+
+Configuration (``configs/tracking/``), all keys optional:
+
+- ``enabled``: false mirrors nothing.
+- ``uri``: a database (``sqlite:///path``) or a server (``http://host:port``).
+- ``artifacts``: folder of the files that MLflow shows; not used with a server.
+- ``experiment``: name of the experiment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock
+
+from harness.problems import UserError
+from harness.store import StoredRun, StoreError, load_run, run_paths
+from harness.tables import TableError
+from harness.tracking_rows import Point, began_ms, contents_digest, curves, parameters, tags
+
+if TYPE_CHECKING:
+    from mlflow.entities import DatasetInput
+    from mlflow.tracking import MlflowClient
+
+BATCH = 1000
+"""Most metrics MLflow takes in one call; of parameters and tags it takes a tenth."""
+REFILL = "python -m harness.tracking"
+_DIGEST_LENGTH = 36
+_CONTENTS = "elastrace.contents"
+
+
+class TrackingError(UserError):
+    """MLflow cannot be reached or used; the text names the place and the way out."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__([text])
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to mirror to."""
+
+    uri: str = "sqlite:///results/mlflow/mlflow.db"
+    artifacts: str = "results/mlflow/artifacts"
+    experiment: str = "elastrace"
+    enabled: bool = True
+
+    @property
+    def database(self) -> Path | None:
+        """File of the embedded store; None for a server."""
+        found = re.fullmatch(r"sqlite:///(.+)", self.uri)
+        return Path(found.group(1)) if found else None
+
+
+def target(config: Mapping[str, Any]) -> Target:
+    """The target that a tracking configuration describes.
+
+    Raises:
+        TrackingError: a key is unknown.
+    """
+    names = Target.__slots__
+    unknown = sorted(set(config) - set(names))
+    if unknown:
+        raise TrackingError(
+            f"tracking: unknown keys {', '.join(unknown)}; known: {', '.join(names)}"
+        )
+    return Target(**config)
+
+
+def prepare(config: Mapping[str, Any]) -> None:
+    """Create store and experiment, once; call it before several processes mirror.
+
+    Raises:
+        TrackingError: MLflow cannot be reached or used.
+    """
+    where = target(config)
+    if where.enabled:
+        with _errors(where):
+            _open(where)
+
+
+def mirror(run: StoredRun, config: Mapping[str, Any]) -> bool:
+    """Mirror a finished run; False if the same is there already or tracking is off.
+
+    A run of the same id that is there with other contents is replaced. Where MLflow fails,
+    stderr gets a warning that says how to do it later: the run itself is safe.
+    """
+    try:
+        where = target(config)
+        if not where.enabled:
+            return False
+        with _errors(where):
+            client, experiment = _open(where)
+            return _mirror(client, experiment, run)
+    except TrackingError as error:
+        print(f"warning: {error}", file=sys.stderr)
+        return False
+
+
+def attach_report(figures: Path, config: Mapping[str, Any]) -> int:
+    """Put a drawn report's figures to the runs they show; how many files were put.
+
+    Args:
+        figures: ``figures.json`` of the report: a list of objects with ``file`` (relative)
+            and ``run_ids``.
+        config: tracking configuration.
+
+    Raises:
+        TrackingError: MLflow failed, or the report was not drawn.
+    """
+    where = target(config)
+    if not where.enabled:
+        return 0
+    if not figures.is_file():
+        raise TrackingError(f"{figures} does not exist; draw the report first: make report")
+    entries = json.loads(figures.read_text(encoding="utf-8"))
+    count = 0
+    with _errors(where):
+        client, experiment = _open(where)
+        present = {
+            found.data.tags["run_id"]: found.info.run_id
+            for found in _search(client, experiment, "")
+            if "run_id" in found.data.tags
+        }
+        for entry in entries:
+            for run_id in entry["run_ids"]:
+                if run_id in present:
+                    file = figures.parent / entry["file"]
+                    client.log_artifact(present[run_id], str(file), "report")
+                    count += 1
+    return count
+
+
+def refill(directories: Iterable[Path], config: Mapping[str, Any]) -> tuple[int, int, list[str]]:
+    """Mirror every run at or below the directories.
+
+    Returns:
+        How many runs were mirrored, how many were there already, and what could not be read.
+
+    Raises:
+        TrackingError: MLflow cannot be reached or used.
+    """
+    where = target(config)
+    mirrored, present, unreadable = 0, 0, []
+    with _errors(where):
+        client, experiment = _open(where)
+        for path in (path for directory in directories for path in run_paths(directory)):
+            try:
+                if _mirror(client, experiment, load_run(path)):
+                    mirrored += 1
+                else:
+                    present += 1
+            except (StoreError, TableError) as error:
+                unreadable.append(str(error))
+    return mirrored, present, unreadable
+
+
+def _mirror(client: MlflowClient, experiment: str, run: StoredRun) -> bool:
+    digest = contents_digest(run)
+    for found in _search(client, experiment, f"tags.run_id = '{run.run_id}'"):
+        if found.data.tags.get(_CONTENTS) == digest:
+            return False
+        client.delete_run(found.info.run_id)
+    start_ms = began_ms(run)
+    name = run.manifest.get("name") or run.run_id
+    made = client.create_run(experiment, start_time=start_ms, tags=tags(run), run_name=name)
+    run_id = made.info.run_id
+    _log(client, run_id, run)
+    client.set_tag(run_id, _CONTENTS, digest)
+    wall_ms = int(1000 * run.facts.get("replay_wall_s", 0.0))
+    client.set_terminated(run_id, "FINISHED", start_ms + wall_ms)
+    return True
+
+
+def _log(client: MlflowClient, run_id: str, run: StoredRun) -> None:
+    from mlflow.entities import Metric, Param
+
+    for params in _batches(list(parameters(run).items()), BATCH // 10):
+        client.log_batch(run_id, params=[Param(*pair) for pair in params])
+    start_ms = began_ms(run)
+    points = [Point(name, value, start_ms, 0) for name, value in run.metrics.items()]
+    for batch in _batches([*points, *curves(run)], BATCH):
+        client.log_batch(run_id, metrics=[Metric(*point) for point in batch])
+    if run.manifest.get("trace"):
+        client.log_inputs(run_id, [_trace_input(run.manifest["trace"])])
+    for file in run.files():
+        client.log_artifact(run_id, str(file), "run")
+
+
+def _trace_input(trace: Mapping[str, Any]) -> DatasetInput:
+    """The trace as MLflow's data set; its digest is cut to what MLflow takes."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    source = {"source": str(trace.get("source", "")), "sha256": trace["digest"]}
+    facts = {key: trace[key] for key in ("num_jobs", "licence", "history") if key in trace}
+    dataset = Dataset(
+        name=str(trace["name"]),
+        digest=str(trace["digest"])[:_DIGEST_LENGTH],
+        source_type="local",
+        source=json.dumps(source),
+        profile=json.dumps(facts),
+    )
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "trace")])
+
+
+def _open(where: Target) -> tuple[MlflowClient, str]:
+    """A client and the id of the experiment; creates both where they do not exist."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from mlflow.tracking import MlflowClient
+
+    for name in ("alembic", "mlflow"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    database = where.database
+    if database is None:
+        client = MlflowClient(where.uri)
+        return client, _experiment(client, where.experiment, None)
+    database.parent.mkdir(parents=True, exist_ok=True)
+    artifacts = Path(where.artifacts).resolve()
+    artifacts.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{database}.lock"):
+        client = MlflowClient(f"sqlite:///{database.resolve()}")
+        experiment = _experiment(client, where.experiment, artifacts.as_uri())
+    return client, experiment
+
+
+def _experiment(client: MlflowClient, name: str, artifacts: str | None) -> str:
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        return str(client.create_experiment(name, artifacts))
+    if artifacts is not None and found.artifact_location.rstrip("/") != artifacts:
+        raise TrackingError(
+            f"experiment {name!r} keeps its files in {found.artifact_location}, not in"
+            f" {artifacts}: the store was moved. Remove its folder, then fill it again: {REFILL}"
+        )
+    return str(found.experiment_id)
+
+
+def _search(client: MlflowClient, experiment: str, text: str) -> Iterator[Any]:
+    token = None
+    while True:
+        page = client.search_runs([experiment], text, max_results=1000, page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+@contextlib.contextmanager
+def _errors(where: Target) -> Iterator[None]:
+    """Turn whatever MLflow raises into one message with the way out."""
+    try:
+        yield
+    except (TrackingError, StoreError, TableError):
+        raise
+    except Exception as error:
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise TrackingError(
+            f"MLflow at {where.uri} failed: {lines[0]}. Finished runs are safe in the results"
+            f" folder; fill MLflow from them later: {REFILL}"
+        ) from error
+
+
+def _batches(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def open_ui(where: Target, port: int) -> int:
+    """Serve MLflow on the loopback address until it is stopped; its exit code."""
+    words = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
+    words += ["--workers", "1", "--backend-store-uri", where.uri]
+    words += ["--default-artifact-root", where.artifacts]
+    environment = {
+        **os.environ,
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
+    print(f"MLflow: http://127.0.0.1:{port} (Ctrl-C ends it)", flush=True)
+    try:
+        return subprocess.run(words, env=environment, check=False).returncode
+    except KeyboardInterrupt:
+        return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fill MLflow from results, or open it; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.tracking",
+        description="Fill MLflow from stored runs (default), attach a report, or open the UI.",
+    )
+    parser.add_argument("action", nargs="?", choices=("fill", "ui"), default="fill")
+    parser.add_argument("--results", type=Path, nargs="+", default=[Path("results")], metavar="DIR")
+    parser.add_argument("--report", type=Path, metavar="DIR", help="a drawn report to attach")
+    parser.add_argument("--uri", default=Target().uri, help="database or server")
+    parser.add_argument("--artifacts", default=Target().artifacts, metavar="DIR")
+    parser.add_argument("--experiment", default=Target().experiment)
+    parser.add_argument("--port", type=int, default=5000, help="of the UI")
+    chosen = parser.parse_args(arguments)
+    config = {key: getattr(chosen, key) for key in ("uri", "artifacts", "experiment")}
+    try:
+        if chosen.action == "ui":
+            prepare(config)
+            return open_ui(target(config), chosen.port)
+        mirrored, present, unreadable = refill(chosen.results, config)
+        print(f"MLflow: {mirrored} runs mirrored, {present} were there already")
+        for text in unreadable:
+            print(text, file=sys.stderr)
+        if chosen.report is not None:
+            count = attach_report(chosen.report / "figures.json", config)
+            print(f"MLflow: {count} figures attached")
+    except TrackingError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 2 if unreadable else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""What of a stored run is mirrored to tracking: parameters, tags, curves. Pure functions."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from harness.store import StoredRun
+
+PARAM_LENGTH = 500
+"""Longest value of a parameter, characters."""
+CURVE_POINTS = 1000
+"""Most points of a curve; longer ones are thinned evenly. The records keep every step."""
+_BAD_NAME = re.compile(r"[^\w\-./ ]")
+
+
+class Point(NamedTuple):
+    """One value of a curve."""
+
+    key: str
+    value: float
+    at_ms: int
+    step: int
+
+
+def parameters(run: StoredRun) -> dict[str, str]:
+    """The configuration under dotted keys, without what is a tag already."""
+    values = {key: run.config[key] for key in run.config if key not in ("choices", "tracking")}
+    return {_name(key): text[:PARAM_LENGTH] for key, text in _flat(values)}
+
+
+def tags(run: StoredRun) -> dict[str, str]:
+    """What to group and filter by: the chosen option of every group, versions, machine."""
+    manifest, config = run.manifest, run.config
+    hardware = manifest.get("hardware", {})
+    accelerators = ", ".join(hardware.get("accelerators", ())) or "no accelerator"
+    choices = dict(manifest.get("choices") or config.get("choices") or {})
+    pace = config.get("engine", {}).get("pace")
+    values = {
+        **choices,
+        "system": choices.get("backend"),
+        "pace": pace,
+        "elastrace.emulated": str(pace == "profile").lower(),
+        "run_id": run.run_id,
+        "sweep": manifest.get("sweep"),
+        "seed": manifest.get("seed"),
+        "repetition": manifest.get("repetition"),
+        "commit": manifest.get("git_commit"),
+        "dirty": manifest.get("git_dirty"),
+        "config_hash": manifest.get("config_hash"),
+        "hardware": f"{hardware.get('cpu')}, {hardware.get('cores')} cores, {accelerators}",
+        "trace_digest": manifest.get("trace", {}).get("digest"),
+        "profile_measured_here": manifest.get("profile", {}).get("measured_here"),
+        "mlflow.source.name": " ".join(map(str, manifest.get("command", ()))),
+        "mlflow.source.git.commit": manifest.get("git_commit"),
+    }
+    return {key: str(value) for key, value in values.items() if value is not None}
+
+
+def curves(run: StoredRun) -> Iterator[Point]:
+    """Losses, step times and workers by job and step; evaluations; the machine over time."""
+    records, start_ms = run.records, began_ms(run)
+    by_job = attrgetter("job_id")
+    for job_id, group in groupby(sorted(records.steps, key=attrgetter("job_id", "step")), by_job):
+        name = _name(job_id)
+        for step in _thinned(list(group)):
+            at_ms = start_ms + int(1000 * (step.started_s + step.duration_s))
+            loss = float.fromhex(step.loss_hex)
+            if math.isfinite(loss):
+                yield Point(f"loss/{name}", loss, at_ms, step.step)
+            yield Point(f"step_duration_s/{name}", step.duration_s, at_ms, step.step)
+            yield Point(f"workers/{name}", float(step.num_workers), at_ms, step.step)
+    for result in records.evaluations:
+        try:
+            value = float(result.value)
+        except ValueError:
+            continue  # a digest
+        if not result.name.startswith("digest_") and math.isfinite(value):
+            key = f"evaluation/{_name(result.job_id)}/{_name(result.name)}"
+            yield Point(key, value, start_ms, result.step)
+    for index, sample in enumerate(_thinned(records.system)):
+        at_ms = start_ms + int(1000 * sample.at_s)
+        used_mb = sample.memory_bytes / 1e6
+        yield Point("system/cpu_utilization_percentage", sample.cpu_percent, at_ms, index)
+        yield Point("system/system_memory_usage_megabytes", used_mb, at_ms, index)
+        yield Point("system/processes", float(sample.num_processes), at_ms, index)
+
+
+def contents_digest(run: StoredRun) -> str:
+    """Digest of everything that is mirrored of a run."""
+    digest = hashlib.sha256()
+    for file in run.files():
+        digest.update(file.name.encode())
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def began_ms(run: StoredRun) -> int:
+    """When the run began, ms since 1970, by its manifest: filling again gives the same."""
+    created = run.manifest.get("created")
+    began = datetime.fromisoformat(created).timestamp() if created else 0.0
+    return int(1000 * began)
+
+
+def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{prefix}.{key}" if prefix else str(key))
+    elif prefix:
+        yield prefix, "null" if value is None else str(value)
+
+
+def _name(text: str) -> str:
+    return _BAD_NAME.sub("_", text)[:200]
+
+
+def _thinned(rows: Sequence[Any]) -> Sequence[Any]:
+    """At most ``CURVE_POINTS`` rows, evenly spread, first and last among them."""
+    if len(rows) <= CURVE_POINTS:
+        return rows
+    last = len(rows) - 1
+    return [rows[round(index * last / (CURVE_POINTS - 1))] for index in range(CURVE_POINTS)]

@@ -1,0 +1,151 @@
+"""MLflow mirrors stored runs, and can be filled again from them after it was erased."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from mlflow.tracking import MlflowClient
+from sample_runs import write_run
+
+from harness import tracking, tracking_rows
+from harness.records import StepRecord
+from harness.store import StoredRun
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> dict[str, str]:
+    return {
+        "uri": f"sqlite:///{tmp_path}/mlflow/mlflow.db",
+        "artifacts": f"{tmp_path}/mlflow/artifacts",
+        "experiment": "elastrace",
+    }
+
+
+def mirrored(config: dict[str, str]) -> dict[str, SimpleNamespace]:
+    """Everything that MLflow holds, by our run id."""
+    client = MlflowClient(config["uri"])
+    experiment = client.get_experiment_by_name("elastrace")
+    assert experiment is not None
+    held = {}
+    for found in client.search_runs([experiment.experiment_id]):
+        run_id = found.info.run_id
+        held[found.data.tags["run_id"]] = SimpleNamespace(
+            metrics=dict(found.data.metrics),
+            params=dict(found.data.params),
+            tags={k: v for k, v in found.data.tags.items() if k != "mlflow.user"},
+            status=found.info.status,
+            times=(found.info.start_time, found.info.end_time),
+            dataset=[(i.dataset.name, i.dataset.digest) for i in found.inputs.dataset_inputs],
+            curves={
+                key: [
+                    (m.step, m.value, m.timestamp) for m in client.get_metric_history(run_id, key)
+                ]
+                for key in found.data.metrics
+                if "/" in key
+            },
+            files=sorted(
+                item.path
+                for folder in client.list_artifacts(run_id)
+                for item in client.list_artifacts(run_id, folder.path)
+            ),
+        )
+    return held
+
+
+def test_mirror_report_and_refill_after_erasing(tmp_path: Path, config: dict[str, str]) -> None:
+    results = tmp_path / "results"
+    live = write_run(results, live=True)
+    simulated = write_run(results, scheduler="uniform")
+    tracking.prepare(config)
+    assert tracking.mirror(live, config)
+    assert tracking.mirror(simulated, config)
+    assert not tracking.mirror(live, config), "the same run is not mirrored twice"
+    held = mirrored(config)
+    assert set(held) == {live.run_id, simulated.run_id}
+    check_contents(live, held[live.run_id])
+
+    again = write_run(results, live=True, git_commit="f" * 40)
+    assert tracking.mirror(again, config), "other contents replace the run"
+    held = mirrored(config)
+    assert len(held) == 2
+    assert held[live.run_id].tags["commit"] == "f" * 40
+
+    shutil.rmtree(tmp_path / "mlflow")
+    assert tracking.refill([results], config) == (2, 0, [])
+    assert tracking.refill([results], config) == (0, 2, [])
+    assert mirrored(config) == held
+
+    report = tmp_path / "site"
+    report.mkdir()
+    (report / "jct.png").write_bytes(b"png")
+    (report / "figures.json").write_text(f'[{{"file": "jct.png", "run_ids": ["{live.run_id}"]}}]')
+    assert tracking.attach_report(report / "figures.json", config) == 1
+    held = mirrored(config)
+    assert "report/jct.png" in held[live.run_id].files
+    assert "report/jct.png" not in held[simulated.run_id].files
+
+
+def check_contents(run: StoredRun, held: SimpleNamespace) -> None:
+    assert {k: v for k, v in held.metrics.items() if "/" not in k} == run.metrics
+    assert held.status == "FINISHED"
+    assert held.params["backend.start"] == "cold"
+    assert held.params["seed"] == "0"
+    wanted = {
+        "sweep": "demo", "system": "stop_resume", "scheduler": "fifo", "workload": "tiny",
+        "trace": "five_jobs", "cluster": "cpu4", "engine": "live", "pace": "none",
+        "elastrace.emulated": "false", "commit": run.manifest["git_commit"],
+        "config_hash": run.manifest["config_hash"],
+        "hardware": "Example CPU, 2 cores, no accelerator",
+    }  # fmt: skip
+    assert {key: held.tags.get(key) for key in wanted} == wanted
+    assert held.dataset == [("five_jobs", "d" * 36)]
+    step = run.records.steps[0]
+    history = held.curves[f"loss/{step.job_id}"]
+    assert [entry[0] for entry in history] == list(range(1, 9))
+    assert history[0][1] == float.fromhex(step.loss_hex)
+    assert history[0][2] == held.times[0] + int(1000 * (step.started_s + step.duration_s))
+    assert len(held.curves["system/cpu_utilization_percentage"]) == len(run.records.system)
+    assert "system/system_memory_usage_megabytes" in held.curves
+    assert held.files == sorted(f"run/{path.name}" for path in run.files())
+
+
+def test_nothing_is_mirrored_when_tracking_is_off(tmp_path: Path) -> None:
+    config = {"enabled": False, "uri": f"sqlite:///{tmp_path}/mlflow.db"}
+    tracking.prepare(config)
+    assert not tracking.mirror(write_run(tmp_path / "results"), config)
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
+
+
+def test_a_failing_store_warns_and_says_how_to_fill_it_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mlflow").write_text("a file where a folder must be")
+    config = {"uri": f"sqlite:///{tmp_path}/mlflow/mlflow.db", "artifacts": f"{tmp_path}/a"}
+    run = write_run(tmp_path / "results")
+    assert not tracking.mirror(run, config)
+    text = capsys.readouterr().err
+    assert text.startswith("warning: MLflow at sqlite:")
+    assert "python -m harness.tracking" in text
+    with pytest.raises(tracking.TrackingError, match="safe in the results folder"):
+        tracking.prepare(config)
+
+
+def test_unknown_keys_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(tracking.TrackingError, match=r"unknown keys url; known: uri, artifacts"):
+        tracking.target({"url": "x"})
+
+
+def test_long_curves_are_thinned_and_keep_both_ends(tmp_path: Path) -> None:
+    run = write_run(tmp_path, live=True)
+    run.records.steps[:] = [
+        StepRecord("job/1?", step, 2, 32, float(step), 0.5, (1.0 / step).hex())
+        for step in range(1, 5001)
+    ]
+    losses = [point for point in tracking_rows.curves(run) if point.key.startswith("loss/")]
+    assert len(losses) == tracking_rows.CURVE_POINTS
+    assert {point.key for point in losses} == {"loss/job/1_"}
+    assert [losses[0].step, losses[-1].step] == [1, 5000]
+    assert [point.step for point in losses] == sorted({point.step for point in losses})
