@@ -141,7 +141,11 @@ def test_help_teaches():
         assert group in done.stdout
 
 
-@pytest.mark.parametrize("document", sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]))
+@pytest.mark.parametrize(
+    "document",
+    sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]),
+    ids=lambda path: path.name,
+)
 def test_links_of_documents_lead_somewhere(document):
     broken = [
         target
