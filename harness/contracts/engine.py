@@ -28,6 +28,8 @@ class JobState(StrEnum):
     FAILED = "failed"
     REFUSED = "refused"
 
+    __hash__ = str.__hash__  # the enumeration's own is a Python call, made millions of times
+
 
 _ENDS = frozenset({JobState.FINISHED, JobState.FAILED})
 TRANSITIONS: Mapping[JobState, frozenset[JobState]] = {
@@ -54,6 +56,8 @@ class ChangeKind(StrEnum):
     SUSPEND = "suspend"
     RESUME = "resume"
     STOP = "stop"
+
+    __hash__ = str.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ class EventKind(IntEnum):
     PROGRESS = 9
     ARRIVAL = 10
     WAKE = 11
+
+    __hash__ = int.__hash__
 
 
 @dataclass(frozen=True, slots=True)
