@@ -238,9 +238,16 @@ def _first_line(error: Exception) -> str:
 
 
 def _register_file(group: str, path: str) -> str:
+    """Makes a user's file an option; relative data paths in it start from its folder."""
     node = OmegaConf.load(path)
     if not isinstance(node, DictConfig):
         raise TypeError("it holds no mapping of keys to values")
+    folder = Path(path).resolve().parent
+    data = OmegaConf.select(node, "reader.path")
+    if group == "profile":  # read as a file, so that its problems name their lines
+        node = OmegaConf.create({"path": str(Path(path).resolve())})
+    elif group == "trace" and isinstance(data, str):
+        OmegaConf.update(node, "reader.path", str(folder / data))
     return _register(group, path, node)
 
 

@@ -1,0 +1,276 @@
+"""``python -m harness``: one run, a sweep, or a study. ``--help`` explains."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness import sweep
+from harness.compose import understand
+from harness.config import GROUPS, RunConfig, hash_json
+from harness.estimate import estimate_wall_s
+from harness.experiment import Plan, config_yaml, execute, mirror_run, plan
+from harness.help import of_group, overview
+from harness.interrupts import TIME_LIMIT_EXIT, Interrupted
+from harness.problems import Problem, UserError, render, suggest
+from harness.progress import RunProgress
+from harness.store import StoredRun, StoreError, load_run
+from harness.study import Point, Study, load_study, product
+from harness.summary import console, executed_line, metrics_table, seconds
+from harness.tracking import REFILL
+
+_LABELS = ("force", "dry", "progress", "results_dir", "sweep")
+"""Keys of a stored configuration that say how it was run, not what."""
+
+
+@dataclass
+class Arguments:
+    """The command line, taken apart."""
+
+    words: list[str] = field(default_factory=list)
+    """Overrides, without ``study=``."""
+    study: str | None = None
+    sweeping: bool = False
+    show_config: bool = False
+    mirroring: bool = True
+    base_path: str | None = None
+    help_of: str | None = None
+    """Empty: the overview; otherwise a group."""
+    problems: list[Problem | str] = field(default_factory=list)
+
+
+def read_arguments(argv: Sequence[str]) -> Arguments:
+    """Take a command line apart; what is wrong with it is in ``problems``."""
+    found = Arguments()
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if word in ("-h", "--help"):
+            found.help_of = rest.pop(0) if rest and "=" not in rest[0] else ""
+        elif word in ("-m", "--multirun"):
+            found.sweeping = True
+        elif word == "--no-mirror":
+            found.mirroring = False
+        elif word.partition("=")[0] in ("--cfg", "--from"):
+            flag, _, value = word.partition("=")
+            value = value or (rest.pop(0) if rest else "")
+            _read_flag(flag, value, found)
+        elif word.startswith("-"):
+            way_out = suggest(word, ("-m", "--cfg", "--from", "--no-mirror", "--help"))
+            found.problems.append(Problem(f"argument {word!r}", "unknown flag", way_out))
+        elif word.startswith("study="):
+            value = word.partition("=")[2]
+            found.study = value if value not in ("", "null") else None
+        else:
+            found.words.append(word)
+    return found
+
+
+def _read_flag(flag: str, value: str, found: Arguments) -> None:
+    if flag == "--from":
+        found.base_path = value
+        if not Path(value).is_file():
+            way_out = "give the config.yaml of a stored run"
+            found.problems.append(Problem("--from", f"there is no file {value!r}", way_out))
+    elif value == "job":
+        found.show_config = True
+    else:
+        fact = f"is {value!r}"
+        found.problems.append(Problem("--cfg", fact, "write --cfg job for the configuration"))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code. Never a traceback: that goes to a log file."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _main(words)
+    except UserError as error:
+        print(render(error.problems), file=sys.stderr)
+        return 2
+    except Interrupted as interrupted:
+        return _say_interrupted(interrupted)
+    except KeyboardInterrupt:
+        print("Stopped before anything was started.", file=sys.stderr)
+        return 130
+    except StoreError as error:
+        print(str(error), file=sys.stderr)
+        return 1
+    except Exception as error:
+        print(_report_failure(error), file=sys.stderr)
+        return 1
+
+
+def _say_interrupted(interrupted: Interrupted) -> int:
+    why = "max_wall_s is over" if interrupted.exit_code == TIME_LIMIT_EXIT else str(interrupted)
+    print(
+        f"Stopped ({why}): workers are gone and nothing of this run was stored."
+        " The same command runs it again.",
+        file=sys.stderr,
+    )
+    return interrupted.exit_code
+
+
+def _report_failure(error: Exception) -> str:
+    """One line for a person; the traceback in a file."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="elastrace-", suffix=".log", delete=False, encoding="utf-8"
+    ) as file:
+        traceback.print_exception(error, file=file)
+    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    text = " ".join(str(error).split()) or "no further text"
+    return f"Failed: {type(error).__name__}: {text}{notes}. Details: {file.name}"
+
+
+def _main(argv: list[str]) -> int:
+    arguments = read_arguments(argv)
+    if arguments.help_of is not None:
+        return _show_help(arguments.help_of)
+    base = _read_base(arguments)
+    if arguments.study is not None or arguments.sweeping:
+        return _run_many(arguments, argv)
+    try:
+        config = sweep.read_words(arguments.words, base)
+    except UserError as error:
+        raise UserError([*arguments.problems, *error.problems]) from None
+    if arguments.problems:
+        raise UserError(arguments.problems)
+    if arguments.show_config:
+        print(config_yaml(config), end="")
+        return 0
+    command = ["python", "-m", "harness", *argv]
+    return _run_one(plan(config), command, arguments.mirroring)
+
+
+def _show_help(group: str) -> int:
+    if group and group not in (*GROUPS, "study"):
+        raise UserError([Problem("--help", f"unknown group {group!r}", suggest(group, GROUPS))])
+    print(of_group(group) if group else overview())
+    return 0
+
+
+def _read_base(arguments: Arguments) -> Mapping[str, Any] | None:
+    path = arguments.base_path
+    if path is None or not Path(path).is_file():
+        return None
+    try:
+        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        document = " ".join(str(error).split())
+    if not isinstance(document, Mapping):
+        way_out = "give the config.yaml of a stored run"
+        raise UserError([Problem(f"--from {path}", f"holds no configuration: {document}", way_out)])
+    return {key: value for key, value in document.items() if key not in _LABELS}
+
+
+def _run_one(planned: Plan, command: list[str], mirroring: bool) -> int:
+    config, out = planned.config, console()
+    stored = None if config.force else planned.stored()
+    if config.dry:
+        jobs = f"{len(planned.trace.jobs):,} jobs on {planned.setup.cluster.num_slots} slots"
+        when = "stored already" if stored else f"about {seconds(estimate_wall_s(planned))}"
+        out.print(f"1 point: {planned.run_id}: {jobs}, {when}. dry=true: nothing was started.")
+        return 0
+    if stored is None:
+        with RunProgress(len(planned.trace.jobs)) as progress:
+            path = execute(planned, command, progress.show if config.progress else None)
+        stored = load_run(path)
+        out.print(f"Run {planned.run_id} finished.")
+        if mirroring:
+            _mirror(stored, config)
+    else:
+        out.print(f"Run {planned.run_id} is stored already; force=true runs it again.")
+    _show_run(config, stored)
+    return 0
+
+
+def _mirror(stored: StoredRun, config: RunConfig) -> None:
+    try:
+        mirror_run(stored, config.tracking)
+    except KeyboardInterrupt:
+        print(f"Stopped; the run is stored, MLflow was not filled: {REFILL}", file=sys.stderr)
+
+
+def _show_run(config: RunConfig, stored: StoredRun) -> None:
+    out = console()
+    axes = {group: config.choices[group] for group in ("scheduler", "backend", "engine")}
+    out.print(metrics_table([(axes, "stored", stored.metrics)]))
+    alike = {k: v for k, v in stored.facts.items() if k.startswith("similarity_")}
+    if alike:
+        out.print("Similarity: " + ", ".join(f"{k[11:]} {v:.3g}" for k, v in alike.items()))
+    line = executed_line([stored.facts])
+    if line:
+        out.print(line)
+    out.print(f"Stored in {stored.path}")
+
+
+def _run_many(arguments: Arguments, argv: list[str]) -> int:
+    understood = understand(arguments.words, sweeping=True)
+    problems = [*arguments.problems, *understood.problems]
+    if arguments.base_path is not None:
+        problems.append(Problem("--from", "is for one run", "leave out -m and study="))
+    if understood.sweeps and not arguments.sweeping:
+        way_out = "add -m, or give one value"
+        problems += [Problem(key, "has several values", way_out) for key in understood.sweeps]
+    study: Study | None = None
+    if arguments.study is not None:
+        try:
+            study = load_study(arguments.study)
+        except UserError as error:
+            problems += error.problems
+    if problems:
+        raise UserError(problems)
+    planned = _sweep(arguments.words, understood.sweeps, study)
+    entries = sweep.plan_sweep(planned)
+    configs = [entry.planned.config for entry in entries]
+    if arguments.show_config:
+        for entry in entries:
+            print(f"--- # {entry.planned.run_id}\n{config_yaml(entry.planned.config)}", end="")
+        return 0
+    if any(config.dry for config in configs):
+        sweep.show_plan(planned, entries)
+        return 0
+    code = sweep.run_sweep(planned, entries)
+    out = console()
+    if study is not None and study.figures:
+        out.print(f"Report:  python -m reports study={study.name}   (or make report)")
+    if any(config.tracking.get("enabled", True) for config in configs):
+        out.print(f"MLflow:  {REFILL} ui   (or make ui)")
+    return code
+
+
+def _sweep(
+    words: Sequence[str], swept: Mapping[str, list[str]], study: Study | None
+) -> sweep.Sweep:
+    """The points of a command: the study's, each with every combination of the lists."""
+    common = [word for word in words if _key(word) not in swept]
+    crossed = product(swept, quoted=True)
+    if study is None:
+        return sweep.Sweep("sweep-" + hash_json([common, swept])[:8], common, crossed)
+    only = {_key(word): word.partition("=")[2] for word in common}
+    points = [
+        Point((*point.overrides, *extra.overrides), {**point.axes, **extra.axes})
+        for point in study.points()
+        if all(only.get(axis, value) == value for axis, value in point.axes.items())
+        for extra in crossed
+    ]
+    if not points:
+        axes = {axis for point in study.points() for axis in point.axes}
+        fact = "no point of the study has " + " ".join(f"{k}={only[k]}" for k in only if k in axes)
+        way_out = f"python -m harness study={study.name} dry=true lists the points"
+        raise UserError([Problem("study", fact, way_out)])
+    return sweep.Sweep(study.name, [*study.base, *common], points, study.parallel)
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].lstrip("+")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""How long a run may take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.experiment import Plan
+from harness.store import StoreError, load_run
+
+
+def estimate_wall_s(planned: Plan) -> float:
+    """Seconds of wall clock: what the latest run like it took, or the engine's own guess.
+
+    A run is like it if the same options were chosen for trace, scheduler, backend, engine.
+    """
+    root = Path(planned.config.results_dir)
+    alike = planned.run_id.rpartition("-")[0]
+    paths = list(root.glob(f"{alike}-" + "?" * 10))
+    for path in sorted(paths, key=lambda p: p.stat().st_mtime, reverse=True):
+        try:
+            wall_s = load_run(path).metrics.get("replay_wall_s")
+        except StoreError:
+            continue
+        if wall_s is not None:
+            return float(wall_s) + 2.0
+    return planned.engine.estimated_wall_s(planned.setup)

@@ -1,0 +1,268 @@
+"""The composition root: from a configuration to everything built, and to a stored run."""
+
+from __future__ import annotations
+
+import dataclasses
+import resource
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.build import TARGET, build, is_part, signature_problems
+from harness.checks import ability_problems, size_problems
+from harness.cluster import Cluster
+from harness.config import PARTS, RunConfig, hash_config, hash_json
+from harness.contracts.scheduler import Placement, Scheduler
+from harness.contracts.training import WorkloadSpec
+from harness.engines.setup import EngineConfig, EngineSetup, OpenEngine
+from harness.interrupts import Interrupted, interruptible
+from harness.manifest import describe_trace, environment
+from harness.metrics import compute
+from harness.problems import Problem, UserError, at
+from harness.profiles import Profile, ProfileError, load_profile
+from harness.replay import Progress, replay
+from harness.store import RunStore, StoredRun
+from harness.trace.build import load_trace
+from harness.trace.trace import Trace
+from harness.trace.transforms import TransformContext
+from harness.tracking import Target, TrackingError, mirror
+
+
+@dataclass
+class Library:
+    """Traces and profiles already loaded, so that the points of a sweep share them."""
+
+    profiles: dict[str, Profile] = field(default_factory=dict)
+    traces: dict[str, Trace] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything of a run built, and nothing started."""
+
+    config: RunConfig
+    run_id: str
+    config_hash: str
+    trace: Trace
+    scheduler: Scheduler
+    placement: Placement
+    engine: EngineConfig
+    setup: EngineSetup
+
+    def stored(self) -> StoredRun | None:
+        """The finished run of this configuration, if there is one.
+
+        Raises:
+            StoreError: it is there but cannot be read.
+        """
+        return RunStore(Path(self.config.results_dir)).find(self.run_id)
+
+
+def plan(config: RunConfig, library: Library | None = None) -> Plan:
+    """Build everything that a run needs, and check that it fits together.
+
+    Args:
+        config: the validated configuration.
+        library: loaded traces and profiles to share with other plans.
+
+    Raises:
+        UserError: all problems at once, each with its place and the way out.
+    """
+    library = library or Library()
+    problems: list[Problem | str] = []
+
+    def attempt(make: Callable[[], Any]) -> Any:
+        try:
+            return make()
+        except (UserError, ProfileError) as error:
+            problems.extend(error.problems)
+            return None
+
+    parts = {group: attempt(partial(build, getattr(config, group), group)) for group in PARTS}
+    profile: Profile | None = attempt(partial(_profile, config, library))
+    workloads = attempt(partial(read_pool, config.workload)) or {}
+    cluster: Cluster | None = parts["cluster"]
+    trace: Trace | None = attempt(partial(_trace, config, library, profile, cluster, workloads))
+    problems += signature_problems(Target, config.tracking, "tracking")[1]
+    choices = config.choices
+    scheduler, backend = parts["scheduler"], parts["backend"]
+    if scheduler is not None and backend is not None:
+        names = (choices["scheduler"], choices["backend"])
+        problems += ability_problems(scheduler, backend, config.scaling, names)
+    if trace is not None and cluster is not None:
+        problems += size_problems(trace.jobs, cluster, (choices["trace"], choices["cluster"]))
+    if trace is None or profile is None or cluster is None or None in parts.values():
+        raise UserError(problems)
+    setup = EngineSetup(
+        cluster=cluster,
+        jobs=trace.jobs,
+        profile=profile,
+        backend=backend,
+        launcher=parts["launcher"],
+        workloads=workloads,
+        seed=config.seed,
+        run_dir=Path(config.results_dir),
+        memory_bytes_per_worker=_memory(config.workload),
+        scaling=config.scaling,
+    )
+    engine: EngineConfig = parts["engine"]
+    place = f"engine={choices['engine']}"
+    problems += [problem for text in engine.problems(setup) for problem in at(place, text)]
+    if problems:
+        raise UserError(problems)
+    config_hash = hash_config(config, {"trace": trace.digest, "profile": profile.digest})
+    named = [choices[group] for group in ("trace", "scheduler", "backend", "engine")]
+    return Plan(
+        config=config,
+        run_id="-".join([*named, config_hash[:10]]),
+        config_hash=config_hash,
+        trace=trace,
+        scheduler=scheduler,
+        placement=parts["placement"],
+        engine=engine,
+        setup=setup,
+    )
+
+
+def read_pool(workload: Mapping[str, Any]) -> dict[str, WorkloadSpec]:
+    """The workloads of a pool. Their classes are not imported: a training library would be.
+
+    Raises:
+        UserError: an entry does not say which class to build.
+    """
+    pool = workload.get("pool")
+    if not isinstance(pool, Mapping) or not pool:
+        fact = "has no workloads"
+        way_out = "map each name to a _target_ and options"
+        raise UserError([Problem("workload.pool", fact, way_out)])
+    way_out = "say which class to build: package.module.Class"
+    problems = [
+        Problem(
+            f"workload.pool.{name}", f"has no {TARGET}", "say which class: package.module.Class"
+        )
+        for name, entry in pool.items()
+        if not (is_part(entry) and isinstance(entry[TARGET], str))
+    ]
+    if problems:
+        raise UserError(problems)
+    return {
+        name: WorkloadSpec(
+            name, entry[TARGET], {key: value for key, value in entry.items() if key != TARGET}
+        )
+        for name, entry in pool.items()
+    }
+
+
+def _memory(workload: Mapping[str, Any]) -> dict[str, int]:
+    return {}
+
+
+def _profile(config: RunConfig, library: Library) -> Profile:
+    key = hash_json(config.profile)
+    if key not in library.profiles:
+        library.profiles[key] = load_profile(config.profile)
+    return library.profiles[key]
+
+
+def _trace(
+    config: RunConfig,
+    library: Library,
+    profile: Profile | None,
+    cluster: Cluster | None,
+    workloads: Mapping[str, WorkloadSpec],
+) -> Trace:
+    trace_config = dict(config.trace)
+    if profile is None or cluster is None:  # judge at least the rows of the trace
+        trace_config["transforms"] = []
+    context = TransformContext(
+        seed=config.seed, profile=profile, cluster=cluster, workloads=tuple(workloads)
+    )
+    key = hash_json([trace_config, config.seed, config.profile, config.cluster, sorted(workloads)])
+    if key not in library.traces:
+        library.traces[key] = load_trace(trace_config, context)
+    return library.traces[key]
+
+
+def execute(
+    planned: Plan,
+    command: list[str] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Path:
+    """Run a plan and store what happened; the run's directory.
+
+    On Ctrl-C, SIGTERM or at ``max_wall_s`` the engine is closed, nothing is stored, and
+    ``Interrupted`` is raised.
+
+    Args:
+        planned: what ``plan`` gave; its objects serve one run.
+        command: words of the command line, for the manifest.
+        on_progress: called by the replay now and then.
+    """
+    config = planned.config
+    manifest = {
+        **environment(command if command is not None else sys.argv),
+        "config_hash": planned.config_hash,
+        "name": config.name,
+        "sweep": config.sweep,
+        "choices": dict(config.choices),
+        "seed": config.seed,
+        "repetition": config.repetition,
+        "trace": describe_trace(planned.trace),
+        "profile": dict(planned.setup.profile.provenance),
+    }
+    store = RunStore(Path(config.results_dir))
+    with (
+        interruptible(config.max_wall_s),
+        store.create(planned.run_id, manifest, config_yaml(config)) as writer,
+    ):
+        setup = dataclasses.replace(planned.setup, run_dir=writer.path)
+        engine = planned.engine.open(setup)
+        try:
+            records = replay(
+                jobs=planned.trace.jobs,
+                cluster=setup.cluster,
+                scheduler=planned.scheduler,
+                placement=planned.placement,
+                engine=engine,
+                profile=setup.profile,
+                scaling=config.scaling,
+                on_progress=on_progress,
+            )
+        finally:
+            _close(engine)
+        records.facts.setdefault("peak_memory_bytes", _peak_memory_bytes())
+        stored = writer.finish(records, compute(records))
+    return stored.path
+
+
+def mirror_run(run: StoredRun, tracking: Mapping[str, Any]) -> None:
+    """Mirror a stored run; where that fails, say on stderr how to do it later."""
+    try:
+        mirror(run, tracking)
+    except TrackingError as error:
+        print(f"warning: {error}", file=sys.stderr)
+
+
+def _peak_memory_bytes() -> float:
+    """Most resident memory of this process so far (Linux counts in KiB)."""
+    return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _close(engine: OpenEngine) -> None:
+    """Close, even if a first Ctrl-C arrives in the middle of it."""
+    try:
+        engine.close()
+    except Interrupted:
+        engine.close()
+        raise
+
+
+def config_yaml(config: RunConfig) -> str:
+    """The resolved configuration as YAML; ``--from`` runs it again."""
+    values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

@@ -1,0 +1,129 @@
+"""The text of ``--help``, made from the configuration files themselves."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import yaml
+
+from harness.annotations import show
+from harness.compose import CONFIG_DIR, defaults, options
+from harness.config import GROUPS, KEYS
+
+_WIDTH = 96
+
+_GROUP_MEANS = {
+    "trace": "which jobs arrive, and when",
+    "workload": "pool of training programs, and their size",
+    "cluster": "hosts, devices, slots and what joins them",
+    "placement": "which slots form a grant",
+    "scheduler": "who gets how many slots, and when",
+    "backend": "how a job's workers are started, rescaled and stopped",
+    "engine": "virtual clock, or real processes",
+    "profile": "throughput curves and rescale costs",
+    "launcher": "how worker processes are started",
+    "tracking": "where finished runs are shown",
+    "study": "a whole sweep in one command",
+}
+
+_PURPOSE = """\
+Replays a trace of training jobs: a scheduler says who gets which slots, an elastic backend
+starts, rescales and stops the jobs (really, or on a virtual clock), and what happened is
+stored under results/ and shown in MLflow. Without any word it simulates a real trace in
+seconds."""
+
+_USAGE = """\
+python -m harness [GROUP=OPTION ...] [KEY=VALUE ...] [-m] [--cfg job] [--from FILE]
+python -m harness study=NAME [GROUP=OPTION ...] [KEY=VALUE ...]
+python -m harness --help [GROUP]"""
+
+_FLAGS = (
+    ("-m", "sweep: one run for each combination of the comma lists"),
+    ("--cfg job", "print the resolved configuration as YAML and stop"),
+    ("--from FILE", "start from a stored config.yaml instead of the defaults"),
+    ("--no-mirror", "store the run, but leave tracking alone"),
+    ("--help [GROUP]", "this text; with a group, its options explained"),
+)
+
+_EXAMPLES = (
+    ("python -m harness", "simulate the default trace"),
+    ("python -m harness scheduler=fifo,tiresias seed=0,1 -m", "sweep four points"),
+    ("python -m harness trace=philly cluster=slots400", "82,247 jobs"),
+    ("python -m harness trace=five_jobs engine=live cluster=cpu2", "train for real, here"),
+    ("python -m harness study=main dry=true", "what it would run, how long"),
+)
+
+_EXITS = (
+    ("0", "done (or already stored)"),
+    ("1", "a run failed; the message names its log"),
+    ("2", "something in the command or its files is wrong; nothing was started"),
+    ("124", "stopped at max_wall_s"),
+    ("130, 143", "stopped by Ctrl-C or SIGTERM; the same command resumes a sweep"),
+)
+
+
+def overview() -> str:
+    """What ``python -m harness --help`` prints."""
+    chosen, values = defaults()
+    lines = [_PURPOSE, "", "Usage:", textwrap.indent(_USAGE, "  "), ""]
+    lines.append("Groups, with their options (the default in brackets):")
+    for group in (*GROUPS, "study"):
+        names = [f"[{name}]" if name == chosen.get(group) else name for name in options(group)]
+        lines.append(f"  {group:<10} {_GROUP_MEANS[group]}")
+        wrapped = textwrap.wrap("  ".join(names) or "(none)", _WIDTH - 13, break_on_hyphens=False)
+        lines += [" " * 13 + line for line in wrapped]
+    lines += ["  Options of an option are set as GROUP.NAME=VALUE; a GROUP can also be a YAML file"]
+    lines += ["  of your own: trace=my/trace.yaml.", "", "Keys, with their defaults:"]
+    lines += [
+        f"  {name + '=' + show(values.get(name)).strip(chr(39)):<25} {KEYS[name].metadata['help']}"
+        for name in KEYS
+    ]
+    for title, rows in (
+        ("Flags:", _FLAGS),
+        ("Examples:", _EXAMPLES),
+        ("Exit codes:", _EXITS),
+    ):
+        width = max(len(word) for word, _ in rows)
+        lines += ["", title, *(f"  {word:<{width}}  {means}" for word, means in rows)]
+    return "\n".join(lines)
+
+
+def of_group(group: str) -> str:
+    """What ``--help GROUP`` prints: every option's first comment and its keys."""
+    default = defaults()[0].get(group)
+    lines = [f"{group}: {_GROUP_MEANS[group]}", ""]
+    for name in options(group):
+        path = CONFIG_DIR / group / f"{name}.yaml"
+        text = path.read_text(encoding="utf-8")
+        lines.append(f"{group}={name}{' (default)' if name == default else ''}")
+        lines += textwrap.wrap(
+            first_comment(text), _WIDTH, initial_indent="    ", subsequent_indent="    "
+        )
+        lines += [f"      {line}" for line in _keys(group, yaml.safe_load(text))]
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def first_comment(text: str) -> str:
+    """The comment block at the top of a YAML file, as one paragraph."""
+    block = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            break
+        block.append(line.lstrip("# ").strip())
+    return " ".join(block)
+
+
+def _keys(group: str, document: Any) -> list[str]:
+    if not isinstance(document, dict):
+        return []
+    shown = {key: value for key, value in document.items() if key != "_target_"}
+    if group == "study":
+        shown = {key: shown[key] for key in ("description",) if key in shown}
+    lines = []
+    for key, value in shown.items():
+        words = show(value) if not isinstance(value, list) else f"a list of {len(value)}"
+        text = f"{group}.{key}={words}"
+        lines.append(text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "...")
+    return lines

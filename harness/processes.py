@@ -1,0 +1,110 @@
+"""Processes of a sweep's points: they never outlive the sweep."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass
+class PointProcess:
+    """``python -m harness`` with the words of one point, its output in a log file."""
+
+    words: Sequence[str]
+    log_path: Path
+    started_s: float = field(default_factory=time.monotonic)
+    _process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, in a process group of its own. Call from the main thread."""
+        parent = os.getpid()
+
+        def die_with_parent() -> None:  # runs in the child, between fork and exec
+            if _LIBC is not None:
+                _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+                if os.getppid() != parent:
+                    os._exit(1)
+
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.started_s = time.monotonic()
+        with self.log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "harness", *self.words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                process_group=0,
+                preexec_fn=die_with_parent,
+            )
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit code, minus the signal's number, or None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    def signal(self, signum: int) -> None:
+        """Signal the point's own process; it closes its workers itself."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signum)
+
+    def kill(self) -> None:
+        """Kill the whole process group and wait for the point's own process."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def tail(self, num_lines: int) -> list[str]:
+        """The last lines of its log."""
+        return tail(self.log_path, num_lines)
+
+
+def tail(path: Path, num_lines: int) -> list[str]:
+    """The last lines of a text file that are not empty; none if it cannot be read."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return list(deque((line.rstrip() for line in file if line.strip()), num_lines))
+    except OSError:
+        return []
+
+
+def stop_all(
+    processes: Iterable[PointProcess], signum: int, grace_s: float, say: Callable[[str], None]
+) -> None:
+    """Pass a signal on, give the points time to close their workers, then kill.
+
+    Args:
+        processes: the points that may still run.
+        signum: SIGINT or SIGTERM.
+        grace_s: seconds until SIGKILL.
+        say: told of every point that had to be killed.
+    """
+    running = [process for process in processes if process.returncode is None]
+    for process in running:
+        process.signal(signum)
+    deadline = time.monotonic() + grace_s
+    while time.monotonic() < deadline and any(p.returncode is None for p in running):
+        time.sleep(0.05)
+    for process in running:
+        if process.returncode is None:
+            say(
+                f"a point did not end within {grace_s:g} s and was killed; its log: "
+                f"{process.log_path}"
+            )
+        process.kill()

@@ -1,0 +1,161 @@
+"""Studies and sweeps as lists of points: which overrides each run gets."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.annotations import MismatchError, coerce, show
+from harness.compose import CONFIG_DIR, is_file, options, quote
+from harness.problems import Problem, UserError, suggest
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One run of a sweep."""
+
+    overrides: tuple[str, ...]
+    """Words of its command line, without those common to all points."""
+    axes: Mapping[str, str]
+    """What distinguishes it from the other points, for tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A sweep kept in a file: ``configs/study/*.yaml``."""
+
+    name: str
+    description: str
+    base: tuple[str, ...] = ()
+    """Overrides common to all points."""
+    grids: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
+    """Each grid is the product of its axes; a study is its grids one after another."""
+    repetitions: int = 1
+    """Trials of every point; trial r runs with ``repetition=r``. Each trial of all points is
+    a block, and the order within a block is drawn, so that drift hits all points alike."""
+    parallel: int | None = None
+    """Most simulated points at once; None: as many as there are cores."""
+    figures: tuple[str, ...] = ()
+    """Figures that ``python -m reports study=NAME`` draws."""
+
+    def points(self) -> list[Point]:
+        """Every point, none twice; with one repetition in the order of the file."""
+        grids = self.grids or ({},)
+        block = {p.overrides: p for grid in grids for p in product(grid)}
+        if self.repetitions == 1:
+            return list(block.values())
+        points = []
+        for repetition in range(self.repetitions):
+            order = list(block.values())
+            random.Random(f"{self.name} {repetition}").shuffle(order)
+            points += [
+                Point(
+                    (*point.overrides, f"repetition={repetition}"),
+                    {**point.axes, "repetition": str(repetition)},
+                )
+                for point in order
+            ]
+        return points
+
+
+def product(grid: Mapping[str, Sequence[Any]], quoted: bool = False) -> list[Point]:
+    """The points of one grid.
+
+    Args:
+        grid: values of each axis; the last axis changes fastest.
+        quoted: the values are texts in Hydra's grammar already.
+    """
+    points = []
+    for values in itertools.product(*grid.values()):
+        texts = [str(value) if quoted else quote(value) for value in values]
+        axes = dict(zip(grid, texts, strict=True))
+        points.append(Point(tuple(f"{axis}={text}" for axis, text in axes.items()), axes))
+    return points
+
+
+_KEYS = {
+    "description": str,
+    "base": list[str],
+    "grids": list[dict[str, list[Any]]],
+    "repetitions": int,
+    "parallel": int,
+    "figures": list[str],
+}
+
+
+def load_study(name: str) -> Study:
+    """A shipped study by name, or one from a YAML file.
+
+    Raises:
+        UserError: every mistake of the file at once.
+    """
+    if is_file(name):
+        path = Path(name)
+        if not path.is_file():
+            raise UserError([Problem("study", f"there is no file {name}", "correct the path")])
+    elif name in options("study"):
+        path = CONFIG_DIR / "study" / f"{name}.yaml"
+    else:
+        raise UserError(
+            [Problem("study", f"unknown study {name!r}", suggest(name, options("study")))]
+        )
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = " ".join(str(error).split())
+        raise UserError(
+            [Problem(str(path), f"cannot be read: {text}", "correct the YAML file")]
+        ) from None
+    return read_study(path, document)
+
+
+def read_study(path: Path, document: Any) -> Study:
+    """A study from its parsed YAML; ``path`` names it.
+
+    Raises:
+        UserError: every mistake at once.
+    """
+    if not isinstance(document, Mapping):
+        fact = f"is {show(document)}"
+        raise UserError([Problem(str(path), fact, f"give the keys {', '.join(_KEYS)}")])
+    problems: list[Problem | str] = []
+    values: dict[str, Any] = {}
+    for key, value in document.items():
+        place = f"{path}: {key}"
+        if key not in _KEYS:
+            problems.append(Problem(place, "unknown key", suggest(str(key), _KEYS)))
+            continue
+        try:
+            values[key] = coerce(value, _KEYS[key])
+        except MismatchError as mismatch:
+            problems.append(Problem(place, f"is {show(value)}", f"give {mismatch}"))
+    if not document.get("description"):
+        problems.append(Problem(f"{path}: description", "is missing", "say what it compares"))
+    for number, grid in enumerate(values.get("grids", ())):
+        problems += [
+            Problem(f"{path}: grids.{number}.{axis}", "has no values", "list at least one")
+            for axis, axis_values in grid.items()
+            if not axis_values
+        ]
+    problems += [
+        Problem(f"{path}: {key}", f"is {values[key]}", "use 1 or more")
+        for key in ("repetitions", "parallel")
+        if values.get(key, 1) < 1
+    ]
+    if problems:
+        raise UserError(problems)
+    return Study(
+        name=path.stem,
+        description=values["description"],
+        base=tuple(values.get("base", ())),
+        grids=tuple({a: tuple(v) for a, v in grid.items()} for grid in values.get("grids", ())),
+        repetitions=values.get("repetitions", 1),
+        parallel=values.get("parallel"),
+        figures=tuple(values.get("figures", ())),
+    )

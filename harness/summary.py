@@ -1,0 +1,80 @@
+"""What a person sees on the terminal: plans, progress of a sweep, results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+HEADLINES = (
+    ("jobs_finished", "finished", "{:.0f}"),
+    ("jct_mean_s", "JCT mean s", "{:,.1f}"),
+    ("jct_p95_s", "JCT p95 s", "{:,.1f}"),
+    ("makespan_s", "makespan s", "{:,.1f}"),
+    ("queueing_mean_s", "queue s", "{:,.1f}"),
+    ("slot_utilization_mean", "slots used", "{:.1%}"),
+    ("deadline_satisfactory_ratio", "deadlines", "{:.1%}"),
+    ("rescales", "rescales", "{:.0f}"),
+    ("preemptions", "preempt.", "{:.0f}"),
+    ("stopping_time_scale_out_mean_s", "stop out s", "{:.3f}"),
+    ("executed_share", "executed", "{:.1%}"),
+    ("replay_wall_s", "wall s", "{:.1f}"),
+)
+"""Metrics shown in tables: name, heading, format. Columns that no run has are left out."""
+
+
+def console(stderr: bool = False) -> Console:
+    """A console; wide enough for the tables where the output is no terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else 160
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def seconds(value: float) -> str:
+    """A duration for a person: ``850 ms``, ``12.3 s``, ``4 min 5 s``, ``2 h 10 min``."""
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min"
+
+
+def metrics_table(rows: Sequence[tuple[Mapping[str, str], str, Mapping[str, float]]]) -> Table:
+    """One row a point: its axes, its status, its headline metrics.
+
+    Args:
+        rows: axes (name and value), status, metrics; empty metrics where there are none.
+    """
+    axes = list(dict.fromkeys(axis for row in rows for axis in row[0]))
+    shown = [h for h in HEADLINES if any(h[0] in metrics for _, _, metrics in rows)]
+    table = Table(pad_edge=False)
+    for axis in axes:
+        table.add_column(axis, overflow="fold")
+    table.add_column("status")
+    for _, heading, _ in shown:
+        table.add_column(heading, justify="right")
+    for values, status, metrics in rows:
+        cells = [form.format(metrics[name]) if name in metrics else "" for name, _, form in shown]
+        table.add_row(*(values.get(axis, "") for axis in axes), status, *cells)
+    return table
+
+
+def executed_line(facts: Iterable[Mapping[str, float]]) -> str | None:
+    """How many of the steps were really executed, over live runs; None without any."""
+    executed = credited = 0.0
+    for run in facts:
+        executed += run.get("steps_executed", 0.0)
+        credited += run.get("steps_credited", 0.0)
+    total = executed + credited
+    if not total:
+        return None
+    return (
+        f"Really executed: {executed:,.0f} of {total:,.0f} training steps"
+        f" ({executed / total:.1%}); the others were credited by fast-forward."
+    )

@@ -1,0 +1,290 @@
+"""Runs the points of a sweep: one process each, finished ones skipped, all summed up.
+
+Simulated points run in parallel. Points that occupy the machine (the live engine) run
+afterwards, one at a time and alone, so that nothing disturbs their clock. What is finished
+stays finished: after any stop the same command goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.compose import compose, understand
+from harness.config import RunConfig, read_config
+from harness.estimate import estimate_wall_s
+from harness.experiment import Library, Plan, mirror_run, plan
+from harness.interrupts import Interrupted, interruptible
+from harness.problems import UserError
+from harness.processes import PointProcess, stop_all
+from harness.progress import SweepProgress
+from harness.store import RunStore, StoredRun
+from harness.study import Point
+from harness.summary import console, executed_line, metrics_table, seconds
+
+GRACE_S = 20.0
+"""Seconds that points get to close their workers after Ctrl-C or SIGTERM."""
+
+_LOG_LINES = 6
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What to run."""
+
+    label: str
+    """Name of the study, or of the command; names the folder of logs and of the summary."""
+    common: Sequence[str]
+    """Overrides of every point."""
+    points: Sequence[Point]
+    parallel: int | None = None
+    """Most simulated points at once; None: as many as there are cores."""
+
+
+@dataclass
+class Entry:
+    """One point on its way."""
+
+    point: Point
+    words: list[str]
+    planned: Plan
+    estimate_s: float
+    status: str = "to run"
+    process: PointProcess | None = None
+    stored: StoredRun | None = None
+    wall_s: float = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Still to be run."""
+        return self.status in ("to run", "running")
+
+
+def plan_sweep(sweep: Sweep) -> list[Entry]:
+    """Every point composed, built and checked; nothing started.
+
+    Raises:
+        UserError: the problems of all points, each once, with the points it is about.
+    """
+    library = Library()
+    entries: list[Entry] = []
+    places: dict[str, list[Point]] = {}
+    for point in sweep.points:
+        words = [*sweep.common, *point.overrides, f"sweep={sweep.label}"]
+        try:
+            planned = plan(read_words(words), library)
+        except UserError as error:
+            for problem in error.problems:
+                places.setdefault(str(problem), []).append(point)
+            continue
+        entries.append(Entry(point, words, planned, estimate_wall_s(planned)))
+    if places:
+        raise UserError(_placed(text, at, len(sweep.points)) for text, at in places.items())
+    for entry in entries:
+        entry.stored = None if entry.planned.config.force else entry.planned.stored()
+        entry.status = "to run" if entry.stored is None else "stored"
+    return entries
+
+
+def _placed(text: str, points: Sequence[Point], num_points: int) -> str:
+    if len(points) == num_points:
+        return text
+    return f"[{' '.join(points[0].overrides)}] ({len(points)} of {num_points} points) {text}"
+
+
+def read_words(words: Sequence[str], base: Mapping[str, Any] | None = None) -> RunConfig:
+    """The configuration of one command line.
+
+    Args:
+        words: overrides in Hydra's grammar.
+        base: a stored configuration to start from instead of the defaults.
+
+    Raises:
+        UserError: everything that is wrong with the words and with what they compose.
+    """
+    understood = understand(words)
+    container, problems = compose(understood, base)
+    problems = [*understood.problems, *problems]
+    if container is None:
+        raise UserError(problems)
+    config, unread = read_config(container)
+    problems += unread
+    if config is None:
+        raise UserError(problems)
+    if problems:  # the words are wrong, but the parts they leave can still be judged
+        try:
+            plan(config)
+        except UserError as error:
+            problems += error.problems
+        raise UserError(problems)
+    return config
+
+
+def show_plan(sweep: Sweep, entries: Sequence[Entry]) -> None:
+    """Print what would run, and how long it may take."""
+    out = console()
+    for number, entry in enumerate(entries, 1):
+        axes = " ".join(f"{axis}={value}" for axis, value in entry.point.axes.items())
+        time_text = f"about {seconds(entry.estimate_s)}" if entry.is_open else "stored already"
+        jobs = len(entry.planned.trace.jobs)
+        out.print(f"{number:4}  {axes}  {jobs:,} jobs, {time_text}  ({entry.planned.run_id})")
+    still = [entry for entry in entries if entry.is_open]
+    total = seconds(_remaining_s(entries, _width(sweep)))
+    out.print(
+        f"{len(entries)} points, {len(still)} to run, about {total} in all. dry=true: nothing"
+        " was started."
+    )
+
+
+def _width(sweep: Sweep) -> int:
+    return sweep.parallel or os.cpu_count() or 1
+
+
+def _remaining_s(entries: Sequence[Entry], width: int) -> float:
+    still = [entry for entry in entries if entry.is_open]
+    side_by_side = [e.estimate_s for e in still if not e.planned.engine.exclusive]
+    alone_s = sum(e.estimate_s for e in still if e.planned.engine.exclusive)
+    longest = max(side_by_side, default=0.0)
+    return alone_s + max(longest, sum(side_by_side) / width)
+
+
+def run_sweep(sweep: Sweep, entries: list[Entry]) -> int:
+    """Run what is not finished; print a summary of all points; the exit code.
+
+    Returns:
+        0, or 1 if any point failed; 130 or 143 after Ctrl-C or SIGTERM.
+    """
+    out = console()
+    folder = sweep_folder(sweep, entries)
+    folder.mkdir(parents=True, exist_ok=True)
+    progress = SweepProgress(len(entries), sum(not entry.is_open for entry in entries))
+    exit_code = 0
+    try:
+        with interruptible(), progress:
+            _run_all(sweep, entries, folder, progress)
+            mirror_all(entries)
+    except Interrupted as interrupted:
+        exit_code = interrupted.exit_code
+        out.print(f"Stopping ({interrupted}) ...")
+        running = [entry.process for entry in entries if entry.process and entry.is_open]
+        signum = interrupted.signum if interrupted.signum == signal.SIGINT else signal.SIGTERM
+        stop_all(running, signum, GRACE_S, out.print)
+        for entry in entries:
+            entry.status = "stopped" if entry.status == "running" else entry.status
+    finally:
+        for entry in entries:
+            if entry.process is not None and entry.process.returncode is None:
+                entry.process.kill()
+    failed = [entry for entry in entries if entry.status.startswith("failed")]
+    write_points(folder, sweep, entries)
+    show_summary(entries, folder)
+    if exit_code:
+        left = sum(entry.stored is None for entry in entries)
+        out.print(f"{left} points are left; the same command goes on with them.")
+        return exit_code
+    return 1 if failed else 0
+
+
+def _run_all(sweep: Sweep, entries: Sequence[Entry], folder: Path, progress: SweepProgress) -> None:
+    """Start points as room appears until none is left."""
+    width = _width(sweep)
+    waiting = sorted(
+        (entry for entry in entries if entry.is_open), key=lambda e: e.planned.engine.exclusive
+    )
+    running: list[Entry] = []
+    while waiting or running:
+        while waiting and _has_room(waiting[0], running, width):
+            entry = waiting.pop(0)
+            log = folder / "logs" / f"{entry.planned.run_id}.log"
+            entry.process = PointProcess([*entry.words, "progress=false", "--no-mirror"], log)
+            entry.process.start()
+            entry.status = "running"
+            running.append(entry)
+        for entry in [e for e in running if e.process and e.process.returncode is not None]:
+            running.remove(entry)
+            _finish(entry)
+            progress.ended(_title(entry), entry.status, entry.wall_s)
+        progress.waiting(_remaining_s(entries, width), [_title(entry) for entry in running])
+        time.sleep(0.1)
+
+
+def mirror_all(entries: Sequence[Entry]) -> None:
+    """Mirror every stored point, by this one process; what is there already is left alone.
+
+    Points do not do it themselves: loading MLflow takes longer than most simulated points.
+    """
+    for entry in entries:
+        if entry.stored is not None:
+            mirror_run(entry.stored, entry.planned.config.tracking)
+
+
+def _has_room(entry: Entry, running: Sequence[Entry], width: int) -> bool:
+    if entry.planned.engine.exclusive or any(e.planned.engine.exclusive for e in running):
+        return not running
+    return len(running) < width
+
+
+def _title(entry: Entry) -> str:
+    return " ".join(entry.point.axes.values()) or entry.planned.run_id
+
+
+def _finish(entry: Entry) -> None:
+    assert entry.process is not None
+    code = entry.process.returncode
+    entry.wall_s = time.monotonic() - entry.process.started_s
+    store = RunStore(Path(entry.planned.config.results_dir))
+    entry.stored = store.find(entry.planned.run_id) if code == 0 else None
+    entry.status = "done" if entry.stored is not None else f"failed ({code})"
+
+
+def sweep_folder(sweep: Sweep, entries: Sequence[Entry]) -> Path:
+    """Where the logs and the summary of a sweep are: ``sweeps/<label>`` beside the runs."""
+    runs = Path(entries[0].planned.config.results_dir) if entries else Path("results/runs")
+    return runs.parent / "sweeps" / sweep.label
+
+
+def write_points(folder: Path, sweep: Sweep, entries: Sequence[Entry]) -> Path:
+    """Write ``points.json``: the points of a sweep, their runs and how they ended."""
+    document = {
+        "sweep": sweep.label,
+        "points": [
+            {
+                "overrides": [*sweep.common, *entry.point.overrides],
+                "axes": dict(entry.point.axes),
+                "run_id": entry.planned.run_id,
+                "config_hash": entry.planned.config_hash,
+                "status": entry.status,
+            }
+            for entry in entries
+        ],
+    }
+    path = folder / "points.json"
+    partial = folder / f".points-{os.getpid()}.json"
+    partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    partial.replace(path)
+    return path
+
+
+def show_summary(entries: Sequence[Entry], folder: Path) -> None:
+    """Print the table of all points, what failed and why, and the share really executed."""
+    out = console()
+    rows = [
+        (entry.point.axes, entry.status, entry.stored.metrics if entry.stored else {})
+        for entry in entries
+    ]
+    out.print(metrics_table(rows))
+    for entry in entries:
+        if entry.status.startswith("failed") and entry.process is not None:
+            out.print(f"{_title(entry)}: {entry.status}; log: {entry.process.log_path}")
+            for line in entry.process.tail(_LOG_LINES):
+                out.print(f"    {line}", markup=False)
+    facts = [entry.stored.facts for entry in entries if entry.stored]
+    for line in filter(None, [executed_line(facts)]):
+        out.print(line)
+    out.print(f"Points and logs: {folder}")
