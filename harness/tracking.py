@@ -98,19 +98,18 @@ def prepare(config: Mapping[str, Any]) -> None:
 def mirror(run: StoredRun, config: Mapping[str, Any]) -> bool:
     """Mirror a finished run; False if the same is there already or tracking is off.
 
-    A run of the same id that is there with other contents is replaced. Where MLflow fails,
-    stderr gets a warning that says how to do it later: the run itself is safe.
+    A run of the same id that is there with other contents is replaced.
+
+    Raises:
+        TrackingError: MLflow failed. The run is safe in the results; the text says how to
+            mirror it later.
     """
-    try:
-        where = target(config)
-        if not where.enabled:
-            return False
-        with _errors(where):
-            client, experiment = _open(where)
-            return _mirror(client, experiment, run)
-    except TrackingError as error:
-        print(f"warning: {error}", file=sys.stderr)
+    where = target(config)
+    if not where.enabled:
         return False
+    with _errors(where):
+        client, experiment = _open(where)
+        return _mirror(client, experiment, run)
 
 
 def attach_report(figures: Path, config: Mapping[str, Any]) -> int:
