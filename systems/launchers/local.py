@@ -1,0 +1,159 @@
+"""Local: worker processes on this machine, fresh or forked from a pre-importing process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.contracts.launcher import Exit, ProcessSpec
+from systems.launchers.preimported import Preimported
+
+CLOSE_TIMEOUT_S = 10.0
+PREIMPORT = ("torch", "torch._dynamo", "torch.nn.parallel", "systems.runtime.training_loop")
+LOG_TAIL_BYTES = 4096
+
+
+class LauncherError(Exception):
+    """A process cannot be started; the text says why and what can be done."""
+
+
+class Local:
+    """Starts processes on this machine, each in a process group of its own.
+
+    A process dies (SIGKILL) with the thread that called ``start``: the kernel sees to that,
+    so that it holds for every end of the driver. Start from the main thread.
+    """
+
+    def __init__(self, preimport: Sequence[str] = PREIMPORT) -> None:
+        """``preimport``: modules that the process forks of which are asked for has imported.
+
+        It is started when the first pre-imported process is, and never if none is.
+        """
+        self._preimport = tuple(preimport)
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._logs: dict[int, Path] = {}
+        self._next_handle = 1
+        self._zygote: Preimported | None = None
+        self._hosts: dict[str, bool] = {}
+
+    def open(self) -> None:
+        """Nothing to make ready: see ``preimport``."""
+
+    def start(self, spec: ProcessSpec) -> int:
+        """Start a process; does not wait until it runs.
+
+        Raises:
+            LauncherError: the host is another machine.
+            OSError: the system cannot start a process, or its log cannot be written.
+        """
+        if not self._is_here(spec.host):
+            raise LauncherError(
+                f"host {spec.host!r} is not this machine and launcher=local starts processes"
+                " only here; choose a cluster of one machine, or a launcher for several"
+            )
+        handle = self._next_handle
+        self._next_handle += 1
+        if str(spec.log_path) != os.devnull:
+            spec.log_path.parent.mkdir(parents=True, exist_ok=True)
+        self._logs[handle] = spec.log_path
+        environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        if spec.preimported:
+            if self._zygote is None:
+                self._zygote = Preimported(self._preimport, environment)
+            self._zygote.start(handle, spec)
+            return handle
+        cores = ",".join(map(str, spec.cores))
+        with spec.log_path.open("ab") as log:
+            self._processes[handle] = subprocess.Popen(
+                [
+                    *(sys.executable, "-u", "-m", "systems.runtime.process"),
+                    *(str(os.getpid()), cores, spec.entry, *spec.argv),
+                ],
+                env={**os.environ, **environment, **spec.env},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return handle
+
+    def signal(self, handle: int, signum: signal.Signals) -> None:
+        """Signal a process and those it has started; one that has ended is not an error."""
+        process = self._processes.get(handle)
+        if process is not None:
+            if process.poll() is None:
+                os.killpg(process.pid, signum)
+        elif self._zygote is not None and handle in self._logs:
+            self._zygote.signal(handle, signum)
+
+    def ended(self) -> list[Exit]:
+        """Processes that ended since the last call."""
+        found = []
+        for handle, process in list(self._processes.items()):
+            code = process.poll()
+            if code is not None:
+                del self._processes[handle]
+                found.append(Exit(handle, code, describe_exit(code, self._logs.pop(handle))))
+        if self._zygote is not None:
+            for handle, code, reason in self._zygote.ended():
+                text = reason or describe_exit(code, self._logs[handle])
+                del self._logs[handle]
+                found.append(Exit(handle, code, text))
+        return found
+
+    def close(self) -> None:
+        """Kill what is left and wait for it."""
+        for handle in self._processes:
+            self.signal(handle, signal.SIGKILL)
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        for process in self._processes.values():
+            process.wait(max(0.0, deadline - time.monotonic()))
+        self._processes.clear()
+        if self._zygote is not None:
+            self._zygote.close()
+            self._zygote = None
+        self._logs.clear()
+
+    def _is_here(self, host: str) -> bool:
+        """Whether an address is this machine's: whether something can be bound to it."""
+        if host not in self._hosts:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            try:
+                with socket.socket(family, socket.SOCK_STREAM) as probe:
+                    probe.bind((host, 0))
+                self._hosts[host] = True
+            except OSError:
+                self._hosts[host] = False
+        return self._hosts[host]
+
+
+def describe_exit(code: int, log_path: Path) -> str:
+    """Exit code or signal, and the last line of the log where the process failed."""
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        text = f"killed by {name}"
+    else:
+        text = f"exited with {code}"
+    last = last_line(log_path) if code != 0 else ""
+    return f"{text}: {last}" if last else text
+
+
+def last_line(path: Path) -> str:
+    """The last line of a file that is not empty, or nothing."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - LOG_TAIL_BYTES))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,110 @@
+"""The local launcher's end of a pre-importing process (``systems.runtime.zygote``)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+
+from harness.contracts.launcher import ProcessSpec
+from systems.runtime.control import LineBuffer, encode
+
+CLOSE_TIMEOUT_S = 10.0
+CODE_NEVER_RAN = 1
+_SINGLE = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""Thread pools that libraries start when they are imported would forbid forking."""
+
+
+class Preimported:
+    """Asks for forks, and is told of their ends. Requests may precede the end of the imports."""
+
+    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start the pre-importing process; does not wait for its imports."""
+        self._socket, theirs = socket.socketpair()
+        self._buffer = LineBuffer()
+        self._live: set[int] = set()
+        self._failure: str | None = None
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-u", "-m", "systems.runtime.zygote"),
+                    *(str(os.getpid()), str(theirs.fileno()), *modules),
+                ],
+                env={**os.environ, **environment, **_SINGLE},
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+    def start(self, handle: int, spec: ProcessSpec) -> None:
+        """Ask for a fork."""
+        self._live.add(handle)
+        self._send(
+            {
+                "kind": "start",
+                "id": handle,
+                "entry": spec.entry,
+                "argv": list(spec.argv),
+                "env": dict(spec.env),
+                "cores": list(spec.cores),
+                "log": str(spec.log_path.absolute()),
+            }
+        )
+
+    def signal(self, handle: int, signum: signal.Signals) -> None:
+        """Have a fork signalled, if it still lives."""
+        if handle in self._live:
+            self._send({"kind": "signal", "id": handle, "signum": int(signum)})
+
+    def ended(self) -> list[tuple[int, int, str]]:
+        """Handle, return code and, where the log cannot say it, the reason of every end."""
+        found: list[tuple[int, int, str]] = []
+        while True:
+            try:
+                data = self._socket.recv(1 << 16, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return found
+            except OSError:
+                data = b""
+            if not data:
+                break
+            for message in self._buffer.feed(data):
+                if message["kind"] == "exited":
+                    self._live.discard(message["id"])
+                    found.append((message["id"], message["returncode"], ""))
+                elif message["kind"] == "failed":
+                    self._failure = message["reason"]
+        if self._live:
+            reason = self._failure or f"the pre-importing process has died: {self._last_words()}"
+            found += [(handle, CODE_NEVER_RAN, reason) for handle in sorted(self._live)]
+            self._live.clear()
+        return found
+
+    def close(self) -> None:
+        """End the process and with it all its forks; waits for them."""
+        self._socket.close()
+        try:
+            self._process.wait(CLOSE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:  # its forks then die with it
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+    def _send(self, request: Mapping[str, object]) -> None:
+        try:
+            self._socket.sendall(encode(request))
+        except OSError:
+            return  # it has died; ``ended`` will say so for every process it had
+
+    def _last_words(self) -> str:
+        code = self._process.poll()
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return f"exit code {code}; {lines[-1] if lines else 'no output'}"

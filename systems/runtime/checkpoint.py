@@ -1,0 +1,194 @@
+"""Checkpoints: one safetensors file and a JSON manifest with its SHA-256. No pickle.
+
+The manifest is written last and renamed into place, so that a checkpoint exists wholly or
+not at all. Its path is the checkpoint's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from systems.runtime.state import optimizer_state, parameters_of
+
+VERSION = 1
+
+
+class CheckpointError(Exception):
+    """A checkpoint cannot be used; the text says which, why, and what can be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where a job stood when its checkpoint was written."""
+
+    step: int
+    """Steps executed."""
+    position: int
+    """Samples consumed."""
+    seed: int
+
+
+def save(
+    folder: Path, at: Checkpoint, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+) -> Path:
+    """Write a checkpoint and return its manifest's path; older ones in ``folder`` are removed.
+
+    It is on the disk when this returns: both files and their names are synchronised.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    state = optimizer_state(optimizer)
+    tensors: dict[str, torch.Tensor] = {}
+    tensors |= {f"parameter/{name}": value for name, value in model.named_parameters()}
+    tensors |= {f"buffer/{name}": value for name, value in model.named_buffers()}
+    tensors |= {f"optimizer/{name}": value for name, value in state.tensors.items()}
+    name = f"step-{at.step:08d}"
+    data, manifest = folder / f"{name}.safetensors", folder / f"{name}.json"
+    partial = data.with_suffix(".partial")
+    save_file({key: _owned(value) for key, value in tensors.items()}, partial)
+    sha256 = _synchronise(partial)
+    partial.replace(data)
+    entry = {
+        "version": VERSION,
+        "data": data.name,
+        "sha256": sha256,
+        "step": at.step,
+        "position": at.position,
+        "seed": at.seed,
+        "optimizer_values": state.values,
+        "optimizer_groups": state.groups,
+        "optimizer_on_device": [
+            key for key, value in state.tensors.items() if value.device.type != "cpu"
+        ],
+    }
+    partial = manifest.with_suffix(".partial")
+    partial.write_text(json.dumps(entry), encoding="utf-8")
+    _synchronise(partial)
+    partial.replace(manifest)
+    _synchronise_folder(folder)
+    for path in folder.glob("step-*"):
+        if path.stem != name:
+            path.unlink()
+    return manifest
+
+
+def load(
+    manifest: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, verify: bool
+) -> Checkpoint:
+    """Read a checkpoint into a model and its optimizer, in place.
+
+    Args:
+        manifest: what ``save`` returned.
+        model: built from the same options as the one that was saved.
+        optimizer: as for ``model``.
+        verify: read the data twice, the first time for its SHA-256; one worker is enough.
+
+    Raises:
+        CheckpointError: a file is missing or damaged, or belongs to another model.
+    """
+    entry = _read_manifest(manifest)
+    data = manifest.parent / entry["data"]
+    try:
+        if verify:
+            with data.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != entry["sha256"]:
+                raise CheckpointError(
+                    f"checkpoint {data} is damaged: its SHA-256 is {found[:12]}… and its"
+                    f" manifest says {entry['sha256'][:12]}…. Restore the file, or remove the"
+                    " folder and start the job from scratch"
+                )
+        tensors = load_file(data)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"checkpoint {data} cannot be read: {error}") from None
+    try:
+        _fill(tensors, entry, model, optimizer)
+    except (KeyError, IndexError, ValueError) as error:
+        raise CheckpointError(
+            f"checkpoint {data} belongs to another model or optimizer ({error});"
+            " build the workload with the options it was saved with"
+        ) from None
+    return Checkpoint(entry["step"], entry["position"], entry["seed"])
+
+
+def _read_manifest(manifest: Path) -> dict[str, Any]:
+    try:
+        entry = json.loads(manifest.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"manifest {manifest} cannot be read: {error}") from None
+    if not isinstance(entry, dict) or entry.get("version") != VERSION:
+        raise CheckpointError(f"manifest {manifest} is not of version {VERSION}")
+    return entry
+
+
+@torch.no_grad()
+def _fill(
+    tensors: dict[str, torch.Tensor],
+    entry: dict[str, Any],
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+) -> None:
+    for name, parameter in model.named_parameters():
+        _copy(parameter, tensors.pop(f"parameter/{name}"), name)
+    for name, buffer in model.named_buffers():
+        _copy(buffer, tensors.pop(f"buffer/{name}"), name)
+    parameters = parameters_of(optimizer)
+    on_device = set(entry["optimizer_on_device"])
+    for group, saved in zip(optimizer.param_groups, entry["optimizer_groups"], strict=True):
+        group.update(
+            {
+                key: tuple(value) if isinstance(group.get(key), tuple) else value
+                for key, value in saved.items()
+            }
+        )
+    optimizer.state.clear()
+    for index, values in entry["optimizer_values"].items():
+        optimizer.state[parameters[int(index)]].update(values)
+    for name in [name for name in tensors if name.startswith("optimizer/")]:
+        _, index, key = name.split("/", 2)
+        parameter = parameters[int(index)]
+        device = parameter.device if f"{index}/{key}" in on_device else torch.device("cpu")
+        optimizer.state[parameter][key] = tensors.pop(name).clone().to(device)
+    if tensors:
+        raise KeyError(f"{len(tensors)} tensors too many, such as {min(tensors)}")
+
+
+def _copy(into: torch.Tensor, saved: torch.Tensor, name: str) -> None:
+    if into.shape != saved.shape or into.dtype != saved.dtype:
+        raise ValueError(
+            f"{name} is {saved.dtype}{tuple(saved.shape)} in it"
+            f" but {into.dtype}{tuple(into.shape)} here"
+        )
+    into.copy_(saved)
+
+
+def _owned(tensor: torch.Tensor) -> torch.Tensor:
+    """On the CPU, contiguous, and alone in its memory, as the file format wants it."""
+    tensor = tensor.detach().cpu().contiguous()
+    if tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
+        tensor = tensor.clone()
+    return tensor
+
+
+def _synchronise(path: Path) -> str:
+    """Force a file to the disk; returns its SHA-256."""
+    with path.open("rb+") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+        os.fsync(file.fileno())
+    return found
+
+
+def _synchronise_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

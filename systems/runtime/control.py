@@ -1,0 +1,156 @@
+"""The control channel between a driver and its workers: JSON lines over TCP.
+
+One message is one JSON object on one line. Nothing else is understood, so nothing that
+arrives is ever executed. The first line of a worker is its greeting with the job's token;
+what comes from a connection before its token was checked is held to a much smaller size.
+
+The channel is neither encrypted nor signed: it belongs on loopback, or on a network that
+only the cluster's own hosts can reach.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import socket
+import threading
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+Message: TypeAlias = dict[str, Any]
+
+TOKEN_VARIABLE = "ELASTRACE_CONTROL_TOKEN"
+"""Environment variable in which a worker finds its job's token; removed once read."""
+MAX_MESSAGE_BYTES = 1 << 20
+MAX_GREETING_BYTES = 4096
+CONNECT_TIMEOUT_S = 30.0
+EXIT_DRIVER_GONE = 76
+"""Exit code of a worker whose driver has gone."""
+
+
+class ControlError(Exception):
+    """The other side does not keep to the protocol, or refused us; the text says how."""
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """One message as a line.
+
+    Raises:
+        ControlError: it is too long, or holds something that JSON cannot say.
+    """
+    try:
+        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+    except (TypeError, ValueError) as error:
+        raise ControlError(
+            f"a {message.get('kind')!r} message cannot be sent: {error};"
+            " only numbers, texts, lists and mappings can"
+        ) from None
+    if len(line) > MAX_MESSAGE_BYTES:
+        raise ControlError(
+            f"a {message.get('kind')!r} message has {len(line)} bytes;"
+            f" {MAX_MESSAGE_BYTES} is the limit"
+        )
+    return line
+
+
+class LineBuffer:
+    """Turns bytes as they arrive into messages."""
+
+    def __init__(self, limit: int = MAX_MESSAGE_BYTES) -> None:
+        self.limit = limit
+        """Most bytes of one message; may be raised later."""
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages that ``data`` completes.
+
+        Raises:
+            ControlError: a line is longer than the limit, or is not a JSON object.
+        """
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        longest = max(map(len, [*lines, self._rest]))
+        if longest > self.limit:
+            raise ControlError(f"a message of {longest} bytes; {self.limit} is the limit")
+        messages = []
+        for line in lines:
+            try:
+                message = json.loads(line)
+            except ValueError:
+                raise ControlError("a line that is not JSON") from None
+            if not isinstance(message, dict):
+                raise ControlError("a line that is not a JSON object")
+            messages.append(message)
+        return messages
+
+
+class ControlClient:
+    """A worker's end of the channel. A thread reads; whoever trains only looks into a queue."""
+
+    def __init__(self, address: str, port: int, greeting: Mapping[str, Any]) -> None:
+        """Connect and greet.
+
+        Raises:
+            OSError: nobody listens there.
+        """
+        self._socket = socket.create_connection((address, port), CONNECT_TIMEOUT_S)
+        self._socket.settimeout(None)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._leaving = False
+        self.send(greeting)
+        threading.Thread(target=self._read, name="control", daemon=True).start()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message, waiting for room if there is none."""
+        line = encode(message)
+        with self._lock:
+            self._socket.sendall(line)
+
+    def offer(self, message: Mapping[str, Any]) -> None:
+        """Send a message only if that needs no waiting; for what the next one supersedes."""
+        if select.select([], [self._socket], [], 0)[1]:
+            self.send(message)
+
+    def receive(self, timeout_s: float | None) -> Message:
+        """The next message.
+
+        Raises:
+            ControlError: none came in time.
+        """
+        try:
+            return self._inbox.get(timeout=timeout_s)
+        except queue.Empty:
+            raise ControlError(f"the driver has said nothing for {timeout_s} s") from None
+
+    def arrived(self) -> list[Message]:
+        """Messages that are there already."""
+        messages = []
+        while True:
+            try:
+                messages.append(self._inbox.get_nowait())
+            except queue.Empty:
+                return messages
+
+    def leave(self) -> None:
+        """Say that nothing more will be sent; from now on the driver may hang up."""
+        self._leaving = True
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def _read(self) -> None:
+        buffer = LineBuffer()
+        while True:
+            try:
+                data = self._socket.recv(1 << 16)
+                for message in buffer.feed(data) if data else []:
+                    self._inbox.put(message)
+            except (OSError, ControlError):
+                data = b""
+            if not data and self._leaving:
+                return
+            if not data:
+                # Nobody is left to train for, and the main thread may be in a collective
+                # that never ends: this is the only way out of it.
+                os._exit(EXIT_DRIVER_GONE)

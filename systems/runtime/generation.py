@@ -1,0 +1,167 @@
+"""One generation: the worker processes that train a job between two restarts.
+
+Kept by the driver. It starts the processes, hands each its order as it connects, passes the
+store's address on, and knows who has left, failed or died. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harness.contracts.launcher import Exit, Launcher, ProcessSpec
+from systems.runtime.control import Message
+from systems.runtime.control_server import Connection, ControlServer
+from systems.runtime.order import WorkerOrder
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFailure:
+    """What a worker said before it gave up."""
+
+    rank: int
+    reason: str
+    collective: bool
+    """Whether it looks like the consequence of another worker's death."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint that is on the disk."""
+
+    path: str
+    step: int
+    samples: int
+
+
+@dataclass
+class Generation:
+    """Processes of one generation, by rank. Times are ``time.monotonic``."""
+
+    orders: Sequence[WorkerOrder]
+    specs: Sequence[ProcessSpec]
+    server: ControlServer
+    launcher: Launcher
+    spawned_at: float = 0.0
+    handles: dict[int, int] = field(default_factory=dict)
+    connections: dict[int, Connection] = field(default_factory=dict)
+    left: set[int] = field(default_factory=set)
+    exits: dict[int, Exit] = field(default_factory=dict)
+    failures: list[WorkerFailure] = field(default_factory=list)
+    failed_at: float = 0.0
+    """When the first failure was reported."""
+    greeted_at: float = 0.0
+    """When the first worker, rank 0, had its order."""
+    saved: Saved | None = None
+    is_adopted: bool = False
+    """Whether the driver knows its processes."""
+    _store: Message | None = None
+    _waiting: list[Message] = field(default_factory=list)
+
+    @property
+    def number(self) -> int:
+        """Counts the generations of a job, from 1."""
+        return self.orders[0].generation
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether every process that was started has ended."""
+        return len(self.exits) == len(self.handles)
+
+    @property
+    def is_losing(self) -> bool:
+        """Whether a connection ended whose process' end was not yet noticed."""
+        return any(
+            not connection.is_open and rank not in self.exits
+            for rank, connection in self.connections.items()
+        )
+
+    def spawn(self) -> None:
+        """Start one process for each rank.
+
+        Raises:
+            Exception: whatever the launcher raises; the processes started so far stay in
+                ``handles`` for ``kill``.
+        """
+        self.spawned_at = time.monotonic()
+        for rank, spec in enumerate(self.specs):
+            self.handles[rank] = self.launcher.start(spec)
+
+    def connected(self, rank: int, connection: Connection) -> bool:
+        """A worker has greeted: hand it its order. False if this rank is not awaited."""
+        if rank not in self.handles or rank in self.connections:
+            return False
+        self.connections[rank] = connection
+        self.server.send(connection, self.orders[rank].message())
+        if rank == 0:
+            self.greeted_at = time.monotonic()
+            for message in self._waiting:
+                self.server.send(connection, message)
+            self._waiting.clear()
+        elif self._store is not None:
+            self.server.send(connection, self._store)
+        return True
+
+    def tell(self, message: Message) -> None:
+        """Send to the first worker; kept until it has connected."""
+        if 0 in self.connections:
+            self.server.send(self.connections[0], message)
+        else:
+            self._waiting.append(message)
+
+    def note(self, rank: int, message: Message) -> None:
+        """Book-keeping for the messages that mean the same under every backend."""
+        kind = message["kind"]
+        if kind == "store":
+            self._store = message
+            for other, connection in self.connections.items():
+                if other != 0:
+                    self.server.send(connection, message)
+        elif kind == "left":
+            self.left.add(rank)
+            if len(self.left) == len(self.handles):
+                for other, connection in self.connections.items():
+                    if other != 0:
+                        self.server.send(connection, {"kind": "exit"})
+        elif kind == "failed":
+            self.failures.append(WorkerFailure(rank, message["reason"], message["collective"]))
+            self.failed_at = self.failed_at or time.monotonic()
+        elif kind in ("checkpoint", "saved"):
+            self.saved = Saved(message["path"], message["step"], message["samples"])
+
+    def exited(self, rank: int, end: Exit) -> None:
+        """A process has ended: take what it still had to say, then bury it."""
+        if rank in self.connections:
+            self.server.drain(self.connections[rank])
+            self.server.close_connection(self.connections[rank])
+        self.exits[rank] = end
+
+    def kill(self) -> None:
+        """Kill what is left."""
+        for rank, handle in self.handles.items():
+            if rank not in self.exits:
+                self.launcher.signal(handle, signal.SIGKILL)
+
+    def unexplained_end(self) -> Exit | None:
+        """The end of a process that neither left in order, nor failed with words, nor was
+        killed by us, or None."""
+        spoken = {failure.rank for failure in self.failures}
+        for rank, end in self.exits.items():
+            if rank not in spoken and not (rank in self.left and end.returncode == 0):
+                return replace(end, reason=f"worker {rank}: {end.reason}")
+        return None
+
+    def missing(self) -> str:
+        """For a person: which ranks have not connected, or not come further, and their logs."""
+        silent = [rank for rank in self.handles if rank not in self.connections]
+        if silent:
+            return f"workers {silent} of {len(self.handles)} have not connected"
+        return f"all {len(self.handles)} workers have connected but do not train"
+
+
+def phases_of(message: Mapping[str, Any], spawned_at: float, greeted_at: float) -> dict[str, float]:
+    """Phases of a start: ``spawn``, then what the first worker measured."""
+    return {"spawn": greeted_at - spawned_at, **message["phases_s"]}

@@ -1,0 +1,16 @@
+"""Network interfaces by address."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import psutil
+
+
+@lru_cache(maxsize=64)
+def interface_of(address: str) -> str | None:
+    """Name of this machine's interface with that address, or None if it is another's."""
+    for name, entries in psutil.net_if_addrs().items():
+        if any(entry.address == address for entry in entries):
+            return name
+    return None

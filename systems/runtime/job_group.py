@@ -1,0 +1,328 @@
+"""One job under a backend that stops and starts its workers: a state machine.
+
+A job has at most one generation of workers and at most one change in flight. What happens to
+the job when its last process is gone is written down, as its ``Ending``, when that becomes
+clear, and done when it is true. The driver's loop (``driver``) feeds it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.launcher import Exit
+from harness.contracts.training import Report, ReportKind, TrainingOrder
+from systems.runtime.control import Message
+from systems.runtime.control_server import Connection
+from systems.runtime.generation import Generation, Saved, phases_of
+
+FAILURE_GRACE_S = 0.5
+"""How long a failure's neighbours are heard before it is judged: a worker whose neighbour
+died may complain before the death is noticed."""
+
+
+class Phase(StrEnum):
+    """Where a job is."""
+
+    IDLE = "idle"
+    """No process."""
+    STARTING = "starting"
+    """Processes, but no step of theirs has ended."""
+    RUNNING = "running"
+    STOPPING = "stopping"
+    """Asked to save and leave."""
+    FINISHING = "finishing"
+    """All steps have ended; the first worker evaluates."""
+    ENDING = "ending"
+    """Its ending is known; its processes are on their way out."""
+
+
+class Fate(StrEnum):
+    """What follows when the last process is gone."""
+
+    RELAUNCH = "relaunch"
+    SUSPENDED = "suspended"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What follows when the last process is gone, and why."""
+
+    fate: Fate
+    reason: str = ""
+    results: Mapping[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a job may take to start and to stop, seconds."""
+
+    start_s: float
+    stop_s: float
+
+
+Make: TypeAlias = Callable[["JobGroup", Change], Generation]
+"""Makes the next generation of a job, with nothing started."""
+
+
+class JobGroup:
+    """State of one job. Only ``driver`` calls it."""
+
+    def __init__(
+        self,
+        order: TrainingOrder,
+        token: str,
+        timeouts: Timeouts,
+        make: Make,
+        report: Callable[[Report], None],
+    ) -> None:
+        self.order = order
+        self.token = token
+        self.target_step = order.target_step
+        self.checkpoint: Saved | None = None
+        """The last one that is on the disk."""
+        self.generation: Generation | None = None
+        self.num_generations = 0
+        self.phase = Phase.IDLE
+        self.change: Change | None = None
+        """The one in flight."""
+        self.step = 0
+        self.samples = 0
+        self._timeouts = timeouts
+        self._make = make
+        self._report = report
+        self._ending: Ending | None = None
+        self._step_s = 0.0
+        self._deadline: float | None = None
+        self._last_step_ended: float | None = None
+        self._stopping_began: float | None = None
+        self._phases_s: dict[str, float] = {}
+        self._overruns = 0
+
+    # Requests. The driver has checked that no change is in flight (but for stop).
+
+    def begin(self, change: Change) -> None:
+        """Start the first generation, or one after a suspension or a loss."""
+        self.change = change
+        self._phases_s = {}
+        self._stopping_began = None
+        self._say(ReportKind.ACCEPTED)
+        self._start_generation(change)
+
+    def stop_and_save(self, change: Change) -> None:
+        """Ask a running job to save and leave, for RESCALE, MIGRATE and SUSPEND."""
+        assert self.generation is not None
+        self.change = change
+        self._say(ReportKind.ACCEPTED)
+        if self.phase is not Phase.RUNNING:
+            return  # on its way out: its end, whatever it is, overtakes the change
+        self.phase = Phase.STOPPING
+        self._phases_s = {}
+        self._deadline = time.monotonic() + self._timeouts.stop_s
+        self.generation.tell({"kind": "stop"})
+
+    def stop(self, change: Change) -> None:
+        """Kill the job, whatever it is doing; a change in flight has failed with that."""
+        if self.change is not None:
+            self._say(ReportKind.FAILED, reason="overtaken by a stop")
+        self.change = change
+        self._say(ReportKind.ACCEPTED)
+        if self.generation is None:
+            self._done()
+        else:
+            self._end(Ending(Fate.STOPPED))
+
+    def hold(self, target_step: int) -> None:
+        """Move the target; a generation that is just being started hears of it as well."""
+        self.target_step = target_step
+        if self.generation is not None:
+            self.generation.tell({"kind": "hold", "target_step": target_step})
+
+    # Facts.
+
+    def connected(self, connection: Connection, rank: int) -> bool:
+        """A worker has greeted with the right token."""
+        return self.generation is not None and self.generation.connected(rank, connection)
+
+    def message(self, rank: int, message: Message) -> None:
+        """A worker has said something."""
+        generation = self.generation
+        assert generation is not None
+        generation.note(rank, message)
+        if rank != 0 or self.phase is Phase.ENDING:
+            return
+        kind = message["kind"]
+        if kind in ("first_step", "progress", "left", "checkpoint", "saved", "finished"):
+            self.step, self.samples = message["step"], message["samples"]
+            self._step_s = message["step_s"]
+        if kind == "first_step":
+            self._first_step(generation, message)
+        elif kind == "progress" and self.change is None:
+            self._say(ReportKind.PROGRESS)
+        elif kind == "left":
+            self._overruns += message["overruns"]
+            self._last_step_ended = message["ended"]
+            if message["finished"]:
+                self.phase = Phase.FINISHING
+                self._deadline = None
+        elif kind in ("checkpoint", "saved"):
+            self.checkpoint = generation.saved
+            if kind == "saved":
+                self._saved(message)
+        elif kind == "finished":
+            results = dict(message["results"])
+            if self.order.step_floor_s:
+                results["pace_overruns"] = float(self._overruns)
+            self._end(Ending(Fate.FINISHED, results=results), kill=False)
+
+    def exited(self, rank: int, end: Exit) -> None:
+        """A process has ended."""
+        assert self.generation is not None
+        self.generation.exited(rank, end)
+        self.check()
+
+    def check(self) -> None:
+        """See whether something is overdue, has failed, or is complete."""
+        generation = self.generation
+        if generation is None:
+            return
+        if self._ending is None:
+            self._judge(generation)
+        elif self._deadline is not None and time.monotonic() > self._deadline:
+            self._deadline = None
+            generation.kill()
+        if self._ending is not None and generation.is_gone:
+            self._gone(generation)
+
+    @property
+    def next_check_s(self) -> float | None:
+        """When ``check`` has to be called at the latest, on ``time.monotonic``."""
+        generation = self.generation
+        if generation is None:
+            return None
+        if self._ending is None and generation.failures:
+            return generation.failed_at + FAILURE_GRACE_S
+        return self._deadline
+
+    # What follows from them.
+
+    def _start_generation(self, change: Change) -> None:
+        self.phase = Phase.STARTING
+        self._ending = None
+        self._deadline = time.monotonic() + self._timeouts.start_s
+        self.num_generations += 1
+        self.step = self.checkpoint.step if self.checkpoint else 0
+        self.samples = self.checkpoint.samples if self.checkpoint else 0
+        self._step_s = 0.0
+        self.generation = generation = self._make(self, change)
+        try:
+            generation.spawn()
+        except Exception as error:  # a launcher may fail in any way it likes
+            self._end(Ending(Fate.FAILED, f"its workers cannot be started: {error}"))
+
+    def _first_step(self, generation: Generation, message: Message) -> None:
+        self.phase = Phase.RUNNING
+        self._deadline = None
+        self._phases_s |= phases_of(message, generation.spawned_at, generation.greeted_at)
+        stopping_time_s = None
+        if self._stopping_began is not None:
+            stopping_time_s = message["started"] - self._stopping_began
+        self._done(stopping_time_s)
+
+    def _saved(self, message: Message) -> None:
+        self._phases_s["save"] = message["save_s"]
+        self._phases_s["stop"] = -message["saved"]  # the end of the last process is added
+        suspending = self.change is not None and self.change.kind is ChangeKind.SUSPEND
+        self._end(Ending(Fate.SUSPENDED if suspending else Fate.RELAUNCH), kill=False)
+
+    def _judge(self, generation: Generation) -> None:
+        """Whether the job can go on, and if not, whether it may be resumed."""
+        where = f"logs: {self.order.job_dir}"
+        unexplained = generation.unexplained_end()
+        if unexplained is not None:
+            self._end(Ending(Fate.LOST, f"{unexplained.reason}; {where}"))
+        elif generation.failures:
+            waited_s = time.monotonic() - generation.failed_at
+            if waited_s < FAILURE_GRACE_S and not generation.is_gone:
+                return
+            own = [failure for failure in generation.failures if not failure.collective]
+            first = (own or generation.failures)[0]
+            fate = Fate.FAILED if own else Fate.LOST
+            self._end(Ending(fate, f"worker {first.rank}: {first.reason}; {where}"))
+        elif self._deadline is not None and time.monotonic() > self._deadline:
+            action = "start" if self.phase is Phase.STARTING else "save and stop"
+            reason = f"no {action} in time: {generation.missing()}; {where}"
+            self._end(Ending(Fate.LOST, reason))
+
+    def _end(self, ending: Ending, *, kill: bool = True) -> None:
+        assert self.generation is not None
+        self._ending = ending
+        self.phase = Phase.ENDING
+        if kill:
+            self._deadline = None
+            self.generation.kill()
+        else:
+            self._deadline = time.monotonic() + self._timeouts.stop_s
+
+    def _gone(self, generation: Generation) -> None:
+        """Every process has ended: do what was decided."""
+        ending = self._ending
+        assert ending is not None
+        self.generation = self._ending = self._deadline = None
+        self.phase = Phase.IDLE
+        if "stop" in self._phases_s and self._phases_s["stop"] < 0:
+            self._phases_s["stop"] += time.monotonic()
+        if ending.fate is Fate.RELAUNCH:
+            assert self.change is not None
+            self._stopping_began = self._last_step_ended
+            self._start_generation(self.change)
+        elif ending.fate in (Fate.SUSPENDED, Fate.STOPPED):
+            self._done()
+        elif ending.fate is Fate.FINISHED:
+            self.change = None
+            self._say(ReportKind.FINISHED, results=ending.results)
+        else:
+            self._lost_or_failed(ending)
+
+    def _lost_or_failed(self, ending: Ending) -> None:
+        self.step = self.checkpoint.step if self.checkpoint else 0
+        self.samples = self.checkpoint.samples if self.checkpoint else 0
+        self._step_s = 0.0
+        if ending.fate is Fate.LOST:
+            self._say(ReportKind.LOST, reason=ending.reason)
+            self.change = None
+            return
+        starting = self.change is not None and self.change.kind in (
+            ChangeKind.START,
+            ChangeKind.RESUME,
+        )
+        if not starting:
+            self.change = None  # not the change but the job has failed
+        self._say(ReportKind.FAILED, reason=ending.reason)
+        self.change = None
+
+    def _done(self, stopping_time_s: float | None = None) -> None:
+        self._say(ReportKind.DONE, stopping_time_s=stopping_time_s, phases_s=dict(self._phases_s))
+        self.change = None
+
+    def _say(self, kind: ReportKind, **details: Any) -> None:
+        self._report(
+            Report(
+                kind=kind,
+                job_id=self.order.job_id,
+                at_s=time.monotonic(),
+                change_id=self.change.change_id if self.change else None,
+                step=self.step,
+                samples=self.samples,
+                step_s=self._step_s if self.phase is Phase.RUNNING else 0.0,
+                **details,
+            )
+        )

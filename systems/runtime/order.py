@@ -1,0 +1,51 @@
+"""What a driver tells each worker of a generation. Torch-free; both sides use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from systems.runtime.control import Message
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOrder:
+    """A worker's part in one generation: the workers that train a job between two restarts."""
+
+    job_id: str
+    generation: int
+    rank: int
+    num_workers: int
+    workload: str
+    """``package.module.Class``."""
+    options: Mapping[str, Any]
+    seed: int
+    global_batch: int
+    target_step: int
+    job_dir: str
+    checkpoint: str | None
+    """Manifest to start from; None: from scratch."""
+    checkpoint_every: int
+    digest_every: int
+    step_floor_s: float
+    device: str
+    """``cpu``, ``cuda``, or ``auto``: cuda where there is one and the slot is not a CPU."""
+    device_type: str
+    own_device: bool
+    """Whether every worker has a device of its own, as NCCL needs."""
+    num_threads: int
+    address: str
+    """Address of this worker's host, on which the first one's store listens."""
+    collective_timeout_s: float
+    replay_layout: bool
+    """Rebuild the gradient buckets before the first step after a restart."""
+
+    def message(self) -> Message:
+        """This order as a control message."""
+        return {"kind": "order", **asdict(self)}
+
+    @classmethod
+    def from_message(cls, message: Message) -> WorkerOrder:
+        """The order in a control message."""
+        return cls(**{key: value for key, value in message.items() if key != "kind"})

@@ -1,0 +1,90 @@
+"""What a process of ours does before anything else: die with its parent, stay on its cores.
+
+Used on both ways to a worker: a fresh interpreter (``python -m systems.runtime.process``)
+and a fork of the pre-importing process (``zygote``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process (SIGKILL) when its parent ends, however that ends.
+
+    Only Linux can do that; elsewhere the end of the control connection has to be enough.
+    The signal comes when the *thread* that started this process ends.
+
+    Args:
+        parent: process id of the parent; if it has gone already, this process exits.
+    """
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent:  # it ended before the kernel was told
+        os._exit(1)
+
+
+def pin(cores: Sequence[int]) -> None:
+    """Stay on these cores; on all if there are none.
+
+    Raises:
+        ValueError: this machine has no such cores.
+    """
+    if not cores or not hasattr(os, "sched_setaffinity"):
+        return
+    try:
+        os.sched_setaffinity(0, cores)
+    except OSError:
+        usable = sorted(os.sched_getaffinity(0))
+        raise ValueError(
+            f"cannot pin a worker to cores {list(cores)}: this process may use {usable};"
+            " choose a cluster whose slots name those"
+        ) from None
+
+
+def call_entry(entry: str, argv: Sequence[str]) -> int:
+    """Call ``package.module:function`` with ``argv``; returns the exit code.
+
+    An exception is printed to standard error, as the interpreter would.
+    """
+    try:
+        module_name, _, function = entry.partition(":")
+        code = getattr(importlib.import_module(module_name), function)(list(argv))
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code
+    print(code, file=sys.stderr)
+    return 1
+
+
+def main() -> int:
+    """``PARENT CORES ENTRY ARG...``; CORES separated by commas, or empty."""
+    parent, cores, entry, *argv = sys.argv[1:]
+    die_with_parent(int(parent))
+    try:
+        pin([int(core) for core in cores.split(",") if core])
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return call_entry(entry, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""The state of a training job as named tensors and plain values; its digest.
+
+Parameters and buffers carry their module's names, optimizer state the index of its parameter
+in the order of the optimizer's groups, and its own key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerState:
+    """An optimizer's state in two parts: tensors, and values that JSON can hold."""
+
+    tensors: Mapping[str, torch.Tensor]
+    """By ``INDEX/KEY``."""
+    values: Mapping[str, Mapping[str, Any]]
+    """Other state, by parameter index, then key."""
+    groups: list[dict[str, Any]]
+    """Hyper-parameters of every parameter group."""
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
+    """All parameters in the order of the optimizer's groups."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer) -> OptimizerState:
+    """The state of an optimizer; tensors are not copied.
+
+    Raises:
+        TypeError: a hyper-parameter or a state value is neither a tensor nor plain.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    values: dict[str, dict[str, Any]] = {}
+    for index, parameter in enumerate(parameters_of(optimizer)):
+        for key, value in sorted(optimizer.state.get(parameter, {}).items()):
+            if isinstance(value, torch.Tensor):
+                tensors[f"{index}/{key}"] = value
+            else:
+                values.setdefault(str(index), {})[key] = _plain(value, f"state {key!r}")
+    groups = [
+        {
+            key: _plain(value, f"hyper-parameter {key!r}")
+            for key, value in group.items()
+            if key != "params"
+        }
+        for group in optimizer.param_groups
+    ]
+    return OptimizerState(tensors, values, groups)
+
+
+def _plain(value: Any, what: str) -> Any:
+    try:
+        return json.loads(json.dumps(value))
+    except TypeError:
+        raise TypeError(
+            f"the optimizer's {what} is a {type(value).__name__}, which cannot be saved or"
+            " compared; keep it a number, a text, a list of those, or (state only) a tensor"
+        ) from None
+
+
+def digest(tensors: Mapping[str, torch.Tensor], values: Any = None) -> str:
+    """BLAKE2b of named tensors (name, type, shape, bytes; by name) and of plain values."""
+    state = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        state.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
+    if values is not None:
+        state.update(json.dumps(values, sort_keys=True).encode())
+    return state.hexdigest()
+
+
+def digests(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, str]:
+    """``digest_parameters``, ``digest_buffers`` and ``digest_optimizer`` of a job."""
+    state = optimizer_state(optimizer)
+    return {
+        "digest_parameters": digest(dict(model.named_parameters())),
+        "digest_buffers": digest(dict(model.named_buffers())),
+        "digest_optimizer": digest(state.tensors, [state.values, state.groups]),
+    }

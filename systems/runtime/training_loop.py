@@ -1,0 +1,193 @@
+"""The training loop of one worker under stock DistributedDataParallel."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from systems.runtime import checkpoint
+from systems.runtime.agreement import Verdict
+from systems.runtime.control import ControlClient, ControlError
+from systems.runtime.data_order import share
+from systems.runtime.order import WorkerOrder
+from systems.runtime.pace import Pacer
+from systems.runtime.session import Session, leave, prepare
+from systems.runtime.state import digests
+from systems.runtime.step_log import LineWriter, samples_path
+
+PROGRESS_EVERY_S = 0.05
+RECENT_STEPS = 20
+
+
+def train(order: WorkerOrder, client: ControlClient, ordered_at: float) -> None:
+    """Train one generation until its target step, or until the driver says stop.
+
+    Everything is reported through ``client``. ``ordered_at`` is when the order came, on
+    ``time.monotonic``.
+    """
+    _Loop(prepare(order, client, ordered_at)).run()
+
+
+class _Loop:
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        order = session.order
+        self.order = order
+        self.is_first = order.rank == 0
+        self.start, self.stop = share(order.global_batch, order.num_workers, order.rank)
+        size = self.stop - self.start
+        self.loss_share = size / order.global_batch
+        # DistributedDataParallel takes the plain mean over workers; with this factor that
+        # is the mean over the samples, also where the shares differ in size.
+        self.weight = size * order.num_workers / order.global_batch
+        self.pacer = Pacer(order.step_floor_s)
+        # Where a step is padded, or its loss is on another device, the words are exchanged
+        # at its end: a command is then obeyed at once and nothing waits for the device.
+        self.words_at_end = self.pacer.is_on or session.device.type != "cpu"
+        job_dir = Path(order.job_dir)
+        self.steps = LineWriter(job_dir / "steps.jsonl")
+        self.digests = LineWriter(job_dir / "digests.jsonl")
+        self.samples = LineWriter(samples_path(job_dir, order.generation, order.rank))
+        self.checkpoints = job_dir / "checkpoints"
+        self.recent: deque[float] = deque(maxlen=RECENT_STEPS)
+        self.reported_at = 0.0
+        self.ended_at = 0.0
+
+    def run(self) -> None:
+        """All steps, then the way out."""
+        session = self.session
+        if self.is_first:
+            generations = LineWriter(Path(self.order.job_dir) / "generations.jsonl")
+            generations.add(
+                {
+                    "generation": self.order.generation,
+                    "resumed_at": session.step,
+                    "world": self.order.num_workers,
+                    "global_batch": self.order.global_batch,
+                    "device": session.device.type,
+                    "threads": self.order.num_threads,
+                }
+            )
+            generations.flush()
+        target_step, stopped = self.order.target_step, False
+        first = session.step
+        while session.step < target_step and not stopped:
+            started = time.monotonic()
+            verdict = self._step()
+            late = self.pacer.finish(started) if self.words_at_end else False
+            if self.words_at_end:
+                verdict = self._exchange()
+            self.ended_at = time.monotonic()
+            assert verdict is not None
+            target_step, stopped = verdict.target_step, verdict.stop
+            if self.is_first:
+                self._report(started, verdict, late, is_first_step=session.step == first + 1)
+        self._leave(finished=session.step >= target_step)
+
+    def _step(self) -> Verdict | None:
+        """Compute and apply one step; its verdict unless that comes at the end."""
+        session, order = self.session, self.order
+        position = session.position
+        self.samples.add(
+            {
+                "step": session.step + 1,
+                "positions": [position + self.start, position + self.stop],
+            }
+        )
+        if order.checkpoint_every and (session.step + 1) % order.checkpoint_every == 0:
+            self.samples.flush()  # before anyone can know that this step has ended
+        batch = session.batch(session.step)
+        session.optimizer.zero_grad(set_to_none=True)
+        loss = session.workload.loss(session.parallel, batch)
+        self.loss = loss.detach()
+        if not self.words_at_end:
+            session.agreement.begin(float(self.loss) * self.loss_share)
+        torch.autograd.backward(loss if self.weight == 1.0 else loss * self.weight)
+        session.workload.update(session.optimizer, order.global_batch, session.step)
+        session.step += 1
+        session.position += order.global_batch
+        return None if self.words_at_end else session.agreement.end()
+
+    def _exchange(self) -> Verdict:
+        self.session.agreement.begin(float(self.loss) * self.loss_share)
+        return self.session.agreement.end()
+
+    def _report(self, started: float, verdict: Verdict, late: bool, is_first_step: bool) -> None:
+        """Log the step, tell the driver now and then, save and digest when it is due."""
+        session, order = self.session, self.order
+        entry: dict[str, Any] = {
+            "step": session.step,
+            "generation": order.generation,
+            "world": order.num_workers,
+            "global_batch": order.global_batch,
+            "started": started,
+            "duration_s": self.ended_at - started,
+            "loss": verdict.loss.hex(),
+        }
+        if self.pacer.is_on:
+            entry["late"] = late
+        self.steps.add(entry)
+        self.recent.append(self.ended_at - started)
+        if is_first_step:
+            phases_s = {**session.phases_s, "first_step": self.ended_at - started}
+            session.client.send(
+                {"kind": "first_step", "started": started, "phases_s": phases_s} | self._standing()
+            )
+            self.reported_at = self.ended_at
+            self.recent.clear()  # the first step warms up and says nothing about the others
+        elif self.ended_at - self.reported_at >= PROGRESS_EVERY_S:
+            self.reported_at = self.ended_at
+            session.client.offer({"kind": "progress"} | self._standing())
+        if order.digest_every and session.step % order.digest_every == 0:
+            self.digests.add({"step": session.step, **digests(session.model, session.optimizer)})
+        if order.checkpoint_every and session.step % order.checkpoint_every == 0:
+            self._save("checkpoint")
+
+    def _standing(self) -> dict[str, Any]:
+        step_s = sum(self.recent) / len(self.recent) if self.recent else 0.0
+        return {
+            "step": self.session.step,
+            "samples": self.session.position,
+            "step_s": step_s,
+            "ended": self.ended_at,
+        }
+
+    def _save(self, kind: str) -> None:
+        """Write a checkpoint; the logs first, so that no saved step is without its line."""
+        session = self.session
+        started = time.monotonic()
+        self.steps.flush()
+        self.digests.flush()
+        at = checkpoint.Checkpoint(session.step, session.position, self.order.seed)
+        manifest = checkpoint.save(self.checkpoints, at, session.model, session.optimizer)
+        now = time.monotonic()
+        session.client.send(
+            {"kind": kind, "path": str(manifest), "saved": now, "save_s": now - started}
+            | self._standing()
+        )
+
+    def _leave(self, *, finished: bool) -> None:
+        """The step loop is over on all workers: save or evaluate, and go when all may go."""
+        session = self.session
+        for writer in (self.samples, self.steps, self.digests):
+            writer.flush()
+        left = {"kind": "left", "finished": finished, "overruns": self.pacer.num_overruns}
+        session.client.send(left | self._standing())
+        if not self.is_first:
+            # A worker that goes at once could break the connection on which another still
+            # receives the end of the last sum.
+            while (message := session.client.receive(None))["kind"] != "exit":
+                raise ControlError(f"the driver sent {message['kind']!r} instead of exit")
+            leave(session, None)
+        elif finished:
+            results: dict[str, Any] = dict(digests(session.model, session.optimizer))
+            metrics = session.workload.evaluate(session.model)
+            results |= {name: float(value) for name, value in metrics.items()}
+            leave(session, {"results": results} | self._standing())
+        else:
+            self._save("saved")
+            leave(session, None)

@@ -1,0 +1,73 @@
+"""A worker process: greet the driver, get the order, train, leave.
+
+No training library is imported before the order is here: whatever has to be set before that
+is set by then.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+
+from systems.runtime.control import TOKEN_VARIABLE, ControlClient, ControlError
+from systems.runtime.order import WorkerOrder
+
+ORDER_TIMEOUT_S = 60.0
+
+
+def main(argv: Sequence[str]) -> int:
+    """Entry point: ``ADDRESS PORT JOB_ID GENERATION RANK``, the token in the environment."""
+    address, port, job_id, generation, rank = argv
+    greeting = {
+        "kind": "greeting",
+        "job_id": job_id,
+        "generation": int(generation),
+        "rank": int(rank),
+        "token": os.environ.pop(TOKEN_VARIABLE, ""),
+        "pid": os.getpid(),
+    }
+    client = ControlClient(address, int(port), greeting)
+    try:
+        message = client.receive(ORDER_TIMEOUT_S)
+        if message.get("kind") != "order":
+            raise ControlError(f"the driver sent {message.get('kind')!r} instead of an order")
+        order = WorkerOrder.from_message(message)
+        ordered_at = time.monotonic()
+        loop = importlib.import_module("systems.runtime.training_loop")
+        loop.train(order, client, ordered_at)
+    except Exception as error:
+        traceback.print_exc()
+        client.send({"kind": "failed", "reason": _reason(error), "collective": _is_lost(error)})
+        code = 1
+    else:
+        code = 0
+    client.leave()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Tearing an interpreter with a training library down takes long and has nothing left to
+    # save: everything this process had to say is written and sent.
+    os._exit(code)
+
+
+def warm_up(argv: Sequence[str]) -> int:
+    """Do nothing: a process with this entry makes its launcher import what it pre-imports."""
+    return 0
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip() or "no message"
+    if type(error).__module__.startswith("systems."):
+        return text
+    return f"{type(error).__name__}: {text}"
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether this looks like another worker's death rather than a mistake of our own."""
+    text = str(error)
+    return type(error).__name__.startswith("Dist") or any(
+        sign in text for sign in ("gloo", "NCCL", "Connection closed by peer", "Connection reset")
+    )

@@ -1,0 +1,80 @@
+"""A workload of a few hundred parameters with everything that can go wrong in it: dropout,
+BatchNorm buffers, an optimizer with state. Its options can make it fail on purpose."""
+
+import os
+import time
+
+import torch
+from torch import nn
+
+
+class Tiny:
+    """A classifier of sums of random vectors."""
+
+    name = "tiny"
+    size = "tiny"
+
+    def __init__(
+        self,
+        num_samples=97,
+        optimizer="sgd",
+        step_s=0.0,
+        fail_build=False,
+        fail_at_step=None,
+        die_at_step=None,
+        die_once_marker=None,
+        width=16,
+    ):
+        if fail_build:
+            raise ValueError("this workload was told to fail")
+        self.num_samples = num_samples
+        self._optimizer = optimizer
+        self._step_s = step_s
+        self._fail_at_step = fail_at_step
+        self._die_at_step = die_at_step
+        self._die_once_marker = die_once_marker
+        self._width = width
+        rng = torch.Generator().manual_seed(5)
+        self._x = torch.randn(num_samples, 8, generator=rng)
+        self._y = (self._x.sum(1) > 0).long()
+
+    def build_model(self, seed):
+        torch.manual_seed(seed)
+        return nn.Sequential(
+            nn.Linear(8, self._width),
+            nn.BatchNorm1d(self._width),
+            nn.ReLU(),
+            nn.Dropout(0.2),
+            nn.Linear(self._width, 2),
+        )
+
+    def build_optimizer(self, model):
+        if self._optimizer == "adamw":
+            return torch.optim.AdamW(model.parameters(), lr=0.01)
+        return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def samples(self, ids):
+        ids = torch.as_tensor(ids)
+        return {"x": self._x[ids], "y": self._y[ids]}
+
+    def loss(self, model, batch):
+        return nn.functional.cross_entropy(model(batch["x"]), batch["y"])
+
+    def update(self, optimizer, global_batch, step):
+        if step == self._fail_at_step:
+            raise ArithmeticError("this workload was told to fail in a step")
+        if step == self._die_at_step and not os.path.exists(self._die_once_marker):
+            with open(self._die_once_marker, "w"):
+                os.kill(os.getpid(), 9)
+        if self._step_s:
+            time.sleep(self._step_s)
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 * global_batch / 16 / (1 + step / 100)
+        optimizer.step()
+
+    def evaluate(self, model):
+        model.eval()
+        with torch.no_grad():
+            right = (model(self._x).argmax(1) == self._y).double().mean()
+        model.train()
+        return {"accuracy": float(right)}
