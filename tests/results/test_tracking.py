@@ -145,7 +145,7 @@ def test_a_failing_store_says_that_the_run_is_safe_and_how_to_mirror_it(tmp_path
 
 def test_a_moved_store_is_named_with_the_way_out(tmp_path: Path, config: dict[str, str]) -> None:
     tracking.prepare(config)
-    with pytest.raises(tracking.TrackingError, match="the store was moved. Remove its folder"):
+    with pytest.raises(tracking.TrackingError, match=r"the store was moved\. Remove its folder"):
         tracking.prepare(config | {"artifacts": str(tmp_path / "elsewhere")})
 
 
