@@ -108,6 +108,8 @@ def understand(words: Iterable[str], sweeping: bool = False) -> Words:
             )
             continue
         _sort_in(override, word, sweeping, found)
+    unknown = {p.place for p in found.problems if isinstance(p, Problem) and p.place in GROUPS}
+    found.values = [v for v in found.values if v.lstrip("+~").split(".")[0] not in unknown]
     return found
 
 

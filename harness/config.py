@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from harness.annotations import MismatchError, coerce, show
-from harness.problems import Problem, suggest
+from harness.problems import Problem, UserError, suggest
 
 GROUPS = (
     "trace",
@@ -89,41 +89,49 @@ KEYS: Mapping[str, dataclasses.Field[Any]] = {
 
 
 def read_config(
-    container: Mapping[str, Any],
+    container: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> tuple[RunConfig | None, list[Problem | str]]:
     """The typed configuration from a composed container, and everything wrong with it.
 
     Args:
         container: plain dictionaries and values, as ``harness.compose.compose`` gives them.
+        defaults: what stands in for a wrong value, so that the rest can be judged.
 
     Returns:
-        The configuration, or None if any key is unknown, missing or wrong; and the problems.
+        The configuration, None if a group is missing or no mapping; and the problems.
     """
     hints = typing.get_type_hints(RunConfig)
-    problems: list[Problem | str] = []
-    values: dict[str, Any] = {}
     fields = {f.name: f for f in dataclasses.fields(RunConfig)}
-    for key in container:
-        if key not in fields:
-            names = [name for name in fields if name != "choices"]
-            problems.append(Problem(str(key), "unknown key", suggest(str(key), names)))
+    problems: list[Problem | str] = [
+        Problem(str(key), "unknown key", suggest(str(key), [n for n in fields if n != "choices"]))
+        for key in container
+        if key not in fields
+    ]
+    values: dict[str, Any] = {}
     for name, spec in fields.items():
         if name not in container:
             problems.append(Problem(name, "is missing", f"give {name}=..."))
-            continue
-        value = container[name]
-        try:
-            values[name] = coerce(value, hints[name])
-        except MismatchError as mismatch:
-            problems.append(Problem(name, f"is {show(value)}", f"give {mismatch}"))
-            continue
-        check: Check | None = spec.metadata.get("check")
-        way_out = check(values[name]) if check else None
-        if way_out:
-            problems.append(Problem(name, f"is {show(value)}", way_out))
-    if problems:
-        return None, problems
-    return RunConfig(**values), []
+        else:
+            try:
+                values[name] = _read_value(name, container[name], hints[name], spec)
+                continue
+            except UserError as error:
+                problems += error.problems
+        if name in defaults:
+            values[name] = coerce(defaults[name], hints[name])
+    return (RunConfig(**values) if len(values) == len(fields) else None), problems
+
+
+def _read_value(name: str, value: Any, hint: Any, spec: dataclasses.Field[Any]) -> Any:
+    try:
+        fitted = coerce(value, hint)
+    except MismatchError as mismatch:
+        raise UserError([Problem(name, f"is {show(value)}", f"give {mismatch}")]) from None
+    check: Check | None = spec.metadata.get("check")
+    way_out = check(fitted) if check else None
+    if way_out:
+        raise UserError([Problem(name, f"is {show(value)}", way_out)])
+    return fitted
 
 
 def hash_config(config: RunConfig, digests: Mapping[str, str]) -> str:

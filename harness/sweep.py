@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.compose import compose, understand
+from harness.compose import compose, defaults, understand
 from harness.config import RunConfig, read_config
 from harness.estimate import estimate_wall_s
 from harness.experiment import Library, Plan, mirror_run, plan
@@ -113,7 +113,7 @@ def read_words(words: Sequence[str], base: Mapping[str, Any] | None = None) -> R
     problems = [*understood.problems, *problems]
     if container is None:
         raise UserError(problems)
-    config, unread = read_config(container)
+    config, unread = read_config(container, defaults()[1])
     problems += unread
     if config is None:
         raise UserError(problems)

@@ -24,6 +24,7 @@ import psutil
 
 from harness.contracts.engine import Abilities, Change, ChangeKind, Event, EventKind
 from harness.contracts.training import Report, ReportKind
+from harness.devices import device_problems
 from harness.engines.live_job import LiveJob, step_floors, training_order
 from harness.engines.live_observations import SystemSampler, collect
 from harness.engines.setup import EngineSetup
@@ -108,7 +109,9 @@ class Live:
             for name in names
             if name not in setup.workloads
         ]
-        if self.pace == "profile":
+        if self.pace == "none":
+            problems += device_problems(setup.cluster)
+        else:
             for name, batch in sorted({(job.workload, job.global_batch) for job in setup.jobs}):
                 try:
                     setup.profile.throughput(name, batch)

@@ -1,0 +1,43 @@
+"""Whether the accelerators of a cluster are there, asked without a training library."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from harness.cluster import Cluster
+
+_DRIVER = Path("/proc/driver/nvidia/gpus")
+
+
+def num_cuda_devices(driver: Path = _DRIVER) -> int:
+    """CUDA devices that the driver shows and ``CUDA_VISIBLE_DEVICES`` does not hide."""
+    found = len(list(driver.glob("*"))) if driver.is_dir() else _num_device_files()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return found
+    listed = [name for name in visible.split(",") if name.strip() not in ("", "-1")]
+    return min(found, len(listed))
+
+
+def _num_device_files() -> int:
+    return len([p for p in Path("/dev").glob("nvidia[0-9]*") if p.name[6:].isdigit()])
+
+
+def device_problems(cluster: Cluster, num_devices: int | None = None) -> list[str]:
+    """Accelerators that the cluster names and this machine lacks.
+
+    Args:
+        cluster: where real workers are to run; ``cpu`` slots need no accelerator.
+        num_devices: accelerators of this machine; None: those the driver shows.
+    """
+    wanted = {(s.host, s.device): s.device_type for s in cluster.slots if s.device_type != "cpu"}
+    here = num_cuda_devices() if num_devices is None else num_devices
+    if len(wanted) <= here:
+        return []
+    types = ", ".join(sorted(set(wanted.values())))
+    return [
+        f"cluster {cluster.name} has {len(wanted)} devices ({types}) and this machine shows"
+        f" {here} CUDA devices; use a CPU cluster (cluster=cpu2, cluster=cpu4), emulate it with"
+        " engine.pace=profile, or simulate it with engine=simulated"
+    ]
