@@ -10,10 +10,10 @@ from dataclasses import replace
 from rich.console import Console
 
 from harness.problems import UserError
+from harness.trace.assemble import from_trace
 from harness.trace.catalog import Opened, names, open_cluster, open_profile, open_trace
 from harness.trace.lint import lint, report
 from harness.trace.show import show
-from harness.trace.submissions import from_trace
 from harness.trace.transforms import TransformContext
 
 _EXIT = """

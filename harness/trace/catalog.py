@@ -19,13 +19,14 @@ from harness.trace.table import display, read_header
 from harness.trace.trace import Trace, TraceError
 from harness.trace.transforms import Transform, TransformContext
 
-_CONFIGS = TRACES.parent
+CONFIGS = TRACES.parent
+"""Where the shipped configurations of every group are."""
 _YAML = (".yaml", ".yml")
 
 
 def names(group: str) -> list[str]:
     """Names of the shipped configurations of a group, sorted."""
-    return sorted(path.stem for path in (_CONFIGS / group).glob("*.yaml"))
+    return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,13 @@ def open_profile(name: str) -> Profile:
     """
     _named("profile", name)
     try:
-        return load_profile(_CONFIGS / "profile" / f"{name}.yaml")
+        return load_profile(CONFIGS / "profile" / f"{name}.yaml")
     except ProfileError as error:
         raise UserError(error.problems) from error
 
 
 def _named(group: str, name: str) -> Mapping[str, Any]:
-    path = _CONFIGS / group / f"{name}.yaml"
+    path = CONFIGS / group / f"{name}.yaml"
     if not path.is_file():
         raise UserError([f"there is no {group} {name!r}; {suggest(name, names(group))}"])
     return _yaml(path)

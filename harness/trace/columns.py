@@ -40,9 +40,10 @@ from typing import Literal
 import numpy as np
 
 from harness.problems import suggest
+from harness.trace.assemble import to_trace
 from harness.trace.cells import FIELDS, UNITS, Cells, Scalar
 from harness.trace.job import DeadlineKind
-from harness.trace.submissions import ImpossibleDeadlines, Submissions, to_trace
+from harness.trace.submissions import ImpossibleDeadlines, Submissions
 from harness.trace.table import Floats, Table, read_table
 from harness.trace.trace import Trace, TraceError
 

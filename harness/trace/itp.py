@@ -21,8 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from harness.problems import known
+from harness.trace.assemble import to_trace
 from harness.trace.job import DeadlineKind
-from harness.trace.submissions import ImpossibleDeadlines, Submissions, to_trace
+from harness.trace.submissions import ImpossibleDeadlines, Submissions
 from harness.trace.table import Table, numbers, read_table
 from harness.trace.trace import Trace, TraceError
 

@@ -7,7 +7,8 @@ from collections import Counter
 import numpy as np
 
 from harness.cluster import Cluster
-from harness.trace.submissions import Finding, Submissions, impossible, refusals
+from harness.trace.findings import Finding, impossible, refusals
+from harness.trace.submissions import Submissions
 
 SHORT_S = 60.0
 """Durations below this are pointed out, seconds."""

@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from harness.problems import suggest
-from harness.trace.submissions import Submissions, to_trace
+from harness.trace.assemble import to_trace
+from harness.trace.submissions import Submissions
 from harness.trace.table import dates, numbers, read_table
 from harness.trace.trace import Trace, TraceError
 

@@ -1,0 +1,133 @@
+"""From the rows of a file to the jobs of a trace, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from harness.trace.findings import impossible, refusals
+from harness.trace.job import DeadlineKind, JobSpec
+from harness.trace.submissions import Submissions
+from harness.trace.trace import Trace, TraceError
+
+
+def to_trace(rows: Submissions, *, name: str, generated: Sequence[str] = ()) -> Trace:
+    """The trace of a file's rows: sorted by arrival, then job id; the first arrives at 0.
+
+    Rows that share an arrival and have no ids keep the order of the file. Deadlines move
+    with the arrivals. What the reader's options drop is told in the history.
+
+    Raises:
+        TraceError: for every row that no job can be made of.
+    """
+    problems = [
+        f"{rows.where(row)}: {finding.fact(row)}; {finding.way_out}"
+        for finding in refusals(rows)
+        for row in finding.rows
+    ]
+    if problems:
+        raise TraceError(problems)
+    history = []
+    late = impossible(rows)
+    if len(late) and rows.impossible_deadlines == "drop_job":
+        kept = np.setdiff1d(np.arange(len(rows)), late)
+        rows = rows.take(kept)
+        history.append(f"{len(late)} jobs left out: deadline not after submission")
+    elif len(late):
+        deadlines = rows.deadline_s.copy()
+        deadlines[late] = np.nan
+        rows = replace(rows, deadline_s=deadlines)
+        history.append(f"{len(late)} deadlines left out: not after submission")
+    if len(rows) == 0:
+        raise TraceError([f"{rows.path}: no job is left; {'; '.join(history)}"])
+    rows = rows.take(np.argsort(rows.arrival_s, kind="stable"))
+    first_s = float(rows.arrival_s[0])
+    if first_s:
+        history.append(f"first submission, at {first_s:.10g} s in the file, becomes 0")
+    jobs = sorted(_jobs(rows, first_s), key=lambda job: job.order)
+    return Trace(
+        name=name, jobs=tuple(jobs), generated=frozenset(generated), history=tuple(history)
+    )
+
+
+def _jobs(rows: Submissions, first_s: float) -> Iterator[JobSpec]:
+    """Jobs of sorted rows.
+
+    Raises:
+        TraceError: for every row whose fields contradict each other.
+    """
+    count = len(rows)
+    width = len(str(count - 1))
+    with_deadline = (~np.isnan(rows.deadline_s)).tolist()
+    with_duration = (~np.isnan(rows.duration_s)).tolist()
+    deadlines = (rows.deadline_s - first_s).tolist()
+    durations = rows.duration_s.tolist()
+    owners = rows.owner or [""] * count
+    priorities = [0] * count if rows.priority is None else rows.priority.tolist()
+    flags = [rows.elastic] * count if isinstance(rows.elastic, bool) else rows.elastic
+    lowest = [1] * count if rows.min_slots is None else rows.min_slots.tolist()
+    highest = [None] * count if rows.max_slots is None else rows.max_slots.tolist()
+    problems: list[str] = []
+    columns = zip(
+        rows.job_ids or [f"{number:0{width}d}" for number in range(count)],
+        (rows.arrival_s - first_s).tolist(),
+        rows.workload,
+        rows.requested_slots.tolist(),
+        rows.work_samples.tolist(),
+        rows.global_batch.tolist(),
+        lowest,
+        highest,
+        [d if has else None for d, has in zip(deadlines, with_deadline, strict=True)],
+        [rows.deadline_kind if has else DeadlineKind.NONE for has in with_deadline],
+        flags,
+        priorities,
+        owners,
+        [d if has else None for d, has in zip(durations, with_duration, strict=True)],
+        strict=True,
+    )
+    for row, values in enumerate(columns):
+        (job_id, arrival_s, workload, slots, work, batch, low, high, *rest) = values
+        deadline_s, kind, elastic, priority, owner, duration_s = rest
+        try:
+            yield JobSpec(
+                job_id=job_id,
+                arrival_s=arrival_s,
+                workload=workload,
+                requested_slots=slots,
+                work_samples=work,
+                global_batch=batch,
+                min_slots=low,
+                max_slots=high,
+                deadline_s=deadline_s,
+                deadline_kind=kind,
+                elastic=elastic,
+                priority=priority,
+                owner=owner,
+                duration_s=duration_s,
+            )
+        except ValueError as error:
+            problems.append(f"{rows.where(row)}: {error}")
+    if problems:
+        raise TraceError(problems)
+
+
+def from_trace(trace: Trace) -> Submissions:
+    """A loaded trace as columns again, so that ``lint`` and ``show`` can look at it."""
+    nan = float("nan")
+    jobs = trace.jobs
+    return Submissions(
+        path=trace.name,
+        lines=np.arange(len(jobs)),
+        arrival_s=np.array([job.arrival_s for job in jobs]),
+        requested_slots=np.array([job.requested_slots for job in jobs]),
+        workload=[job.workload for job in jobs],
+        global_batch=np.array([job.global_batch for job in jobs]),
+        work_samples=np.array([job.work_samples for job in jobs]),
+        duration_s=np.array([nan if j.duration_s is None else j.duration_s for j in jobs]),
+        deadline_s=np.array([nan if j.deadline_s is None else j.deadline_s for j in jobs]),
+        job_ids=[job.job_id for job in jobs],
+        owner=[job.owner for job in jobs],
+        places=[f"job {job.job_id}" for job in jobs],
+    )

@@ -1,0 +1,108 @@
+"""Findings on rows, and those for which no job can be made of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from harness.trace.submissions import Submissions
+from harness.trace.table import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of remark on some rows."""
+
+    kind: str
+    """A few words, such as ``repeated rows``."""
+    rows: Sequence[int]
+    fact: Callable[[int], str]
+    """What there is to say of one row."""
+    way_out: str
+    refused: bool = False
+    """Whether the rows stop the trace from loading."""
+
+
+def refusals(rows: Submissions) -> list[Finding]:
+    """Findings for which no job can be made of a row."""
+    found = [
+        _not_positive(rows, "requested_slots", rows.requested_slots, "a job needs at least 1 slot"),
+        _not_positive(rows, "global_batch", rows.global_batch, "a batch has at least 1 sample"),
+        _not_positive(
+            rows, "duration_s", rows.duration_s, "leave out jobs that never ran, or mend the row"
+        ),
+    ]
+    told = {row for finding in found for row in finding.rows}  # their work follows from these
+    work = _not_positive(
+        rows, "work_samples", rows.work_samples, "a job needs work; leave it out or mend the row"
+    )
+    found.append(replace(work, rows=[row for row in work.rows if row not in told]))
+    if rows.min_slots is not None or rows.max_slots is not None:
+        found.append(_slot_ranges(rows))
+    if rows.impossible_deadlines == "refuse":
+        found.append(
+            Finding(
+                "deadlines not after submission",
+                impossible(rows).tolist(),
+                lambda row: (
+                    f"{rows.column('deadline_s')} {rows.deadline_s[row]:.10g} is not after"
+                    f" {rows.column('arrival_s')} {rows.arrival_s[row]:.10g}"
+                ),
+                "mend the row, or set reader.impossible_deadlines to drop_deadline or drop_job",
+            )
+        )
+    if rows.job_ids is not None:
+        names = rows.job_ids
+        first: dict[str, int] = {}
+        again = [row for row, name in enumerate(names) if first.setdefault(name, row) != row]
+        empty = [row for row, name in enumerate(names) if not name]
+        found.append(
+            Finding(
+                "repeated job ids",
+                [row for row in again if names[row]],
+                lambda row: (
+                    f"{rows.column('job_id')} {names[row]!r} is also at"
+                    f" {rows.where(first[names[row]])}"
+                ),
+                "give every job a name of its own",
+            )
+        )
+        found.append(
+            Finding(
+                "empty job ids",
+                empty,
+                lambda _row: f"{rows.column('job_id')} is empty",
+                "give every job a name, or leave the column out to have jobs numbered",
+            )
+        )
+    return [replace(finding, refused=True) for finding in found if finding.rows]
+
+
+def impossible(rows: Submissions) -> Ints:
+    """Rows whose deadline is at or before their submission."""
+    with np.errstate(invalid="ignore"):
+        return np.flatnonzero(rows.deadline_s <= rows.arrival_s)
+
+
+def _not_positive(rows: Submissions, name: str, values: Floats | Ints, way_out: str) -> Finding:
+    column = rows.column(name)
+    return Finding(
+        f"{column} of 0 or less",
+        np.flatnonzero(values <= 0).tolist(),
+        lambda row: f"{column} is {values[row]:.10g}",
+        way_out,
+    )
+
+
+def _slot_ranges(rows: Submissions) -> Finding:
+    low = np.ones(len(rows), np.int64) if rows.min_slots is None else rows.min_slots
+    high = low if rows.max_slots is None else rows.max_slots
+    names = rows.column("min_slots"), rows.column("max_slots")
+    return Finding(
+        "impossible slot ranges",
+        np.flatnonzero((low < 1) | (high < low)).tolist(),
+        lambda row: f"{names[0]} is {low[row]} and {names[1]} is {high[row]}",
+        "a range starts at 1 or more and does not end before it starts",
+    )
