@@ -250,6 +250,7 @@ class _Replay:
         elif kind is EventKind.CHANGE_FAILED:
             self._change_dropped(job, event, "failed")
             self._set_target(job, job.reached)
+            self.unmet.pop(job.spec.job_id, None)  # what it has is what it is granted again
         elif kind is EventKind.GRANT_LOST:
             self._close_change(job, event, "failed")
             job.samples_done = event.samples_done

@@ -90,10 +90,7 @@ def _fill_own(chosen: list[int], need: int, free: FreeSlots, hosts: set[int]) ->
     missing = need
     while missing > 0 and left:
         enough = [host for host, count in left.items() if count >= missing]
-        if enough:
-            host = min(enough, key=left.__getitem__)
-        else:
-            host = max(left, key=left.__getitem__)
+        host = min(enough, key=left.__getitem__) if enough else max(left, key=left.__getitem__)
         del left[host]
         slots = free.on_host(host)[:missing]
         chosen += slots

@@ -48,16 +48,16 @@ class Tiresias:
     order, inside a group in order of entry into it, each job gets its requested slots if they
     fit and is skipped if not; running jobs outside the plan are suspended.
 
-    A waiting job outside the first group returns there once it has waited ``promote_after``
-    times as long as it has executed; its service then counts from zero, its executed time
-    does not (or it would thrash). None: never.
+    ``promote_after``: a waiting job outside the first group returns there once it has waited
+    this many times as long as it has executed; its service then counts from zero, its executed
+    time does not (or it would thrash). None: never.
 
     Source: Gu et al., NSDI '19, as the EDL paper describes it (quanta of 500 and 10,000
     GPU-seconds, the default here; NSDI's own evaluation uses two groups and 3,200). Open
     in the text and chosen here: limits on cumulative service; FIFO by time of entry into the
-    group, then by arrival; promotion after 3 times the executed time; no age in group 0; a
-    job's group stands while its suspension is under way. A job that the whole cluster cannot
-    hold is refused.
+    group, then by arrival; the multiple of the executed time (the text says only that a job not
+    scheduled for long returns); a job's group stands while its suspension is under way. A job
+    that the whole cluster cannot hold is refused.
 
     The plan is not rebuilt but repaired. For one demand, what "skip if it does not fit" takes
     is a prefix of that demand's queue. So the plan is right exactly when, for each demand q,
@@ -75,7 +75,7 @@ class Tiresias:
     def __init__(
         self,
         queue_limits_slot_s: Sequence[float] = (500.0, 10_000.0),
-        promote_after: float | None = 3.0,
+        promote_after: float | None = None,
     ) -> None:
         limits = tuple(float(limit) for limit in queue_limits_slot_s)
         problems = []
@@ -297,8 +297,10 @@ class Tiresias:
         job = self._jobs[job_id]
         job.planned = False
         job.turn += 1
-        executed_s = view.jobs[job_id].executed_time_s(view.time_s)
-        self._schedule_promotion(job, view.time_s, executed_s)
+        seen = view.jobs[job_id]
+        # A grant that never came true does not interrupt the wait.
+        since_s = view.time_s if seen.slots else seen.waiting_since_s
+        self._schedule_promotion(job, since_s, seen.executed_time_s(view.time_s))
 
     def _next_wake(self, now_s: float) -> float | None:
         """The earliest group change to come."""

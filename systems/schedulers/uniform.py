@@ -59,6 +59,7 @@ class Uniform:
             refusal = self._look_again(view, job_id, dirty)
             if refusal is not None:
                 changes[job_id] = refusal
+        changes |= self._withdraw(view, dirty)
         while (key := self._waiting.first()) is not None:
             host = self._host_for(view, key.num_slots)
             if host is None:
@@ -115,6 +116,27 @@ class Uniform:
                 best = host
         return best
 
+    def _withdraw(self, view: ClusterView, dirty: set[int]) -> dict[str, Suspend]:
+        """Take back promises that a slot which went down has made impossible.
+
+        Jobs that hold slots fit by what they hold; so the last arrivals of those that still
+        wait for theirs queue again.
+        """
+        withdrawn: dict[str, Suspend] = {}
+        for host in sorted(dirty):
+            jobs = [view.jobs[job_id] for job_id in self._residents[host]]
+            excess = sum(least_slots(job.spec) for job in jobs) - len(_usable(view, host))
+            promised = sorted((job.spec.order for job in jobs if not job.slots), reverse=True)
+            for arrival_s, job_id in promised:
+                if excess <= 0:
+                    break
+                least = least_slots(view.jobs[job_id].spec)
+                excess -= least
+                self._leave(job_id, dirty)
+                self._waiting.put(Key(0, 0.0, arrival_s, job_id, least))
+                withdrawn[job_id] = Suspend()
+        return withdrawn
+
     def _share(self, view: ClusterView, host: int) -> dict[str, Grant]:
         """Grants of a host's jobs that change, those that give slots before those that take."""
         jobs = sorted(
@@ -122,8 +144,6 @@ class Uniform:
         )
         usable = _usable(view, host)
         shares = self._shares(jobs, len(usable))
-        if shares is None:
-            return {}
         promised = _claims(jobs, usable)
         kept = {job_id: slots[: shares[job_id]] for job_id, slots in promised.items()}
         given_up = {slot for job_id, slots in promised.items() for slot in slots[shares[job_id] :]}
@@ -142,16 +162,14 @@ class Uniform:
                 side[job.job_id] = Grant(len(slots), slots=tuple(slots))
         return gives | takes
 
-    def _shares(self, jobs: list[JobView], num_slots: int) -> dict[str, int] | None:
-        """Uniform shares of ``num_slots``; None where even the least sizes do not fit.
+    def _shares(self, jobs: list[JobView], num_slots: int) -> dict[str, int]:
+        """Uniform shares of ``num_slots``, of which the least sizes need no more.
 
         Everybody gets the least it can run on; then one slot at a time goes to the job with
         the fewest among those that may grow, of equals to the one that gains most.
         """
         shares = {job.job_id: least_slots(job.spec) for job in jobs}
         free = num_slots - sum(shares.values())
-        if free < 0:
-            return None
         growing = {job.job_id: job for job in jobs if job.spec.elastic}
         while free > 0 and growing:
             # min() keeps the first of equals, and jobs are in order of arrival

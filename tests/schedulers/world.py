@@ -1,0 +1,92 @@
+"""Runs of real replays for the tests of schedulers, and what they record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.build import build
+from harness.cluster import Cluster
+from harness.contracts.scheduler import ClusterView, Decision
+from harness.profiles import Profile
+from harness.records import RunRecords
+from harness.replay import replay
+from harness.trace.job import DeadlineKind, JobSpec
+from systems.placements.consolidated import Consolidated
+from tests.replay.worlds import cluster, engine, job, profile
+from tests.schedulers.chaos import ChaosEngine
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def shipped(group: str) -> list[str]:
+    """Names of all files of a configuration group."""
+    return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
+
+
+def built(group: str, name: str) -> Any:
+    """The object that a shipped file describes."""
+    text = (CONFIGS / group / f"{name}.yaml").read_text()
+    return build(yaml.safe_load(text), group)
+
+
+@dataclass
+class Recorder:
+    """A scheduler, with all its views and decisions kept."""
+
+    inner: Any
+    views: list[ClusterView] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.needs = self.inner.needs
+        self.requires = self.inner.requires
+        self.wants_progress = getattr(self.inner, "wants_progress", False)
+
+    def decide(self, view: ClusterView) -> Decision:
+        decision = self.inner.decide(view)
+        self.views.append(view)
+        self.decisions.append(decision)
+        return decision
+
+
+def run(
+    jobs: list[JobSpec],
+    scheduler: Any,
+    on: Cluster | None = None,
+    *,
+    known: Profile | None = None,
+    chaos: ChaosEngine | None = None,
+) -> tuple[RunRecords, Recorder]:
+    """Replay jobs under a scheduler: simulated at no cost, or under chaos."""
+    where = on or cluster()
+    known = known or profile()
+    recorder = scheduler if isinstance(scheduler, Recorder) else Recorder(scheduler)
+    records = replay(
+        jobs=jobs,
+        cluster=where,
+        scheduler=recorder,
+        placement=Consolidated(),
+        engine=chaos or engine(where, known),
+        profile=known,
+    )
+    return records, recorder
+
+
+def periods(records: RunRecords, job_id: str) -> list[tuple[float, float, int]]:
+    """When a job held how many slots: (from, to, count)."""
+    return [
+        (grant.start_s, grant.end_s, len(grant.slots))
+        for grant in records.grants
+        if grant.job_id == job_id
+    ]
+
+
+def deadline_job(job_id: str, arrival_s: float, slots: int, work: float, deadline_s: float):
+    """A job with a hard deadline."""
+    return job(
+        job_id, arrival_s, slots, work, deadline_s=deadline_s, deadline_kind=DeadlineKind.HARD
+    )
