@@ -6,7 +6,8 @@ from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
 from harness.contracts.launcher import Launcher
 from harness.contracts.training import Report, TrainingOrder
-from systems.runtime.driver import Driver, RuntimeOptions
+from systems.runtime.driver import Driver
+from systems.runtime.options import RuntimeOptions
 
 _WAY_OUT = "choose a backend that can, for example backend=stop_resume"
 

@@ -8,19 +8,18 @@ from __future__ import annotations
 import secrets
 import signal
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.launcher import Launcher, ProcessSpec
 from harness.contracts.training import Report, ReportKind, TrainingOrder
-from systems.runtime.control import TOKEN_VARIABLE, Message
+from systems.runtime.control import Message
 from systems.runtime.control_server import Connection, ControlServer
 from systems.runtime.generation import Generation
-from systems.runtime.interfaces import interface_of
 from systems.runtime.job_group import JobGroup, Phase, Timeouts
-from systems.runtime.order import WorkerOrder
+from systems.runtime.options import RuntimeOptions
+from systems.runtime.processes import process_spec, worker_orders
 
 CLOSE_TIMEOUT_S = 20.0
 IDLE_TICK_S = 0.25
@@ -32,52 +31,6 @@ LOSING_TICK_S = 0.005
 
 class RuntimeSetupError(Exception):
     """The runtime cannot be made ready; the text says why and what can be done."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeOptions:
-    """What all backends on this runtime let their user choose.
-
-    Raises:
-        ValueError: options out of range, all at once, one a line.
-    """
-
-    start: str = "cold"
-    """``cold``: a fresh interpreter for each worker; ``preimported``: workers are forked
-    from a process that has imported the training library already."""
-    device: str = "auto"
-    """``cpu``, ``cuda``, or ``auto``: cuda where there is one and the slot is not a CPU."""
-    bind: str = "127.0.0.1"
-    """Address of this machine on which workers reach the driver."""
-    checkpoint_every: int = 0
-    """Write a checkpoint each so many steps; 0: only when a change needs one."""
-    start_timeout_s: float = 300.0
-    """Longest time from a start to the end of the first step."""
-    stop_timeout_s: float = 120.0
-    """Longest time from the request to save and leave until all workers are gone."""
-    collective_timeout_s: float = 1800.0
-    """Time-out of the workers' collectives. The launcher's exit notice comes long before."""
-    replay_layout: bool = True
-    """After a restart on more than two workers, make one pass that is forgotten, so that
-    gradient buckets are those of an uninterrupted job and training stays bitwise the same."""
-
-    def __post_init__(self) -> None:
-        problems = []
-        for name, known in (
-            ("start", ("cold", "preimported")),
-            ("device", ("auto", "cpu", "cuda")),
-        ):
-            if getattr(self, name) not in known:
-                problems.append(f"{name} is {getattr(self, name)!r}; known: {', '.join(known)}")
-        if self.checkpoint_every < 0:
-            problems.append(
-                f"checkpoint_every is {self.checkpoint_every}; use 0 for none but those needed"
-            )
-        for name in ("start_timeout_s", "stop_timeout_s", "collective_timeout_s"):
-            if not getattr(self, name) > 0:
-                problems.append(f"{name} is {getattr(self, name)}; it must be > 0")
-        if problems:
-            raise ValueError("\n".join(problems))
 
 
 class Driver:
@@ -310,71 +263,18 @@ class Driver:
     # Processes.
 
     def _make_generation(self, job: JobGroup, change: Change) -> Generation:
-        orders = [self._order(job, change, rank) for rank in range(len(change.slots))]
+        orders = worker_orders(job, change, self._cluster, self._options)
         specs = [
-            self._spec(job, order, slot) for order, slot in zip(orders, change.slots, strict=True)
+            process_spec(
+                order,
+                self._cluster.slots[slot],
+                token=job.token,
+                control=self._server.address,
+                preimported=self._options.start == "preimported",
+            )
+            for order, slot in zip(orders, change.slots, strict=True)
         ]
         return Generation(orders, specs, self._server, self._launcher)
-
-    def _order(self, job: JobGroup, change: Change, rank: int) -> WorkerOrder:
-        slots = [self._cluster.slots[slot] for slot in change.slots]
-        slot, options, order = slots[rank], self._options, job.order
-        devices = {(slot.host, slot.device) for slot in slots}
-        return WorkerOrder(
-            job_id=order.job_id,
-            generation=job.num_generations,
-            rank=rank,
-            num_workers=len(slots),
-            workload=order.workload.target,
-            options=order.workload.options,
-            seed=order.seed,
-            global_batch=change.global_batch,
-            target_step=job.target_step,
-            job_dir=str(order.job_dir.absolute()),
-            checkpoint=job.checkpoint.path if job.checkpoint else None,
-            checkpoint_every=options.checkpoint_every,
-            digest_every=order.digest_every,
-            step_floor_s=order.step_floor_s.get(len(slots), 0.0),
-            device=options.device,
-            device_type=slot.device_type,
-            own_device=len(devices) == len(slots),
-            num_threads=max(1, len(slot.cores)),
-            address=self._cluster.hosts[slot.host].address,
-            collective_timeout_s=options.collective_timeout_s,
-            replay_layout=options.replay_layout,
-        )
-
-    def _spec(self, job: JobGroup, order: WorkerOrder, slot_id: int) -> ProcessSpec:
-        slot = self._cluster.slots[slot_id]
-        address, port = self._server.address
-        threads = str(order.num_threads)
-        env = {
-            TOKEN_VARIABLE: job.token,
-            "OMP_NUM_THREADS": threads,
-            "MKL_NUM_THREADS": threads,
-            "OPENBLAS_NUM_THREADS": threads,
-            "TOKENIZERS_PARALLELISM": "false",
-            "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
-        } | self._network(order.address)
-        if slot.device_type != "cpu":
-            env["CUDA_VISIBLE_DEVICES"] = str(slot.device)
-        name = f"{order.job_id}.{order.generation}.{order.rank}"
-        return ProcessSpec(
-            name=name,
-            entry="systems.runtime.worker:main",
-            argv=(address, str(port), order.job_id, str(order.generation), str(order.rank)),
-            env=env,
-            host=order.address,
-            cores=slot.cores,
-            log_path=Path(order.job_dir) / f"worker-{order.generation:04d}-{order.rank:03d}.log",
-            preimported=self._options.start == "preimported",
-        )
-
-    @staticmethod
-    def _network(address: str) -> dict[str, str]:
-        """Keep the collectives on the network of a host's address, where that is known here."""
-        interface = interface_of(address)
-        return {"GLOO_SOCKET_IFNAME": interface} if interface else {}
 
     def _warm_up(self) -> None:
         """Have a process forked on every host, so that the pre-import is over when jobs come."""

@@ -20,7 +20,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
 from harness.contracts.training import Workload
@@ -87,6 +86,8 @@ def prepare(order: WorkerOrder, client: ControlClient, ordered_at: float) -> Ses
 
     module_name, _, class_name = order.workload.rpartition(".")
     workload_class = getattr(importlib.import_module(module_name), class_name)
+    # Torch imports a good part of itself only when the first optimizer is made.
+    torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
     done("import")
     torch.set_num_threads(order.num_threads)
     device = _device(order)
@@ -148,7 +149,7 @@ def _join(
         listener = socket.create_server((order.address, 0))
         port = listener.getsockname()[1]
         address = order.address
-        store = TCPStore(
+        store = dist.TCPStore(  # type: ignore[attr-defined]
             address,
             port,
             order.num_workers,
@@ -161,7 +162,7 @@ def _join(
         message = client.receive(STORE_TIMEOUT_S)
         if message["kind"] != "store":
             raise ControlError(f"the driver sent {message['kind']!r} instead of the store")
-        store = TCPStore(
+        store = dist.TCPStore(  # type: ignore[attr-defined]
             message["address"], message["port"], order.num_workers, wait_for_workers=False
         )
     timeout = timedelta(seconds=order.collective_timeout_s)

@@ -75,7 +75,7 @@ def digest(tensors: Mapping[str, torch.Tensor], values: Any = None) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        state.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
+        state.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     if values is not None:
         state.update(json.dumps(values, sort_keys=True).encode())
     return state.hexdigest()

@@ -1,0 +1,51 @@
+"""Options that all backends on this runtime share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeOptions:
+    """What all backends on this runtime let their user choose.
+
+    Raises:
+        ValueError: options out of range, all at once, one a line.
+    """
+
+    start: str = "cold"
+    """``cold``: a fresh interpreter for each worker; ``preimported``: workers are forked
+    from a process that has imported the training library already."""
+    device: str = "auto"
+    """``cpu``, ``cuda``, or ``auto``: cuda where there is one and the slot is not a CPU."""
+    bind: str = "127.0.0.1"
+    """Address of this machine on which workers reach the driver."""
+    checkpoint_every: int = 0
+    """Write a checkpoint each so many steps; 0: only when a change needs one."""
+    start_timeout_s: float = 300.0
+    """Longest time from a start to the end of the first step."""
+    stop_timeout_s: float = 120.0
+    """Longest time from the request to save and leave until all workers are gone."""
+    collective_timeout_s: float = 1800.0
+    """Time-out of the workers' collectives. The launcher's exit notice comes long before."""
+    replay_layout: bool = True
+    """After a restart on more than two workers, make one pass that is forgotten, so that
+    gradient buckets are those of an uninterrupted job and training stays bitwise the same."""
+
+    def __post_init__(self) -> None:
+        problems = []
+        for name, known in (
+            ("start", ("cold", "preimported")),
+            ("device", ("auto", "cpu", "cuda")),
+        ):
+            if getattr(self, name) not in known:
+                problems.append(f"{name} is {getattr(self, name)!r}; known: {', '.join(known)}")
+        if self.checkpoint_every < 0:
+            problems.append(
+                f"checkpoint_every is {self.checkpoint_every}; use 0 for none but those needed"
+            )
+        for name in ("start_timeout_s", "stop_timeout_s", "collective_timeout_s"):
+            if not getattr(self, name) > 0:
+                problems.append(f"{name} is {getattr(self, name)}; it must be > 0")
+        if problems:
+            raise ValueError("\n".join(problems))

@@ -1,0 +1,96 @@
+"""What each worker of a new generation is told, and how its process is started."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import psutil
+
+from harness.cluster import Cluster, Slot
+from harness.contracts.engine import Change
+from harness.contracts.launcher import ProcessSpec
+from systems.runtime.control import TOKEN_VARIABLE
+from systems.runtime.job_group import JobGroup
+from systems.runtime.options import RuntimeOptions
+from systems.runtime.order import WorkerOrder
+
+WORKER_ENTRY = "systems.runtime.worker:main"
+
+
+def worker_orders(
+    job: JobGroup, change: Change, cluster: Cluster, options: RuntimeOptions
+) -> list[WorkerOrder]:
+    """The orders of a job's next generation, by rank; all alike but for rank and slot."""
+    slots = [cluster.slots[slot] for slot in change.slots]
+    order = job.order
+    own_device = len({(slot.host, slot.device) for slot in slots}) == len(slots)
+    return [
+        WorkerOrder(
+            job_id=order.job_id,
+            generation=job.num_generations,
+            rank=rank,
+            num_workers=len(slots),
+            workload=order.workload.target,
+            options=order.workload.options,
+            seed=order.seed,
+            global_batch=change.global_batch,
+            target_step=job.target_step,
+            job_dir=str(order.job_dir.absolute()),
+            checkpoint=job.checkpoint.path if job.checkpoint else None,
+            checkpoint_every=options.checkpoint_every,
+            digest_every=order.digest_every,
+            step_floor_s=order.step_floor_s.get(len(slots), 0.0),
+            device=options.device,
+            device_type=slot.device_type,
+            own_device=own_device,
+            num_threads=max(1, len(slot.cores)),
+            address=cluster.hosts[slot.host].address,
+            collective_timeout_s=options.collective_timeout_s,
+            replay_layout=options.replay_layout,
+        )
+        for rank, slot in enumerate(slots)
+    ]
+
+
+def process_spec(
+    order: WorkerOrder, slot: Slot, *, token: str, control: tuple[str, int], preimported: bool
+) -> ProcessSpec:
+    """How the process of a worker is started on its slot."""
+    address, port = control
+    threads = str(order.num_threads)
+    env = {
+        TOKEN_VARIABLE: token,
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "TOKENIZERS_PARALLELISM": "false",
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    }
+    interface = interface_of(order.address)
+    if interface is not None:
+        env["GLOO_SOCKET_IFNAME"] = interface
+    if slot.device_type != "cpu":
+        env["CUDA_VISIBLE_DEVICES"] = str(slot.device)
+    return ProcessSpec(
+        name=f"{order.job_id}.{order.generation}.{order.rank}",
+        entry=WORKER_ENTRY,
+        argv=(address, str(port), order.job_id, str(order.generation), str(order.rank)),
+        env=env,
+        host=order.address,
+        cores=slot.cores,
+        log_path=Path(order.job_dir) / f"worker-{order.generation:04d}-{order.rank:03d}.log",
+        preimported=preimported,
+    )
+
+
+@lru_cache(maxsize=64)
+def interface_of(address: str) -> str | None:
+    """Name of this machine's interface with that address, or None if it is another's.
+
+    Collectives then stay on the network of the host's address.
+    """
+    for name, entries in psutil.net_if_addrs().items():
+        if any(entry.address == address for entry in entries):
+            return name
+    return None
