@@ -29,7 +29,7 @@ def to_trace(rows: Submissions, *, name: str, generated: Sequence[str] = ()) -> 
     ]
     if problems:
         raise TraceError(problems)
-    history = []
+    history = sorted(rows.notes)
     late = impossible(rows)
     if len(late) and rows.impossible_deadlines == "drop_job":
         kept = np.setdiff1d(np.arange(len(rows)), late)

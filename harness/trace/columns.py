@@ -83,6 +83,7 @@ class ColumnsReader:
         samples_per_epoch: for work in epochs, by workload.
         batches: whether ``batch`` is ``global`` or ``per_slot`` (then x slots).
         keep_where: column to the values whose rows are kept; other rows are left out.
+        drop_where: column to the values whose rows are left out; ``""`` is an empty cell.
         delimiter: between cells; ``"\\t"`` for tabs.
         header: names of the columns of a file that has no header line.
         generated: fields of ``JobSpec`` that were made up, for the record; constants are
@@ -110,6 +111,7 @@ class ColumnsReader:
         samples_per_epoch: Mapping[str, int] | None = None,
         batches: Literal["global", "per_slot"] = "global",
         keep_where: Mapping[str, Sequence[Scalar]] | None = None,
+        drop_where: Mapping[str, Sequence[Scalar]] | None = None,
         delimiter: str = ",",
         header: Sequence[str] | None = None,
         generated: Sequence[str] = (),
@@ -129,6 +131,7 @@ class ColumnsReader:
         self._samples_per_epoch = dict(samples_per_epoch or {})
         self._batches = batches
         self._keep_where = dict(keep_where or {})
+        self._drop_where = dict(drop_where or {})
         self._delimiter = delimiter
         self._header = header
         self._generated = {*generated, *(_JOB_FIELDS.get(name, name) for name in self._constants)}
@@ -195,14 +198,20 @@ class ColumnsReader:
 
     def recognises(self, columns: Sequence[str]) -> bool:
         """Whether a file with these columns can be read with these options."""
-        return {*self._columns.values(), *self._keep_where} <= set(columns)
+        return set(self._read_columns()) <= set(columns)
 
     def parse(self) -> Submissions:
         """The rows as they are; see ``harness.trace.submissions.Reader``."""
         table = read_table(self._path, delimiter=self._delimiter, header=self._header)
-        if missing := table.missing([*self._columns.values(), *self._keep_where]):
+        if missing := table.missing(self._read_columns()):
             raise TraceError(missing)
+        in_file = len(table)
         table = self._kept(table)
+        notes = frozenset(
+            {f"{len(table)} of {in_file} rows, by keep_where and drop_where"}
+            if len(table) < in_file
+            else ()
+        )
         cells = Cells(table, self._columns, self._constants, self._defaults)
         workload = self._workload(cells)
         cells.workload = workload
@@ -239,6 +248,7 @@ class ColumnsReader:
             elastic=flags,
             deadline_kind=self._deadline_kind,
             impossible_deadlines=self._impossible_deadlines,
+            notes=notes,
             names={_JOB_FIELDS.get(name, name): c for name, c in self._columns.items()},
             **rest,  # type: ignore[arg-type]
         )
@@ -249,15 +259,21 @@ class ColumnsReader:
             self.parse(), name=self._path.name.split(".")[0], generated=sorted(self._generated)
         )
 
+    def _read_columns(self) -> list[str]:
+        return [*self._columns.values(), *self._keep_where, *self._drop_where]
+
     def _kept(self, table: Table) -> Table:
         keep = np.ones(len(table), dtype=bool)
-        for column, values in self._keep_where.items():
-            wanted = {str(value) for value in values}
-            keep &= np.fromiter((cell in wanted for cell in table.columns[column]), bool)
+        for rules, kept in ((self._keep_where, True), (self._drop_where, False)):
+            for column, values in rules.items():
+                named = {str(value) for value in values}
+                keep &= np.fromiter(((c in named) is kept for c in table.columns[column]), bool)
         if not keep.any():
-            rules = "; ".join(f"{c} in {list(v)}" for c, v in self._keep_where.items())
             raise TraceError(
-                [f"{table.path}: keep_where leaves no row ({rules}); correct its values"]
+                [
+                    f"{table.path}: keep_where and drop_where leave no row"
+                    f" ({self._keep_where}, {self._drop_where}); correct their values"
+                ]
             )
         return table if keep.all() else table.take(np.flatnonzero(keep))
 

@@ -27,18 +27,17 @@ class Finding:
 
 def refusals(rows: Submissions) -> list[Finding]:
     """Findings for which no job can be made of a row."""
-    found = [
-        _not_positive(rows, "requested_slots", rows.requested_slots, "a job needs at least 1 slot"),
-        _not_positive(rows, "global_batch", rows.global_batch, "a batch has at least 1 sample"),
-        _not_positive(
-            rows, "duration_s", rows.duration_s, "leave out jobs that never ran, or mend the row"
-        ),
-    ]
-    told = {row for finding in found for row in finding.rows}  # their work follows from these
-    work = _not_positive(
-        rows, "work_samples", rows.work_samples, "a job needs work; leave it out or mend the row"
-    )
-    found.append(replace(work, rows=[row for row in work.rows if row not in told]))
+    found: list[Finding] = []
+    told: set[int] = set()  # batch and work may follow from slots and duration
+    for name, values, way_out in (
+        ("requested_slots", rows.requested_slots, "a job needs at least 1 slot"),
+        ("global_batch", rows.global_batch, "a batch has at least 1 sample"),
+        ("duration_s", rows.duration_s, "leave out jobs that never ran, or mend the row"),
+        ("work_samples", rows.work_samples, "a job needs work; leave it out or mend the row"),
+    ):
+        bad = [row for row in np.flatnonzero(values <= 0).tolist() if row not in told]
+        told.update(bad)
+        found.append(_not_positive(rows, name, values, bad, way_out))
     if rows.min_slots is not None or rows.max_slots is not None:
         found.append(_slot_ranges(rows))
     if rows.impossible_deadlines == "refuse":
@@ -86,13 +85,12 @@ def impossible(rows: Submissions) -> Ints:
         return np.flatnonzero(rows.deadline_s <= rows.arrival_s)
 
 
-def _not_positive(rows: Submissions, name: str, values: Floats | Ints, way_out: str) -> Finding:
+def _not_positive(
+    rows: Submissions, name: str, values: Floats | Ints, bad: Sequence[int], way_out: str
+) -> Finding:
     column = rows.column(name)
     return Finding(
-        f"{column} of 0 or less",
-        np.flatnonzero(values <= 0).tolist(),
-        lambda row: f"{column} is {values[row]:.10g}",
-        way_out,
+        f"{column} of 0 or less", bad, lambda row: f"{column} is {values[row]:.10g}", way_out
     )
 
 

@@ -58,6 +58,7 @@ class PhillyReader:
         wanted = _COLUMNS if self._clusters is None else (*_COLUMNS, _OWNER)
         if missing := table.missing(wanted):
             raise TraceError(missing)
+        notes: frozenset[str] = frozenset()
         if self._clusters is not None:
             owners = table.columns[_OWNER]
             unknown = sorted(set(self._clusters) - set(owners))
@@ -66,7 +67,9 @@ class PhillyReader:
                     f"{table.path}: no job of cluster {name!r}; {suggest(name, set(owners))}"
                     for name in unknown
                 )
-            table = table.take(np.flatnonzero(np.isin(owners, list(self._clusters))))
+            kept = np.flatnonzero(np.isin(owners, list(self._clusters)))
+            notes = frozenset({f"{len(kept)} of {len(table)} rows, by the option clusters"})
+            table = table.take(kept)
         problems: list[str] = []
         arrival_s = dates(table, "timestamp", problems)
         duration_s = numbers(table, "duration", problems)
@@ -85,6 +88,7 @@ class PhillyReader:
             deadline_s=np.full(len(table), np.nan),
             owner=table.columns.get(_OWNER),
             elastic=self._elastic,
+            notes=notes,
             names={
                 "arrival_s": "timestamp",
                 "duration_s": "duration",

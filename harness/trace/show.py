@@ -36,8 +36,8 @@ _DURATION_LABELS = (
 def facts(trace: Trace, cluster: Cluster | None = None) -> dict[str, str]:
     """What there is to say of a trace in one line each, by what it is about.
 
-    Mean slots busy is slot-hours over the span: the slots in use if nothing ever waited.
-    Load is that over the cluster's slots.
+    ``slots busy`` is slot-hours over the span: the mean slots in use if nothing ever waited.
+    ``load`` is that over the cluster's slots.
     """
     jobs = trace.jobs
     deadlines = [job for job in jobs if job.deadline_s is not None]
@@ -48,7 +48,7 @@ def facts(trace: Trace, cluster: Cluster | None = None) -> dict[str, str]:
         "licence": trace.licence,
         "jobs": f"{len(jobs):,}",
         "span": f"{trace.span_s:,.0f} s = {trace.span_s / 3600:,.1f} h",
-        "slot-hours asked": (
+        "slot-hours": (
             f"{slot_s / 3600:,.0f}"
             if len(known) == len(jobs)
             else "unknown (jobs without duration)"
@@ -56,7 +56,7 @@ def facts(trace: Trace, cluster: Cluster | None = None) -> dict[str, str]:
     }
     if trace.span_s > 0 and len(known) == len(jobs):
         busy = slot_s / trace.span_s
-        found["mean slots busy"] = f"{busy:,.1f}"
+        found["slots busy"] = f"{busy:,.1f}"
         if cluster is not None:
             found["load"] = f"{busy / cluster.num_slots:.2f} of {cluster.name}"
     if deadlines:

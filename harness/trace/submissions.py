@@ -49,6 +49,9 @@ class Submissions:
     places: Sequence[str] | None = None
     """Place of each row in messages; None: path and line."""
 
+    notes: frozenset[str] = frozenset()
+    """What the reader's options left out of the file, for the trace's history."""
+
     def __len__(self) -> int:
         return len(self.arrival_s)
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
 
-from harness.problems import UserError
+from harness.problems import Problem, UserError
 from harness.trace.job import JobSpec
 
 _SHOWN = 12
@@ -30,6 +30,9 @@ class TraceError(UserError):
         if more:
             lines.append(f"... and {more:,} more like these")
         return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[type[TraceError], tuple[list[Problem | str]]]:
+        return type(self), (self.problems,)
 
 
 @dataclass(frozen=True)

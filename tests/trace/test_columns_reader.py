@@ -132,6 +132,19 @@ def test_rows_kept_by_value_tabs_and_no_header(tmp_path):
         keep_where={"state": ["Pass"]},
     )
     assert [j.arrival_s for j in trace.jobs] == [0.0, 2.0]
+    assert trace.history[0] == "2 of 3 rows, by keep_where and drop_where"
+
+
+def test_rows_left_out_by_value(tmp_path):
+    trace = read(
+        tmp_path, "at,gpus,ran\n0,0,5\n1,2,\n2,3,5\n", drop_where={"gpus": [0], "ran": [""]}
+    )
+    assert [j.requested_slots for j in trace.jobs] == [3]
+
+
+def test_a_row_without_slots_is_told_once(tmp_path):
+    (problem,) = refused(tmp_path, "at,gpus,ran\n0,0,5\n")
+    assert ":2: gpus is 0; a job needs at least 1 slot" in problem
 
 
 @pytest.mark.parametrize(
@@ -141,7 +154,11 @@ def test_rows_kept_by_value_tabs_and_no_header(tmp_path):
         ("at,gpus,ran\n0,1,\n", {}, ":2: ran is ''; give it, or a column for work"),
         ("at,gpus,ran\n0,1,5m\n", {}, ":2: ran is '5m'; give a number"),
         ("at,gpus,ran\n0,0.5,5\n", {}, ":2: gpus is '0.5'; give a whole number"),
-        ("at,gpus,ran\n0,1,5\n", {"keep_where": {"gpus": [2]}}, "keep_where leaves no row"),
+        (
+            "at,gpus,ran\n0,1,5\n",
+            {"keep_where": {"gpus": [2]}},
+            "keep_where and drop_where leave no row",
+        ),
         (
             "at,gpus,ran\n0,1,5\n",
             {"constants": {"batch": {"bert": 1}}},

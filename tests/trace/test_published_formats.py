@@ -137,8 +137,9 @@ def test_made_ids_sort_as_text_in_the_order_of_arrival(tmp_path):
 
 def test_philly_clusters(tmp_path):
     path = str(write(tmp_path, PHILLY))
-    jobs = PhillyReader(path, clusters=["11cb48"]).read().jobs
-    assert [j.owner for j in jobs] == ["11cb48", "11cb48"]
+    trace = PhillyReader(path, clusters=["11cb48"]).read()
+    assert [j.owner for j in trace.jobs] == ["11cb48", "11cb48"]
+    assert trace.history[0] == "2 of 3 rows, by the option clusters"
     with pytest.raises(TraceError, match="no job of cluster 'abc'; known: 11cb48, 6214e9"):
         PhillyReader(path, clusters=["abc"]).read()
 

@@ -1,3 +1,4 @@
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -60,6 +61,11 @@ def test_error_shows_one_screen_and_keeps_every_problem():
     assert len(lines) == 13
     assert lines[0] == "jobs.csv:0: broken; mend it"
     assert lines[-1] == "... and 88 more like these"
+
+
+def test_error_crosses_processes():
+    error = pickle.loads(pickle.dumps(TraceError(["a: b; c", "d: e; f"])))
+    assert error.problems == ["a: b; c", "d: e; f"]
 
 
 def test_step_sorts_and_tells_what_was_done():
