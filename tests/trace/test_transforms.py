@@ -115,11 +115,11 @@ def test_set_elastic_and_slot_range():
 
 
 def test_workloads_round_robin_with_batches():
-    transform = AssignWorkloads(pool=["a", "b"], batch={"a": 16, "b": 64})
+    transform = AssignWorkloads(pool=["b", "a"], batch={"a": 64, "b": 16})
     result = transform.apply(THREE, CONTEXT)
-    assert [(j.workload, j.global_batch) for j in result.jobs] == [("a", 16), ("b", 64), ("a", 16)]
+    assert [(j.workload, j.global_batch) for j in result.jobs] == [("b", 16), ("a", 64), ("b", 16)]
     assert result.generated == {"workload", "global_batch"}
-    assert result.history == ("AssignWorkloads: round_robin of a, b; global batch: a 16, b 64",)
+    assert result.history == ("AssignWorkloads: round_robin of b, a; global batch: a 64, b 16",)
 
 
 def test_workloads_of_the_run_and_their_absence():
@@ -137,6 +137,7 @@ def test_random_workloads_follow_the_seed():
     def drawn(seed):
         return [j.workload for j in transform.apply(many, TransformContext(seed=seed)).jobs]
 
+    assert transform.apply(many, CONTEXT).history[0].endswith(", seed 7")
     assert drawn(1) == drawn(1)
     assert drawn(1) != drawn(2)
     assert set(drawn(1)) == {"a", "b", "c"}

@@ -63,7 +63,9 @@ class AssignWorkloads:
             for job, name in zip(trace.jobs, names, strict=True)
         )
         made_up = ["workload"] if self.batch is None else ["workload", "global_batch"]
-        note = f"AssignWorkloads: {self.how} of {', '.join(sorted(set(names)))}"
+        in_turn = ", ".join(dict.fromkeys(names))
+        seed = f", seed {context.seed}" if self.how == "random" else ""
+        note = f"AssignWorkloads: {self.how} of {in_turn}{seed}"
         return trace.step(note + _batch_note(batches), jobs, generated=made_up)
 
     def _renamed(self, trace: Trace) -> list[str]:
