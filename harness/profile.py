@@ -12,9 +12,14 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
+from harness import sweep
+from harness.problems import Problem, UserError, render
 from harness.profiles import RECORDED, Profile, ProfileError, load_profile
 from harness.profiles.document import read_document
+from harness.profiles.evaluate import Trial, evaluate
+from harness.profiles.measure import Measurement, points_of
 from harness.profiles.read import SHIPPED
+from harness.profiles.write import profile_text
 
 
 def open_profile(name: str) -> Profile:
@@ -90,12 +95,104 @@ def build_parser() -> argparse.ArgumentParser:
     show.add_argument("profile", help="name of a shipped profile, or path of a YAML file")
     lint = commands.add_parser("lint", help="check profile files; tells all mistakes at once")
     lint.add_argument("files", nargs="+", metavar="FILE", help="path of a YAML file")
+    add_measure(commands)
     return parser
+
+
+_LISTS = (
+    ("--workloads", "all", "of the pool"),
+    ("--batches", "32", "global batches"),
+    ("--sizes", "1,2", "slot counts"),
+    ("--backends", "stop_resume", "options of the group backend; the first gives the speeds"),
+)
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        way_out = "give whole numbers with commas, for example 1,2,4"
+        raise UserError([Problem(option, f"is {text!r}", way_out)]) from None
+
+
+def add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command ``measure``."""
+    measure = commands.add_parser(
+        "measure",
+        help="measure speeds and rescale costs here, into a profile file",
+        description=(
+            "Trains one job at a time, really, at every size and through every change between"
+            " sizes, and writes a profile. The runs are stored as a sweep: the same command goes"
+            " on after a stop. Keep the machine quiet meanwhile."
+        ),
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    measure.add_argument("file", type=Path, help="YAML file to write; its stem names the profile")
+    measure.add_argument("words", nargs="*", metavar="KEY=VALUE", help="overrides of every run")
+    measure.add_argument("--pool", default="tiny", help="option of the group workload")
+    for flag, default, means in _LISTS:
+        measure.add_argument(flag, default=default, metavar="A,B", help=means)
+    measure.add_argument("--cluster", default="cpu2", help="option of the group cluster")
+    measure.add_argument("--trials", type=int, default=4, help="runs of each workload and batch")
+    measure.add_argument("--steps", type=int, default=12, help="counted steps at every visit")
+    measure.add_argument("--dry", action="store_true", help="say what would run; start nothing")
+
+
+def measure_profile(options: argparse.Namespace) -> int:
+    """Make the runs that are missing, and write the profile; the exit code.
+
+    Raises:
+        UserError: an option is wrong; everything at once.
+    """
+    name = options.file.stem
+    measurement = Measurement(
+        name=name,
+        folder=Path("results/sweeps") / f"profile-{name}" / "traces",
+        pool=options.pool,
+        workloads=() if options.workloads == "all" else tuple(options.workloads.split(",")),
+        batches=_numbers("--batches", options.batches),
+        sizes=_numbers("--sizes", options.sizes),
+        cluster=options.cluster,
+        backends=tuple(options.backends.split(",")),
+        trials=options.trials,
+        steps=options.steps,
+        words=tuple(options.words),
+    )
+    planned = points_of(measurement)
+    entries = sweep.plan_sweep(planned)
+    if options.dry:
+        sweep.show_plan(planned, entries)
+        return 0
+    code = sweep.run_sweep(planned, entries)
+    if code:
+        return code
+    trials: dict[tuple[str, str, int], list[Trial]] = {}
+    for entry in entries:
+        assert entry.stored is not None
+        axes = entry.point.axes
+        key = (axes["backend"], axes["workload"], int(axes["batch"]))
+        trials.setdefault(key, []).append(evaluate(entry.stored.records))
+    last = entries[-1]
+    assert last.stored is not None
+    device = ", ".join(last.planned.setup.cluster.device_types)
+    options.file.parent.mkdir(parents=True, exist_ok=True)
+    options.file.write_text(
+        profile_text(measurement, trials, last.stored.manifest, device), encoding="utf-8"
+    )
+    load_profile(options.file)
+    print(f"Profile: {options.file}; use it with profile={options.file}")
+    return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 2 on a mistake of the user's."""
     options = build_parser().parse_args(argv)
+    if options.command == "measure":
+        try:
+            return measure_profile(options)
+        except UserError as error:
+            print(render(error.problems), file=sys.stderr)
+            return 2
     problems: list[str] = []
     for name in [options.profile] if options.command == "show" else options.files:
         try:

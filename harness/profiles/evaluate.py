@@ -1,0 +1,117 @@
+"""Speeds and costs of one measured run, and their medians over trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import fmean, median
+
+from harness.contracts.engine import ChangeKind
+from harness.profiles.costs import RescaleCost
+from harness.profiles.measure import WARM_UP_STEPS
+from harness.records import ChangeRecord, RunRecords, StepRecord
+
+CostKey = tuple[ChangeKind, int, int]
+"""Kind of change, slots before, slots after."""
+
+_GAP_STEPS, _GAP_S = 3.0, 0.2
+"""A pause longer than both, in usual steps and seconds, ends a stretch of steps."""
+
+
+@dataclass
+class Trial:
+    """What one run says."""
+
+    step_s: dict[int, float]
+    """Mean seconds from the start of one step to that of the next, by number of workers."""
+    costs: dict[CostKey, list[RescaleCost]] = field(default_factory=dict)
+
+
+def evaluate(records: RunRecords) -> Trial:
+    """Speeds by size and the cost of every change that was done, of a run of one job.
+
+    The cost of ``stop`` is the time from the end of the last step to the report that the job
+    has finished: its evaluation, and the end of its workers.
+    """
+    trial = Trial(step_times(records.steps))
+    for change in records.changes:
+        if change.outcome == "done" and change.ended_s is not None:
+            key = (ChangeKind(change.kind), len(change.from_slots), len(change.to_slots))
+            cost = cost_of(change, trial.step_s.get(len(change.to_slots), 0.0))
+            trial.costs.setdefault(key, []).append(cost)
+    job, last = records.jobs[0], records.steps[-1]
+    if job.finish_s is not None:
+        skipped_s = records.facts.get("idle_skipped_s", 0.0)
+        ending_s = job.finish_s - skipped_s - last.started_s - last.duration_s
+        key = (ChangeKind.STOP, last.num_workers, 0)
+        trial.costs[key] = [RescaleCost(0.0, max(0.0, ending_s), {})]
+    return trial
+
+
+def stretches(steps: Sequence[StepRecord]) -> list[list[StepRecord]]:
+    """Steps between one change and the next: same workers, and no pause in between."""
+    if not steps:
+        return []
+    usual_s = median(step.duration_s for step in steps)
+    gap_s = max(_GAP_S, _GAP_STEPS * usual_s)
+    found = [[steps[0]]]
+    for before, step in pairwise(steps):
+        pause_s = step.started_s - before.started_s - before.duration_s
+        if step.num_workers != before.num_workers or pause_s > gap_s:
+            found.append([])
+        found[-1].append(step)
+    return found
+
+
+def step_times(steps: Sequence[StepRecord]) -> dict[int, float]:
+    """Mean period of a step by number of workers, without the first steps of each stretch."""
+    periods: dict[int, list[float]] = {}
+    for stretch in stretches(steps):
+        settled = stretch[WARM_UP_STEPS:]
+        found = [later.started_s - earlier.started_s for earlier, later in pairwise(settled)]
+        periods.setdefault(stretch[0].num_workers, []).extend(found)
+    return {workers: fmean(found) for workers, found in sorted(periods.items()) if found}
+
+
+def cost_of(change: ChangeRecord, step_s: float) -> RescaleCost:
+    """Preparation and pause of a change, so that the simulated engine loses what was lost.
+
+    The engine reports a change as done when the first step after it has ended; a usual step
+    (``step_s``) of that time is progress and no cost. Of a rescale, the pause is the stopping
+    time and what the first step took above a usual one; the rest was training. Of a
+    suspension, the pause is saving and stopping.
+    """
+    assert change.ended_s is not None
+    total_s = change.ended_s - change.requested_s
+    phases_s = dict(change.phases_s)
+    kind = ChangeKind(change.kind)
+    if kind in (ChangeKind.RESCALE, ChangeKind.MIGRATE) and change.stopping_time_s is not None:
+        first_step_s = phases_s.get("first_step", step_s)
+        pause_s = change.stopping_time_s + max(0.0, first_step_s - step_s)
+        preparation_s = total_s - change.stopping_time_s - first_step_s
+    elif kind is ChangeKind.SUSPEND:
+        pause_s = min(total_s, sum(phases_s.values()) or total_s)
+        preparation_s = total_s - pause_s
+    else:
+        pause_s, preparation_s = total_s - step_s, 0.0
+    return RescaleCost(max(0.0, preparation_s), max(0.0, pause_s), phases_s)
+
+
+def median_cost(costs: Sequence[RescaleCost]) -> RescaleCost:
+    """The median of each part."""
+    phases = dict.fromkeys(phase for cost in costs for phase in cost.phases_s)
+    return RescaleCost(
+        median(cost.preparation_s for cost in costs),
+        median(cost.pause_s for cost in costs),
+        {
+            phase: median(cost.phases_s[phase] for cost in costs if phase in cost.phases_s)
+            for phase in phases
+        },
+    )
+
+
+def relative_spread(values: Iterable[float]) -> float:
+    """Largest minus smallest, over the median."""
+    found = list(values)
+    return (max(found) - min(found)) / median(found)

@@ -1,0 +1,206 @@
+"""Measures a profile here: one-job replays under the ``scripted`` scheduler.
+
+A measured point is an ordinary run, stored like any other: a single job that visits every
+size by every direct way (each ordered pair of sizes once), is suspended and resumed at every
+size, and then finishes. Trial r begins at size r, so that every size is also a first one.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from harness.build import build
+from harness.compose import quote
+from harness.contracts.engine import Abilities
+from harness.experiment import read_pool
+from harness.problems import Problem, UserError
+from harness.study import Point
+from harness.sweep import Sweep, read_words
+
+WARM_UP_STEPS = 3
+"""Steps after every change that do not count for the throughput."""
+
+_AFTER_EVERYTHING_S = 1e6
+"""A resume is scripted for the n-th multiple of this time: while the only job is suspended
+nothing runs, and the live engine jumps there at once."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What to measure.
+
+    Raises:
+        UserError: everything that is out of range, at once.
+    """
+
+    name: str
+    folder: Path
+    """Where the one-job traces are written."""
+    pool: str
+    workloads: tuple[str, ...]
+    """Of the pool; empty: all."""
+    batches: tuple[int, ...]
+    sizes: tuple[int, ...]
+    cluster: str
+    backends: tuple[str, ...]
+    """The first one's speed is the throughput; costs are measured of each."""
+    trials: int
+    steps: int
+    """Counted steps at every visit of a size."""
+    words: tuple[str, ...] = ()
+    """Further overrides of every run."""
+
+    def __post_init__(self) -> None:
+        problems: list[Problem | str] = []
+        for option, numbers in (("--sizes", self.sizes), ("--batches", self.batches)):
+            if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
+                fact = f"is {' '.join(map(str, numbers)) or 'empty'}"
+                problems.append(Problem(option, fact, "give different numbers from 1 up"))
+        if self.sizes and self.batches and max(self.sizes) > min(self.batches):
+            fact = f"go up to {max(self.sizes)}, and a batch is {min(self.batches)}"
+            problems.append(Problem("--sizes", fact, "every worker needs at least 1 sample"))
+        if self.trials < max(1, len(self.sizes)):
+            fact = f"is {self.trials} for {len(self.sizes)} sizes"
+            problems.append(
+                Problem("--trials", fact, "give at least one for each size to begin at")
+            )
+        if self.steps < 5:
+            problems.append(Problem("--steps", f"is {self.steps}", "give at least 5"))
+        if problems:
+            raise UserError(problems)
+
+
+def points_of(measurement: Measurement) -> Sweep:
+    """The runs to make, as a sweep.
+
+    Raises:
+        UserError: the configuration is wrong; everything at once.
+    """
+    common = [
+        f"workload={measurement.pool}",
+        f"cluster={measurement.cluster}",
+        "scheduler=scripted",
+        "engine=live",
+        "engine.fast_forward=false",
+        "profile=recorded",
+        "tracking=none",
+        *measurement.words,
+    ]
+    sizes = measurement.sizes
+    points = []
+    for trial in range(measurement.trials):
+        turned = sizes[trial % len(sizes) :] + sizes[: trial % len(sizes)]
+        for backend in measurement.backends:
+            pool, can_rescale, can_suspend = _look_at(measurement, common, backend)
+            script = script_of(turned, measurement.steps, can_rescale, can_suspend)
+            num_visits = len(script_visits(turned, can_rescale, can_suspend))
+            for workload in pool:
+                for batch in measurement.batches:
+                    steps = num_visits * (WARM_UP_STEPS + measurement.steps)
+                    trace = _write_trace(measurement.folder, workload, batch, turned, steps)
+                    points.append(
+                        Point(
+                            (
+                                f"trace={trace}",
+                                f"backend={backend}",
+                                f"scheduler.script={quote(script)}",
+                                f"repetition={trial}",
+                            ),
+                            {
+                                "backend": backend,
+                                "workload": workload,
+                                "batch": str(batch),
+                                "trial": str(trial),
+                            },
+                        )
+                    )
+    return Sweep(f"profile-{measurement.name}", common, points)
+
+
+def _look_at(
+    measurement: Measurement, common: Sequence[str], backend: str
+) -> tuple[tuple[str, ...], bool, bool]:
+    """Workloads to measure, and whether the backend can rescale and suspend."""
+    config = read_words([*common, f"backend={backend}"])
+    pool = tuple(read_pool(config.workload))
+    unknown = [name for name in measurement.workloads if name not in pool]
+    if unknown:
+        fact = f"not in pool {measurement.pool}: {', '.join(unknown)}"
+        raise UserError([Problem("--workloads", fact, f"known: {', '.join(pool)}")])
+    abilities: Abilities = build(config.backend, "backend").abilities
+    return measurement.workloads or pool, abilities.rescale, abilities.suspend
+
+
+def tour(sizes: Sequence[int]) -> list[int]:
+    """A closed way from the first size over every ordered pair of sizes exactly once."""
+    left = {size: [other for other in sizes if other != size] for size in sizes}
+    stack, way = [sizes[0]], []
+    while stack:
+        if left[stack[-1]]:
+            stack.append(left[stack[-1]].pop(0))
+        else:
+            way.append(stack.pop())
+    return way[::-1]
+
+
+def script_visits(
+    sizes: Sequence[int], can_rescale: bool, can_suspend: bool
+) -> list[tuple[int, bool]]:
+    """Sizes in the order of their visits, and whether the job is suspended before each."""
+    visits = [(size, False) for size in (tour(sizes) if can_rescale else sizes[:1])]
+    if can_suspend:
+        visits += [(size, True) for size in sizes]
+    return visits
+
+
+def script_of(
+    sizes: Sequence[int], steps: int, can_rescale: bool, can_suspend: bool
+) -> list[dict[str, object]]:
+    """The script of one run: from each visit to the next after a stretch of steps."""
+    script: list[dict[str, object]] = []
+    for number, (size, suspended) in enumerate(script_visits(sizes, can_rescale, can_suspend)):
+        at_step = number * (WARM_UP_STEPS + steps)
+        if suspended:
+            script.append({"job": 0, "at_step": at_step, "slots": "suspend"})
+            script.append({"job": 0, "at_s": number * _AFTER_EVERYTHING_S, "slots": size})
+        elif number > 0:
+            script.append({"job": 0, "at_step": at_step, "slots": size})
+    return script
+
+
+def _write_trace(folder: Path, workload: str, batch: int, sizes: Sequence[int], steps: int) -> Path:
+    """A trace of one job, as a CSV and the YAML that describes it; the YAML's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"{workload}-{batch}-{sizes[0]}of{max(sizes)}-{steps}"
+    row = {
+        "arrival": 0,
+        "slots": sizes[0],
+        "workload": workload,
+        "batch": batch,
+        "work": steps * batch,
+        "min_slots": 1,
+        "max_slots": max(sizes),
+    }
+    with (folder / f"{stem}.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(row)
+        writer.writerow(row.values())
+    description = {
+        "name": f"one_{stem}",
+        "source": "written by python -m harness.profile measure",
+        "licence": "Apache-2.0",
+        "reader": {
+            "_target_": "harness.trace.columns.ColumnsReader",
+            "path": f"{stem}.csv",
+            "columns": {name: name for name in row},
+        },
+        "transforms": [],
+    }
+    path = folder / f"{stem}.yaml"
+    path.write_text(yaml.safe_dump(description, sort_keys=False), encoding="utf-8")
+    return path
