@@ -20,6 +20,9 @@ _RESNET50_BLOCKS = (3, 4, 6, 3)
 _VGG16_LAYERS = (1, 1, "M", 2, 2, "M", 4, 4, 4, "M", 8, 8, 8, "M", 8, 8, 8, "M")
 """Configuration D of Simonyan and Zisserman 2015, in units of the first layer's width."""
 _DROPOUT = 0.2
+_RESIDUAL_SCALE = 0.25
+"""Of every residual branch at the start. Goyal et al. 2017 (section 5.1) start at 0 for the
+same reason, smooth first steps; above 0, every parameter has a gradient from step 0."""
 
 
 def _initialise(model: nn.Module) -> None:
@@ -43,6 +46,8 @@ def _stage(inputs: int, width: int, num_blocks: int, stride: int) -> nn.Sequenti
     )
     blocks = [Bottleneck(inputs, width, stride, shortcut)]
     blocks += [Bottleneck(outputs, width) for _ in range(num_blocks - 1)]
+    for block in blocks:
+        nn.init.constant_(block.bn3.weight, _RESIDUAL_SCALE)
     return nn.Sequential(*blocks)
 
 

@@ -144,8 +144,8 @@ class VGG16(_ImageWorkload):
 
     name = "vgg16"
     sizes: Mapping[str, ImageSize] = {
-        "tiny": ImageSize(16, 32, (8_192, 10), Recipe(0.01, warmup_steps=10)),
-        "small": ImageSize(64, 32, (50_000, 10), Recipe(0.01, warmup_steps=50)),
+        "tiny": ImageSize(16, 32, (8_192, 10), Recipe(0.005, warmup_steps=10)),
+        "small": ImageSize(64, 32, (50_000, 10), Recipe(0.005, warmup_steps=50)),
         "paper": ImageSize(None, 224, (1_281_167, 1_000), Recipe(0.01, 256, warmup_steps=500)),
     }
 

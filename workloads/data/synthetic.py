@@ -29,7 +29,7 @@ _COARSE = 8
 class SyntheticPictures:
     """Pictures of ``num_classes`` classes: an 8x8 colour pattern per class under noise.
 
-    The pattern is a property of the class, the noise (twice as strong) of the sample.
+    The pattern is a property of the class, the noise (as strong) of the sample.
     """
 
     seed: int
@@ -51,7 +51,7 @@ class SyntheticPictures:
             :, 0
         ]
         noise = random_floats(self.seed, f"{self.stream} noise", index, cells)
-        values = random_floats(self.seed, "pattern", labels, cells) + np.float32(2) * noise
+        values = random_floats(self.seed, "pattern", labels, cells) + noise
         images = torch.from_numpy(values).reshape(-1, 3, _COARSE, _COARSE)
         return {
             "image": enlarged(images, self.image_size // _COARSE),
@@ -63,9 +63,9 @@ class SyntheticPictures:
 class MarkedTexts:
     """Texts whose label is the marker word that stands in them most often.
 
-    Each text starts with START. Three eighths of its other places hold markers, half of
-    them the label's own and the rest drawn from all markers; every other place holds any
-    other word.
+    Each text starts with START. Three eighths of its other places hold markers, more than
+    half of them the label's own and the rest drawn from all markers; every other place holds
+    any other word.
     """
 
     seed: int
@@ -93,7 +93,7 @@ class MarkedTexts:
         words[:, :num_markers] = FIRST_WORD + random_integers(
             self.seed, f"{self.stream} markers", index, num_markers, self.num_labels
         )
-        words[:, : num_markers // 2] = FIRST_WORD + labels
+        words[:, : num_markers // 2 + 1] = FIRST_WORD + labels
         order = random_words(self.seed, f"{self.stream} order", index, places).argsort(axis=1)
         start = np.full((len(index), 1), START)
         tokens = np.concatenate([start, np.take_along_axis(words, order, axis=1)], axis=1)

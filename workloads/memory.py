@@ -1,0 +1,61 @@
+"""Measures what one worker of a workload needs: ``python -m workloads.memory CLASS [OPTIONS]``.
+
+For example ``python -m workloads.memory workloads.vision.ResNet50 size=tiny``. The number
+goes into ``memory_bytes_per_worker`` of the workload's entry in ``configs/workload/``, where
+a live run looks up whether its workers fit into the machine before it starts any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import resource
+import sys
+
+import torch
+
+from harness.contracts.training import Workload
+
+_STEPS = 3
+
+
+def peak_bytes(workload: Workload, batch: int) -> int:
+    """Peak resident memory of this process once it has trained a few steps, bytes.
+
+    Counts everything the process ever held, libraries included, so measure one workload per
+    process. What joins workers comes on top: about one more copy of the gradients.
+    """
+    model = workload.build_model(seed=0)
+    optimizer = workload.build_optimizer(model)
+    model.train()
+    for step in range(_STEPS):
+        ids = [(step * batch + k) % workload.num_samples for k in range(batch)]
+        optimizer.zero_grad()
+        torch.autograd.backward(workload.loss(model, workload.samples(ids)))
+        workload.update(optimizer, batch, step)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Build the workload of the command line, train it, print its peak memory."""
+    parser = argparse.ArgumentParser(prog="python -m workloads.memory", description=__doc__)
+    parser.add_argument("target", help="class of the workload: package.module.Class")
+    parser.add_argument("options", nargs="*", help="its options, as NAME=TEXT")
+    parser.add_argument("--batch", type=int, default=32, help="samples per worker and step (32)")
+    arguments = parser.parse_args(argv)
+    module, _, name = arguments.target.rpartition(".")
+    try:
+        options = dict(option.split("=", maxsplit=1) for option in arguments.options)
+        kind = getattr(importlib.import_module(module or "workloads"), name)
+        workload: Workload = kind(**options)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        print(f"{arguments.target}: cannot be built: {error}", file=sys.stderr)
+        return 2
+    torch.set_num_threads(1)
+    print(f"{arguments.target} {options}: {peak_bytes(workload, arguments.batch)} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
