@@ -177,6 +177,7 @@ def _run_one(planned: Plan, command: list[str], mirroring: bool) -> int:
         when = "stored already" if stored else f"about {seconds(estimate_wall_s(planned))}"
         out.print(f"1 point: {planned.run_id}: {jobs}, {when}. dry=true: nothing was started.")
         return 0
+    status = "done" if stored is None else "stored"
     if stored is None:
         with RunProgress(len(planned.trace.jobs)) as progress:
             path = execute(planned, command, progress.show if config.progress else None)
@@ -186,7 +187,7 @@ def _run_one(planned: Plan, command: list[str], mirroring: bool) -> int:
             _mirror(stored, config)
     else:
         out.print(f"Run {planned.run_id} is stored already; force=true runs it again.")
-    _show_run(config, stored)
+    _show_run(config, stored, status)
     return 0
 
 
@@ -197,10 +198,10 @@ def _mirror(stored: StoredRun, config: RunConfig) -> None:
         print(f"Stopped; the run is stored, MLflow was not filled: {REFILL}", file=sys.stderr)
 
 
-def _show_run(config: RunConfig, stored: StoredRun) -> None:
+def _show_run(config: RunConfig, stored: StoredRun, status: str) -> None:
     out = console()
     axes = {group: config.choices[group] for group in ("scheduler", "backend", "engine")}
-    out.print(metrics_table([(axes, "stored", stored.metrics)]))
+    out.print(metrics_table([(axes, status, stored.metrics)]))
     alike = {k: v for k, v in stored.facts.items() if k.startswith("similarity_")}
     if alike:
         out.print("Similarity: " + ", ".join(f"{k[11:]} {v:.3g}" for k, v in alike.items()))

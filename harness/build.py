@@ -139,14 +139,26 @@ def build(config: Mapping[str, Any], place: str) -> Any:
         raise UserError([*problems, *error.problems]) from None
     fitted, unfit = signature_problems(function, options, place)
     problems += [p for p in unfit if not _is_about(p, place, broken)]
-    if problems:
+    if problems and not _callable_with(function, fitted):
         raise UserError(problems)
     try:
-        return function(**fitted)
-    except UserError:
-        raise
+        built = function(**fitted)
+    except UserError as error:
+        raise UserError([*problems, *error.problems]) from error
     except ValueError as error:
-        raise UserError(at(place, str(error))) from error
+        raise UserError([*problems, *at(place, str(error))]) from error
+    if problems:
+        raise UserError(problems)
+    return built
+
+
+def _callable_with(function: Callable[..., Any], options: Mapping[str, Any]) -> bool:
+    """Whether nothing required is missing, so that a constructor can say what it refuses."""
+    try:
+        inspect.signature(function).bind(**options)
+    except TypeError:
+        return False
+    return True
 
 
 def _value(value: Any, place: str) -> Any:

@@ -79,7 +79,12 @@ def quote(value: Any) -> str:
     plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text)
     if plain and text.lower() not in ("null", "true", "false", "nan", "inf"):
         return text
-    return "'" + re.sub(r"(\\*)'", r"\1\1\\'", text) + "'"
+    return "'" + re.sub(r"(\\*)('|$)", _escape, text) + "'"
+
+
+def _escape(match: re.Match[str]) -> str:
+    backslashes, quote_mark = match.groups()
+    return 2 * backslashes + ("\\'" if quote_mark else "")
 
 
 def understand(words: Iterable[str], sweeping: bool = False) -> Words:
@@ -224,6 +229,10 @@ def _compose(
             return hydra_compose("config", [*groups, *values]), []
         except (HydraException, OmegaConfBaseException) as error:
             problems: list[Problem | str] = []
+            try:
+                hydra_compose("config", list(groups))
+            except (HydraException, OmegaConfBaseException) as own:
+                return None, [Problem("config", _first_line(own))]
             for value in values:
                 try:
                     hydra_compose("config", [*groups, value])

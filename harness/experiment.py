@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from harness.annotations import show
 from harness.build import TARGET, build, is_part, signature_problems
 from harness.checks import ability_problems, size_problems
 from harness.cluster import Cluster
@@ -31,6 +32,9 @@ from harness.trace.build import load_trace
 from harness.trace.trace import Trace
 from harness.trace.transforms import TransformContext
 from harness.tracking import Target, TrackingError, mirror
+
+MEMORY = "memory_bytes_per_worker"
+"""Key of a pool's entry that is not an option of the workload's class."""
 
 
 @dataclass
@@ -141,25 +145,37 @@ def read_pool(workload: Mapping[str, Any]) -> dict[str, WorkloadSpec]:
         way_out = "map each name to a _target_ and options"
         raise UserError([Problem("workload.pool", fact, way_out)])
     way_out = "say which class to build: package.module.Class"
-    problems = [
+    problems: list[Problem | str] = [
         Problem(
             f"workload.pool.{name}", f"has no {TARGET}", "say which class: package.module.Class"
         )
         for name, entry in pool.items()
         if not (is_part(entry) and isinstance(entry[TARGET], str))
     ]
+    problems += [
+        Problem(f"workload.pool.{name}.{MEMORY}", f"is {show(entry[MEMORY])}", "give bytes > 0")
+        for name, entry in pool.items()
+        if is_part(entry) and MEMORY in entry and not _is_size(entry[MEMORY])
+    ]
     if problems:
         raise UserError(problems)
     return {
         name: WorkloadSpec(
-            name, entry[TARGET], {key: value for key, value in entry.items() if key != TARGET}
+            name, entry[TARGET], {k: v for k, v in entry.items() if k not in (TARGET, MEMORY)}
         )
         for name, entry in pool.items()
     }
 
 
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
 def _memory(workload: Mapping[str, Any]) -> dict[str, int]:
-    return {}
+    """Estimated memory of a worker, where the pool states it."""
+    pool = workload.get("pool")
+    entries = pool.items() if isinstance(pool, Mapping) else ()
+    return {name: entry[MEMORY] for name, entry in entries if MEMORY in entry}
 
 
 def _profile(config: RunConfig, library: Library) -> Profile:

@@ -47,11 +47,14 @@ _FLAGS = (
 )
 
 _EXAMPLES = (
-    ("python -m harness", "simulate the default trace"),
-    ("python -m harness scheduler=fifo,tiresias seed=0,1 -m", "sweep four points"),
-    ("python -m harness trace=philly cluster=slots400", "82,247 jobs"),
-    ("python -m harness trace=five_jobs engine=live cluster=cpu2", "train for real, here"),
-    ("python -m harness study=main dry=true", "what it would run, how long"),
+    ("simulate the default trace", "python -m harness"),
+    ("four runs side by side", "python -m harness scheduler=fifo,tiresias seed=0,1 -m"),
+    ("82,247 jobs", "python -m harness trace=philly cluster=slots400 tracking=none"),
+    (
+        "train for real, on this machine",
+        "python -m harness trace=itp195_cpu2 profile=published_mixed cluster=cpu2 engine=live",
+    ),
+    ("what a study would run, and how long", "python -m harness study=main dry=true"),
 )
 
 _EXITS = (
@@ -79,11 +82,9 @@ def overview() -> str:
         f"  {name + '=' + show(values.get(name)).strip(chr(39)):<25} {KEYS[name].metadata['help']}"
         for name in KEYS
     ]
-    for title, rows in (
-        ("Flags:", _FLAGS),
-        ("Examples:", _EXAMPLES),
-        ("Exit codes:", _EXITS),
-    ):
+    lines += ["", "Examples:"]
+    lines += [line for means, words in _EXAMPLES for line in (f"  # {means}", f"  {words}")]
+    for title, rows in (("Flags:", _FLAGS), ("Exit codes:", _EXITS)):
         width = max(len(word) for word, _ in rows)
         lines += ["", title, *(f"  {word:<{width}}  {means}" for word, means in rows)]
     return "\n".join(lines)

@@ -1,0 +1,113 @@
+"""Mistakes on the command line: each refused with place, fact and way out, all at once."""
+
+import pytest
+
+from tests.config.commands import assert_refused
+
+CASES = {
+    "unknown key": (["sed=1"], "sed: unknown key; did you mean 'seed'?"),
+    "unknown option": (["scheduler=tiresas"], "did you mean 'tiresias'? known: edf,"),
+    "no value": (["seed"], "argument 'seed': is no key=value; write"),
+    "grammar": (["name=a,,b"], "argument 'name=a,,b': is not understood"),
+    "wrong type": (["seed=one"], "seed: is 'one'; give a whole number"),
+    "number for a truth": (["force=3"], "force: is 3; give true or false"),
+    "out of range": (["seed=-1"], "seed: is -1; use a number from 0 up"),
+    "time limit": (["max_wall_s=0"], "max_wall_s: is 0; use a number above 0"),
+    "not one of": (["scaling=medium"], "scaling: is 'medium'; give one of strong, weak"),
+    "unknown class option": (
+        ["scheduler.queue_limit_slot_s=[1]"],
+        "scheduler.queue_limit_slot_s: unknown option of systems.schedulers.tiresias.Tiresias;"
+        " did you mean 'queue_limits_slot_s'?",
+    ),
+    "class option of a wrong type": (
+        ["cluster.num_hosts=many"],
+        "cluster.num_hosts: is 'many'; give a whole number",
+    ),
+    "what a constructor refuses": (
+        ["engine.rescale_cost=half"],
+        "engine: rescale_cost is 'half'; known: profile, zero",
+    ),
+    "unknown class": (
+        ["scheduler._target_=systems.schedulers.tiresias.Tiresia"],
+        "scheduler._target_: module systems.schedulers.tiresias has no class 'Tiresia';"
+        " did you mean 'Tiresias'?",
+    ),
+    "unknown module": (
+        ["scheduler._target_=systems.schedulers.tiresia.Tiresias"],
+        "scheduler._target_: there is no module 'systems.schedulers.tiresia'",
+    ),
+    "list without -m": (["scheduler=fifo,edf"], "scheduler: has several values; add -m"),
+    "below a value of a class": (
+        ["cluster.num_hosts.x=1"],
+        "cluster.num_hosts: is a mapping with x; give a whole number",
+    ),
+    "removed group": (["~trace"], "trace: cannot be removed; choose another"),
+    "below a value": (["seed.x=1"], "seed: is a mapping with x; give a whole number"),
+    "file that is not there": (["cluster=mine.yaml"], "cluster: there is no file mine.yaml"),
+    "unknown flag": (["--dry"], "argument '--dry': unknown flag; known: --cfg, --from"),
+    "unknown study": (["study=mian"], "study: unknown study 'mian'; did you mean 'main'?"),
+    "tracking": (["tracking.url=http://x"], "tracking.url: unknown option"),
+    "workload without class": (["+workload.pool.mine={size: tiny}"], "has no _target_"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_refused(command, case):
+    words, problem = CASES[case]
+    assert_refused(command(*words), problem)
+    assert not command.results.exists()
+
+
+def test_all_mistakes_at_once(command):
+    answer = command(
+        "sed=1",
+        "seed=x",
+        "scheduler=nobody",
+        "cluster.num_hosts=0",
+        "cluster.hosts=4",
+        "trace.reader.pth=a.csv",
+        "profile.throughput.bert.unit=miles",
+        "engine.rescale_cost=half",
+        "placement.x=1",
+        "nonsense",
+        "--nonsense",
+    )
+    assert_refused(answer, "11 problems; nothing was started:")
+    places = ("sed:", "seed:", "scheduler:", "cluster.hosts:", "trace.reader.pth:", "placement.x:")
+    for place in places:
+        assert len(answer.lines_about(place)) == 1, place
+
+
+def test_a_scheduler_that_suspends_on_a_backend_that_cannot(command):
+    answer = command("scheduler=tiresias", "backend=static")
+    assert_refused(answer, "scheduler=tiresias, backend=static: tiresias needs a backend that can")
+    assert_refused(answer, "suspend jobs and static cannot", "choose another backend")
+
+
+def test_jobs_larger_than_the_cluster(command):
+    answer = command("cluster=dgx8")
+    assert_refused(answer, "trace=itp195, cluster=dgx8: ", "of 195 jobs ask for more than the")
+    assert_refused(answer, "cluster's 8 slots", "choose a larger cluster")
+
+
+def test_a_workload_that_nobody_can_train(command):
+    answer = command("trace=philly", "cluster=slots400", "engine=live", "engine.pace=none")
+    assert_refused(answer, "workload 'recorded' of the trace is not in the pool; known: ")
+
+
+def test_a_workload_without_a_curve(command):
+    answer = command("trace=five_jobs", "profile=recorded")
+    assert_refused(answer, "no throughput curve for workload 'resnet50", "known: recorded")
+
+
+def test_accelerators_that_are_not_here(command, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    answer = command("trace=five_jobs", "cluster=dgx8", "engine=live")
+    assert_refused(answer, "shows 0 CUDA devices", "engine.pace=profile")
+
+
+def test_a_base_that_is_no_configuration(command, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("- 1\n")
+    assert_refused(command("--from", str(path)), f"--from {path}: holds no configuration")
+    assert_refused(command("--from", str(path) + "x"), "--from: there is no file")

@@ -1,0 +1,70 @@
+"""Every configuration file, found by a glob: a new one tests itself."""
+
+import pytest
+
+from harness import sweep
+from harness.build import build, signature_problems
+from harness.compose import CONFIG_DIR, compose, defaults, options, understand
+from harness.config import GROUPS, PARTS, read_config
+from harness.experiment import read_pool
+from harness.profiles import load_profile
+from harness.study import load_study
+from harness.trace.build import TRACES, build_parts
+from harness.tracking import Target
+
+FILES = [(group, option) for group in GROUPS for option in options(group)]
+
+
+def composed(group, option):
+    container, problems = compose(understand([f"{group}={option}"]))
+    assert problems == []
+    config, problems = read_config(container, defaults()[1])
+    assert problems == []
+    assert config.choices[group] == option
+    return getattr(config, group)
+
+
+def test_every_folder_is_a_group_and_has_options():
+    folders = {path.name for path in CONFIG_DIR.iterdir() if path.is_dir()}
+    assert folders - {"__pycache__"} == {*GROUPS, "study"}
+    assert all(options(group) for group in folders)
+
+
+def test_defaults_name_every_group():
+    chosen, _ = defaults()
+    assert list(chosen) == list(GROUPS)
+    assert all(chosen[group] in options(group) for group in GROUPS)
+
+
+@pytest.mark.parametrize(("group", "option"), FILES)
+def test_composes_and_builds(group, option):
+    node = composed(group, option)
+    if group in PARTS:
+        assert build(node, group) is not None
+    elif group == "trace":
+        reader, _ = build_parts(node, TRACES)
+        assert callable(reader.read)
+    elif group == "profile":
+        assert load_profile(node).workloads
+    elif group == "tracking":
+        assert signature_problems(Target, node, "tracking")[1] == []
+    else:
+        for name, spec in read_pool(node).items():
+            workload = build({"_target_": spec.target, **spec.options}, name)
+            assert workload.num_samples > 0
+
+
+@pytest.mark.parametrize(("group", "option"), [*FILES, *(("study", s) for s in options("study"))])
+def test_begins_with_a_comment_for_the_help(group, option):
+    text = (CONFIG_DIR / group / f"{option}.yaml").read_text(encoding="utf-8")
+    assert text.startswith("# ")
+
+
+@pytest.mark.parametrize("name", options("study"))
+def test_every_point_of_every_study_can_be_planned(name, tmp_path):
+    study = load_study(name)
+    points = [p for p in study.points() if p.axes.get("repetition", "0") == "0"]
+    words = [*study.base, f"results_dir={tmp_path}"]
+    entries = sweep.plan_sweep(sweep.Sweep(study.name, words, points))
+    assert len({entry.planned.run_id for entry in entries}) == len(points)
+    assert all(entry.status == "to run" for entry in entries)
