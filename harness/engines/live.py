@@ -52,6 +52,8 @@ class Live:
     """Executed steps since its last change after which a job counts as steady."""
     margin_steps: int = 3
     """Steps that are executed, not credited, before a job finishes."""
+    first_steps: int = 0
+    """Steps that every job executes before any of its steps is credited."""
     digest_every: int = 0
     """Record a digest of every job's state each so many steps; 0: at the end only."""
     stall_timeout_s: float = 180.0
@@ -73,6 +75,8 @@ class Live:
         for field in ("steady_steps", "margin_steps"):
             if getattr(self, field) < 1:
                 problems.append(f"{field} is {getattr(self, field)}; it must be at least 1")
+        if self.first_steps < 0:
+            problems.append(f"first_steps is {self.first_steps}; use 0 for none")
         if self.digest_every < 0:
             problems.append(f"digest_every is {self.digest_every}; use 0 for none but the last")
         if not self.stall_timeout_s > 0:
@@ -308,7 +312,10 @@ class LiveEngine:
             return
         options = self._options
         if not options.fast_forward or any(
-            job.in_flight or job.steady_steps < options.steady_steps or job.is_ending
+            job.in_flight
+            or job.steady_steps < options.steady_steps
+            or job.steps_executed < options.first_steps
+            or job.is_ending
             for job in running
         ):
             return

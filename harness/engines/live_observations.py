@@ -6,9 +6,9 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
-from statistics import fmean
+from statistics import median
 
 import psutil
 
@@ -111,14 +111,20 @@ def samples_lost(steps: Sequence[StepRecord], requested_s: float) -> float | Non
     """What an undisturbed job would have processed from the request until five steps after
     the switch, minus what was processed; None where too few steps stand on either side.
 
-    The switch is the first step with another number of workers or after the longest gap that
-    begins at or after the request.
+    The undisturbed rate is the median period of the last steps at the old size. The switch
+    is the first step with another number of workers or, in a migration, the step after the
+    longest gap since the request.
     """
     before = [step for step in steps if step.started_s + step.duration_s <= requested_s]
     after = [step for step in steps if step.started_s + step.duration_s > requested_s]
-    if len(before) < 2 or not after:
+    if not before or not after:
         return None
     old_workers = before[-1].num_workers
+    at_old_size = list(takewhile(lambda step: step.num_workers == old_workers, reversed(before)))
+    recent = at_old_size[: STEPS_BEFORE_REQUEST + 1]
+    if len(recent) < 3:
+        return None
+    period_s = median(later.started_s - earlier.started_s for later, earlier in pairwise(recent))
     switch = next(
         (index for index, step in enumerate(after) if step.num_workers != old_workers), None
     )
@@ -131,9 +137,6 @@ def samples_lost(steps: Sequence[StepRecord], requested_s: float) -> float | Non
     last = switch + STEPS_AFTER_SWITCH - 1
     if last >= len(after):
         return None
-    recent = before[-STEPS_BEFORE_REQUEST:]
-    period_s = fmean(b.started_s - a.started_s for a, b in pairwise(recent))
-    rate = recent[-1].global_batch / period_s
     end_s = after[last].started_s + after[last].duration_s
-    processed = sum(step.global_batch for step in after[: last + 1])
-    return rate * (end_s - requested_s) - processed
+    undisturbed = recent[0].global_batch / period_s * (end_s - requested_s)
+    return undisturbed - sum(step.global_batch for step in after[: last + 1])

@@ -1,0 +1,218 @@
+"""One suite for every engine in configs/engine: the live one with real workers at toy size."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from harness.build import build
+from harness.cluster import uniform_cluster
+from harness.contracts.engine import Change, ChangeKind, Event, EventKind
+from harness.contracts.training import WorkloadSpec
+from harness.engines.setup import EngineSetup
+from harness.profiles import load_profile
+from harness.records import RunRecords
+from harness.replay import replay
+from harness.trace.job import JobSpec
+from systems.backends.stop_resume import StopResume
+from systems.launchers.local import Local
+from systems.placements.consolidated import Consolidated
+from systems.schedulers.fifo import Fifo
+
+CONFIGS = Path(__file__).parents[2] / "configs" / "engine"
+NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
+BATCH = 16
+CLUSTER = uniform_cluster(
+    name="two", num_hosts=1, devices_per_host=2, device_type="cpu", cores_per_slot=1, num_cores=2
+)
+
+
+def profile():
+    return load_profile(
+        {
+            "name": "toy",
+            "provenance": {
+                "hardware": "none",
+                "versions": "none",
+                "source": "made for a test",
+                "licence": "Apache-2.0",
+                "trials": "none",
+                "spread": "none",
+                "measured_here": False,
+                "rescale_costs": "made for a test",
+            },
+            "throughput": {
+                "toy": {"device": "none", "samples_per_s": {BATCH: {1: 4000.0, 2: 6000.0}}}
+            },
+            "costs": None,
+            "rescale_costs": [{"preparation_s": 0.0, "pause_s": 0.5}],
+        }
+    )
+
+
+def job(job_id: str, steps: int, slots: int = 1, arrival_s: float = 0.0) -> JobSpec:
+    return JobSpec(
+        job_id=job_id,
+        arrival_s=arrival_s,
+        workload="toy",
+        requested_slots=slots,
+        work_samples=float(steps * BATCH),
+        global_batch=BATCH,
+        min_slots=1,
+        max_slots=2,
+    )
+
+
+def setup(tmp_path: Path, *jobs: JobSpec) -> EngineSetup:
+    return EngineSetup(
+        cluster=CLUSTER,
+        jobs=jobs,
+        profile=profile(),
+        backend=StopResume(start="preimported"),
+        launcher=Local(preimport=["torch", "torch.distributed", "workloads.toy"]),
+        workloads={"toy": WorkloadSpec("toy", "workloads.toy.Toy", {"hidden": 8})},
+        seed=1,
+        run_dir=tmp_path,
+        memory_bytes_per_worker={},
+    )
+
+
+@pytest.fixture(params=NAMES)
+def opened(request, tmp_path):
+    """An engine, and what closes it; nothing of it is left when the test ends."""
+    options = yaml.safe_load((CONFIGS / f"{request.param}.yaml").read_text(encoding="utf-8"))
+    config = build(options, request.param)
+    before = set(psutil.Process().children(recursive=True))
+    engine = config.open(setup(tmp_path))
+    try:
+        yield engine
+    finally:
+        engine.close()
+        engine.close()
+    left = set(psutil.Process().children(recursive=True)) - before
+    assert not [process for process in left if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def change(number: int, kind: ChangeKind, of: JobSpec, before=(), after=()) -> Change:
+    return Change(number, kind, of, before, after, BATCH)
+
+
+def until(engine, kind: EventKind, limit: int = 10_000) -> list[Event]:
+    """All events up to and with the first of this kind; time never goes back."""
+    seen: list[Event] = []
+    for _ in range(limit):
+        events = engine.wait(math.inf)
+        assert [event.kind for event in events] == sorted(event.kind for event in events)
+        for event in events:
+            assert event.time_s <= engine.now()
+            assert not seen or event.time_s >= seen[-1].time_s
+            seen.append(event)
+        if any(event.kind is kind for event in events):
+            return seen
+        assert not any(
+            event.kind in (EventKind.JOB_FAILED, EventKind.CHANGE_FAILED) for event in events
+        ), events
+    raise AssertionError(f"no {kind!r} in {limit} waits")
+
+
+def apply(engine, *changes: Change, then: EventKind) -> list[Event]:
+    events = engine.apply(list(changes))
+    if any(event.kind is then for event in events):
+        return events
+    return events + until(engine, then)
+
+
+def test_time_starts_at_zero_and_passes_without_work(opened):
+    assert opened.now() == 0.0
+    assert opened.wait(100.0) == []
+    assert 100.0 <= opened.now() < 101.0
+    with pytest.raises(RuntimeError):
+        opened.wait(math.inf)
+
+
+def test_a_job_starts_grows_shrinks_is_suspended_and_finishes(opened):
+    work = job("a", 3000)
+    done = []
+    for number, kind, before, after in (
+        (1, ChangeKind.START, (), (0,)),
+        (2, ChangeKind.RESCALE, (0,), (0, 1)),
+        (3, ChangeKind.RESCALE, (0, 1), (1,)),
+        (4, ChangeKind.SUSPEND, (1,), ()),
+        (5, ChangeKind.RESUME, (), (1, 0)),
+    ):
+        events = apply(
+            opened, change(number, kind, work, before, after), then=EventKind.CHANGE_DONE
+        )
+        event = next(event for event in events if event.kind is EventKind.CHANGE_DONE)
+        assert (event.job_id, event.change_id) == ("a", number)
+        assert (event.samples_per_s > 0) == (kind is not ChangeKind.SUSPEND)
+        if kind is ChangeKind.RESCALE:
+            assert event.stopping_time_s is not None
+            assert event.stopping_time_s > 0
+        done.append(event.samples_done)
+    assert done == sorted(done)
+    finish = until(opened, EventKind.JOB_FINISHED)[-1]
+    assert finish.kind is EventKind.JOB_FINISHED
+    assert finish.samples_done == work.work_samples
+
+
+def test_two_jobs_run_at_once_and_one_is_stopped(opened):
+    first, second = job("a", 400), job("b", 10**9)
+    opened.apply(
+        [
+            change(1, ChangeKind.START, first, (), (0,)),
+            change(2, ChangeKind.START, second, (), (1,)),
+        ]
+    )
+    assert until(opened, EventKind.JOB_FINISHED)[-1].job_id == "a"
+    events = apply(opened, change(3, ChangeKind.STOP, second, (1,), ()), then=EventKind.CHANGE_DONE)
+    assert events[-1].change_id == 3
+    with pytest.raises(RuntimeError):
+        opened.wait(math.inf)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_replay_runs_on_every_engine(name, tmp_path):
+    """Same trace, same kind of scheduler: the same jobs end, with the same work done."""
+    options = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
+    jobs = (job("a", 60), job("b", 60, slots=2), job("c", 60, arrival_s=0.5))
+    world = setup(tmp_path, *jobs)
+    config = build(options, name)
+    assert config.problems(world) == []
+    engine = config.open(world)
+    try:
+        records = replay(
+            jobs=jobs,
+            cluster=CLUSTER,
+            scheduler=Fifo(),
+            placement=Consolidated(),
+            engine=engine,
+            profile=world.profile,
+        )
+    finally:
+        engine.close()
+    assert isinstance(records, RunRecords)
+    assert [record.job_id for record in sorted(records.jobs, key=lambda r: r.job_id)] == [
+        "a",
+        "b",
+        "c",
+    ]
+    for record in records.jobs:
+        assert record.state == "finished", record.reason
+        assert record.samples_done == record.work_samples
+    starts = {record.job_id: record.first_start_s for record in records.jobs}
+    ends = {record.job_id: record.finish_s for record in records.jobs}
+    assert starts["b"] >= ends["a"], "two slots for b are free only when a has ended"
+    assert starts["c"] >= ends["b"], "gang FIFO never lets c pass b"
+    executed = {record.job_id: 0 for record in records.jobs}
+    for step in records.steps:
+        executed[step.job_id] += 1
+    if records.steps:
+        assert sum(executed.values()) == records.facts["steps_executed"]
+        assert all(count >= 8 for count in executed.values())
+        digests = [e for e in records.evaluations if e.name == "digest_parameters"]
+        assert {e.job_id for e in digests} == {"a", "b", "c"}
