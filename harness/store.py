@@ -64,10 +64,8 @@ class StoredRun:
         gc.disable()  # half of the time would go into looking for cycles that cannot be
         try:
             for name in TABLES:
-                path = self._table_path(name)
-                if path.exists():
-                    attribute = "latencies_us" if name == "latencies" else name
-                    setattr(records, attribute, read_table(path, name))
+                attribute = "latencies_us" if name == "latencies" else name
+                setattr(records, attribute, self.rows(name))
         finally:
             if collecting:
                 gc.enable()
@@ -83,6 +81,16 @@ class StoredRun:
         """sha256 of every table's plain CSV, as it was written."""
         return dict(_read_json(self.path / DIGESTS))
 
+    def rows(self, name: str) -> list[Any]:
+        """The records of one table, read anew at every call; empty if it has no file.
+
+        Raises:
+            StoreError: there is no table of that name.
+            TableError: it is damaged.
+        """
+        path = self._table_path(name)
+        return read_table(path, name) if path.exists() else []
+
     def table(self, name: str) -> pd.DataFrame:
         """One table as a data frame, read anew at every call.
 
@@ -90,8 +98,6 @@ class StoredRun:
             StoreError: there is no table of that name.
             TableError: it is damaged.
         """
-        if name not in TABLES:
-            raise StoreError(f"no table is called {name!r}; known: {', '.join(TABLES)}")
         return read_frame(self._table_path(name), name)
 
     def files(self) -> list[Path]:
@@ -99,6 +105,8 @@ class StoredRun:
         return sorted(path for path in self.path.iterdir() if path.is_file())
 
     def _table_path(self, name: str) -> Path:
+        if name not in TABLES:
+            raise StoreError(f"no table is called {name!r}; known: {', '.join(TABLES)}")
         return self.path / f"{name}.csv.gz"
 
 

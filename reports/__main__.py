@@ -1,0 +1,77 @@
+"""``python -m reports [study=NAME] [--results DIR ...] [--out DIR]``: draw the report."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+
+from harness.store import StoreError
+from harness.tables import TableError
+from reports import site, style
+from reports.figures import ALWAYS, FIGURES
+from reports.selection import DEFAULT_DIRS, SelectionError, select, study_figures
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw the report; returns the exit code (2: nothing to draw, or a wrong argument)."""
+    chosen = _parse(arguments)
+    began = time.perf_counter()
+    try:
+        study = _study(chosen.study)
+        directories = chosen.results or [path for path in DEFAULT_DIRS if path.is_dir()]
+        runs = select(directories or list(DEFAULT_DIRS), study)
+        names = chosen.figures or (study_figures(study) if study else None) or tuple(FIGURES)
+        unknown = sorted(set(names) - set(FIGURES))
+        if unknown:
+            raise SelectionError(
+                f"unknown figures: {', '.join(unknown)}; known: {', '.join(FIGURES)}"
+            )
+        title = f"Elastrace: study {study}" if study else "Elastrace: report"
+        words = sys.argv[1:] if arguments is None else arguments
+        command = shlex.join(["python", "-m", "reports", *words])
+        with mpl.rc_context(style.RC):
+            wanted = [name for name in FIGURES if name in {*names, *ALWAYS}]
+            drawings = [(name, drawing) for name in wanted for drawing in FIGURES[name](runs)]
+            site.write(chosen.out, title, command, runs, drawings, chosen.formats)
+    except (SelectionError, StoreError, TableError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    drawn = sum(drawing.figure is not None for _, drawing in drawings)
+    seconds = time.perf_counter() - began
+    print(f"{drawn} figures of {len(runs)} runs in {seconds:.1f} s: {chosen.out / 'index.html'}")
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m reports",
+        description="Draw figures, tables and a page from stored runs. Starts no run.",
+    )
+    parser.add_argument("study", nargs="?", help="study=NAME: only the runs of this study")
+    parser.add_argument(
+        "--results", type=Path, nargs="+", metavar="DIR",
+        help=f"folders with runs (default: {', '.join(map(str, DEFAULT_DIRS))})",
+    )  # fmt: skip
+    parser.add_argument("--out", type=Path, default=Path("reports/site"), metavar="DIR")
+    parser.add_argument("--figures", nargs="+", metavar="NAME", help=", ".join(FIGURES))
+    parser.add_argument("--formats", nargs="+", choices=site.FORMATS, default=list(site.FORMATS))
+    return parser.parse_args(arguments)
+
+
+def _study(word: str | None) -> str | None:
+    if word is None:
+        return None
+    key, found, study = word.partition("=")
+    if key != "study" or not found or not study:
+        raise SelectionError(f"{word!r} is no argument; write study=NAME")
+    return study
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""What a figure module returns: a drawing, or the reason why there is none."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under a header; the first column names the row."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def to_html(self) -> str:
+        """An HTML table, escaped."""
+        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.header)
+        body = "\n".join(
+            f'<tr><th scope="row">{html.escape(row[0])}</th>'
+            + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
+            + "</tr>"
+            for row in self.rows
+        )
+        return (
+            f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
+            f"<tbody>\n{body}\n</tbody></table></div>"
+        )
+
+    def to_markdown(self) -> str:
+        """A Markdown table, numbers to the right."""
+        lines = [list(self.header), *map(list, self.rows)]
+        cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+        rule = ["---", *("---:" for _ in self.header[1:])]
+        return "\n".join(f"| {' | '.join(line)} |" for line in [cells[0], rule, *cells[1:]])
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One figure or table of the report, with what the page says about it."""
+
+    name: str
+    """Stem of its files."""
+    title: str
+    caption: str = ""
+    run_ids: Sequence[str] = field(default_factory=tuple)
+    figure: Figure | None = None
+    table: Table | None = None
+    missing: str = ""
+    """Why there is nothing to see, where there is nothing."""

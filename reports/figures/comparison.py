@@ -1,0 +1,99 @@
+"""The table of all systems and their headline metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from harness.metrics import jct_common_mean_s
+from reports.drawing import Drawing, Table
+from reports.selection import ReportRun, groups
+from reports.statistics import estimate
+
+TITLE = "Comparison"
+COLUMNS: Mapping[str, tuple[str, float, str]] = {
+    "jobs_finished": ("finished", 1, ".0f"),
+    "jobs_refused": ("refused", 1, ".0f"),
+    "jobs_failed": ("failed", 1, ".0f"),
+    "jct_mean_s": ("JCT mean, s", 1, ",.1f"),
+    "jct_p95_s": ("JCT p95, s", 1, ",.1f"),
+    "jct_penalised_mean_s": ("JCT penalised, s", 1, ",.1f"),
+    "queueing_mean_s": ("queueing, s", 1, ",.1f"),
+    "makespan_s": ("makespan, s", 1, ",.1f"),
+    "deadline_satisfactory_ratio": ("deadlines met, %", 100, ".1f"),
+    "slot_utilization_mean": ("slots in use, %", 100, ".1f"),
+    "cluster_efficiency_mean": ("cluster efficiency, %", 100, ".1f"),
+    "finish_time_fairness_max": ("worst fairness ρ", 1, ".2f"),
+    "rescales": ("rescales", 1, ".0f"),
+    "preemptions": ("preemptions", 1, ".0f"),
+    "stopping_time_scale_out_mean_s": ("stopping out, s", 1, ".3f"),
+    "stopping_time_scale_in_mean_s": ("stopping in, s", 1, ".3f"),
+    "samples_lost_per_rescale_mean": ("samples lost per rescale", 1, ".1f"),
+    "decision_latency_p99_ms": ("decision p99, ms", 1, ".2f"),
+    "executed_share": ("steps executed, %", 100, ".1f"),
+    "replay_wall_s": ("wall clock, s", 1, ",.1f"),
+}
+"""Heading, factor and format of every column; those that no run has are left out."""
+
+
+def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
+    """One table per setting: mean over trials, ± half of the 95% interval from 5 trials on."""
+    drawings = []
+    for number, ((setting,), inside) in enumerate(groups(runs, "setting").items(), 1):
+        drawings.append(
+            Drawing(
+                name=f"comparison-{number}",
+                title=f"{TITLE}: {setting}",
+                caption="Means over trials; ± is half of the 95% interval (Student's t), given"
+                " from 5 trials on. A metric that does not apply is empty.",
+                run_ids=[run.run_id for run in inside],
+                table=_table(inside),
+            )
+        )
+    return drawings or [Drawing("comparison", TITLE, missing="No run was selected.")]
+
+
+def _table(runs: Sequence[ReportRun]) -> Table:
+    shown = [
+        metric
+        for metric in COLUMNS
+        if any(run.metrics.get(metric) for run in runs)
+        or (metric == "jobs_finished" and any(metric in run.metrics for run in runs))
+    ]
+    parts = groups(runs, "engine", "system")
+    common = _common_jct(parts)
+    header = ["system", "engine", "trials", *(COLUMNS[metric][0] for metric in shown)]
+    if common:
+        header.append("JCT mean over jobs that all finished, s")
+    rows = []
+    for key, trials in parts.items():
+        engine = key[0] + (" (emulated pace)" if trials[0].is_emulated else "")
+        cells = [key[1], engine, str(len(trials))]
+        cells += [_cell(trials, metric) for metric in shown]
+        if common:
+            cells.append(f"{common[key]:,.1f}" if key in common else "")
+        rows.append(cells)
+    return Table(header, rows)
+
+
+def _common_jct(
+    parts: Mapping[tuple[str, ...], Sequence[ReportRun]],
+) -> dict[tuple[str, ...], float]:
+    """Mean JCT over the jobs that all systems of an engine finished, where some refuse jobs."""
+    found: dict[tuple[str, ...], float] = {}
+    for engine in {key[0] for key in parts}:
+        keys = [key for key in parts if key[0] == engine]
+        firsts = [parts[key][0] for key in keys]
+        if len(firsts) > 1 and any(run.metrics.get("jobs_refused") for run in firsts):
+            means = jct_common_mean_s([run.stored.records.jobs for run in firsts])
+            found |= dict(zip(keys, means, strict=True)) if means else {}
+    return found
+
+
+def _cell(trials: Sequence[ReportRun], metric: str) -> str:
+    _, factor, form = COLUMNS[metric]
+    values = [factor * run.metrics[metric] for run in trials if metric in run.metrics]
+    if not values:
+        return ""
+    mean = estimate(values)
+    text = format(mean.mean, form)
+    return text if mean.half_width is None else f"{text} ±{mean.half_width:{form}}"

@@ -1,0 +1,78 @@
+"""Distribution of job completion times, by scheduler and backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness.contracts.engine import JobState
+from harness.metrics import Floats
+from reports import style
+from reports.drawing import Drawing
+from reports.selection import ReportRun, groups
+
+TITLE = "Job completion times"
+
+
+def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
+    """One figure a setting, one panel an engine: the share of jobs finished within a time.
+
+    A curve ends below 1 where jobs were refused, failed or never finished. Trials are pooled.
+    """
+    looks = style.Looks(run.system for run in runs)
+    drawings = []
+    for number, ((setting,), inside) in enumerate(groups(runs, "setting").items(), 1):
+        panels = groups(inside, "engine")
+        times = [_times(run) for run in inside]
+        if not any(len(values) for values in times):
+            reason = f"No job of {setting} finished."
+            drawings.append(
+                Drawing(f"jct-distribution-{number}", f"{TITLE}: {setting}", missing=reason)
+            )
+            continue
+        longest = max(float(values.max()) for values in times if len(values))
+        seconds, unit = style.time_unit(longest)
+        spread = longest / max(float(np.median(np.concatenate(times))), 1e-9)
+        most = max(len(groups(members, "system")) for members in panels.values())
+        figure = style.new_figure(3.4 + 0.17 * most)
+        axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+        for axis, ((engine,), members) in zip(axes, panels.items(), strict=True):
+            for (system,), trials in groups(members, "system").items():
+                values = np.sort(np.concatenate([_times(run) for run in trials])) / seconds
+                submitted = sum(len(run.jobs) for run in trials)
+                share = np.arange(1, len(values) + 1) / max(submitted, 1)
+                axis.step(
+                    np.concatenate([[0.0], values]),
+                    np.concatenate([[0.0], share]),
+                    where="post",
+                    linewidth=1.8,
+                    label=f"{system} ({len(trials)} × {submitted // len(trials)} jobs)",
+                    **looks.line(system),
+                )
+            axis.set_title(engine)
+            axis.set_xlabel(f"job completion time ({unit})")
+            axis.set_ylim(0, 1.02)
+            if spread > 50:
+                axis.set_xscale("symlog", linthresh=longest / seconds / spread)
+            axis.set_xlim(left=0)
+            axis.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.19), handlelength=3)
+        axes[0].set_ylabel("share of submitted jobs (fraction)")
+        style.put_note(figure, inside)
+        drawings.append(
+            Drawing(
+                name=f"jct-distribution-{number}",
+                title=f"{TITLE}: {setting}",
+                caption="Share of the submitted jobs that finished within a time after their"
+                " arrival; further left is better. A curve that stays below 1 leaves jobs"
+                " unfinished. Trials are pooled.",
+                run_ids=[run.run_id for run in inside],
+                figure=figure,
+            )
+        )
+    return drawings or [Drawing("jct", TITLE, missing="No run was selected.")]
+
+
+def _times(run: ReportRun) -> Floats:
+    done = [job for job in run.jobs if job.state == JobState.FINISHED and job.finish_s is not None]
+    return np.array([(job.finish_s or 0.0) - job.arrival_s for job in done], dtype=np.float64)

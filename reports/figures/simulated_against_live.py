@@ -1,0 +1,177 @@
+"""The simulator against live runs: relative error of every metric, with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+
+from reports import style
+from reports.drawing import Drawing, Table
+from reports.selection import ReportRun, groups
+from reports.statistics import MIN_TRIALS, Estimate, estimate
+
+TITLE = "Simulated against live"
+METRICS: Mapping[str, str] = {
+    "jct_mean_s": "mean JCT",
+    "jct_median_s": "median JCT",
+    "jct_p95_s": "JCT, 95th percentile",
+    "queueing_mean_s": "mean queueing delay",
+    "makespan_s": "makespan",
+    "slot_utilization_mean": "slots in use",
+    "cluster_efficiency_mean": "cluster efficiency",
+    "deadline_satisfactory_ratio": "deadlines met",
+    "rescales": "rescales",
+    "stopping_time_scale_out_mean_s": "stopping time, scale-out",
+    "stopping_time_scale_in_mean_s": "stopping time, scale-in",
+    "resource_loss_slot_s": "resource loss",
+}
+"""Metrics compared, and what they are called."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One metric of one system in both engines."""
+
+    metric: str
+    system: str
+    simulated: float
+    live: Sequence[float]
+    errors: Sequence[float]
+    """simulated / live - 1, one per live trial."""
+
+    @property
+    def error(self) -> Estimate:
+        """Mean error and its interval."""
+        return estimate(self.errors)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """Least and largest live trial over their mean, minus 1."""
+        mean = fmean(self.live)
+        return min(self.live) / mean - 1, max(self.live) / mean - 1
+
+
+def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
+    """One figure per setting that has the same systems in both engines."""
+    drawings: list[Drawing] = []
+    for (setting,), inside in groups(runs, "setting").items():
+        for live_engine in sorted({run.engine for run in inside if run.is_live}):
+            chosen = [run for run in inside if not run.is_live or run.engine == live_engine]
+            found = compare(chosen)
+            if found:
+                title = f"{TITLE} ({live_engine}): {setting}"
+                name = f"simulated-against-live-{len(drawings) + 1}"
+                drawings.append(_chart(name, title, found, chosen))
+    if drawings:
+        return drawings
+    reason = "No system of the selection ran in both engines in the same setting."
+    return [Drawing("simulated-live", TITLE, missing=reason)]
+
+
+def compare(runs: Sequence[ReportRun]) -> list[Comparison]:
+    """Every metric of every system that has live and simulated runs.
+
+    A live trial is compared with the simulated run of the same seed and repetition; where
+    there is none, with that of the same seed, or with the only one.
+    """
+    found = []
+    for (system,), trials in groups(runs, "system").items():
+        live = [run for run in trials if run.is_live]
+        simulated = {run.trial: run for run in trials if not run.is_live}
+        for metric in METRICS if live and simulated else ():
+            pairs = []
+            for run in live:
+                partner = simulated.get(run.trial) or simulated.get((run.trial[0], 0))
+                if partner is None and len(simulated) == 1:
+                    partner = next(iter(simulated.values()))
+                if partner is None or not run.metrics.get(metric) or metric not in partner.metrics:
+                    continue
+                pairs.append((partner.metrics[metric], run.metrics[metric]))
+            if pairs:
+                errors = [ours / real - 1 for ours, real in pairs]
+                simulated_mean = fmean(ours for ours, _ in pairs)
+                real = [real for _, real in pairs]
+                found.append(Comparison(metric, system, simulated_mean, real, errors))
+    return found
+
+
+def _chart(
+    name: str, title: str, found: Sequence[Comparison], runs: Sequence[ReportRun]
+) -> Drawing:
+    systems = sorted({one.system for one in found})
+    metrics = [metric for metric in METRICS if any(one.metric == metric for one in found)]
+    looks = style.Looks(systems)
+    figure = style.new_figure(1.3 + len(metrics) * (0.16 + 0.15 * len(systems)))
+    axis = figure.subplots()
+    step = 0.72 / len(systems)
+    for one in found:
+        place = metrics.index(one.metric) + (systems.index(one.system) + 0.5) * step - 0.36
+        colour, low_high = looks.colour(one.system), one.spread
+        axis.barh(
+            place, 100 * (low_high[1] - low_high[0]), left=100 * low_high[0], height=step * 0.8,
+            color=colour, alpha=0.18, linewidth=0,
+        )  # fmt: skip
+        axis.plot([100 * error for error in one.errors], [place] * len(one.errors), "o",
+                  color=colour, markersize=2.6, alpha=0.55, markeredgewidth=0)  # fmt: skip
+        mean = one.error
+        bar = None if mean.half_width is None else 100 * mean.half_width
+        axis.errorbar(
+            100 * mean.mean, place, xerr=bar, fmt="D" if bar is not None else "o", color=colour,
+            markersize=4, capsize=2.5, linewidth=1.3,
+            label=one.system if one.metric == next(
+                other.metric for other in found if other.system == one.system
+            ) else None,
+        )  # fmt: skip
+    axis.axvline(0, color=style.INK, linewidth=0.9)
+    axis.set_yticks(np.arange(len(metrics)), [METRICS[metric] for metric in metrics])
+    axis.set_ylim(len(metrics) - 0.4, -0.6)
+    axis.set_xlabel("relative error, simulated / live − 1 (%)")
+    axis.set_ylabel("metric (category)")
+    axis.grid(visible=False, axis="y")
+    figure.legend(loc="outside upper left", ncols=min(3, len(systems)))
+    style.put_note(figure, runs)
+    return Drawing(
+        name=name,
+        title=title,
+        caption=_caption(found),
+        run_ids=[run.run_id for run in runs],
+        figure=figure,
+        table=_table(found),
+    )
+
+
+def _caption(found: Sequence[Comparison]) -> str:
+    fewest = min(len(one.errors) for one in found)
+    interval = (
+        f"Diamonds are means over at least {fewest} live trials, with their 95% intervals"
+        " (Student's t)."
+        if fewest >= MIN_TRIALS
+        else f"Some systems have only {fewest} live trial{'s' if fewest > 1 else ''}: no interval"
+        f" is given below {MIN_TRIALS}, and circles mark such means."
+    )
+    return (
+        f"{interval} Small dots are single trials. The pale bar spans the live trials around"
+        " their own mean: an error inside it is not distinguishable from the live spread."
+    )
+
+
+def _table(found: Sequence[Comparison]) -> Table:
+    rows = []
+    for one in found:
+        mean, (low, high) = one.error, one.spread
+        interval = (
+            f"±{100 * mean.half_width:.1f}"
+            if mean.half_width is not None
+            else f"none, n < {MIN_TRIALS}"
+        )
+        rows.append(
+            [f"{METRICS[one.metric]}: {one.system}", f"{one.simulated:.4g}",
+             f"{fmean(one.live):.4g}", f"{100 * mean.mean:+.1f}", interval,
+             str(mean.num_trials), f"{100 * low:+.1f} to {100 * high:+.1f}"]
+        )  # fmt: skip
+    header = ["metric: system", "simulated", "live, mean", "error %", "95% interval", "n",
+              "live spread %"]  # fmt: skip
+    return Table(header, rows)

@@ -1,0 +1,78 @@
+"""Slots in use over time, one panel per scheduler and backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+
+from harness.metrics import Floats
+from harness.records import GrantRecord
+from reports import style
+from reports.drawing import Drawing
+from reports.selection import ReportRun, groups
+
+TITLE = "Slots in use over time"
+MAX_PANELS = 10
+
+
+def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
+    """One figure per setting and engine, of the first trial of every system."""
+    looks = style.Looks(run.system for run in runs)
+    drawings = []
+    parts = groups(runs, "setting", "engine")
+    for number, ((setting, engine), inside) in enumerate(parts.items(), 1):
+        title = f"{TITLE}: {setting}, {engine}"
+        firsts = [trials[0] for trials in groups(inside, "system").values()]
+        shown = [run for run in firsts if len(run.grants)][:MAX_PANELS]
+        if not shown:
+            reason = f"No job of {setting} was given slots under engine {engine}."
+            drawings.append(Drawing(f"slots-in-use-{number}", title, missing=reason))
+            continue
+        longest = max(_end_s(run) for run in shown)
+        seconds, unit = style.time_unit(longest)
+        figure = style.new_figure(0.9 + 1.15 * len(shown))
+        axes = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+        for axis, run in zip(axes, shown, strict=True):
+            times, used = usage(run.grants)
+            colour = looks.colour(run.system)
+            axis.fill_between(times / seconds, used, step="post", color=colour, alpha=0.28, lw=0)
+            axis.step(times / seconds, used, where="post", color=colour, linewidth=1.1)
+            axis.axhline(run.num_slots, color=style.MUTED, linewidth=0.9, linestyle=(0, (4, 2)))
+            mean = run.metrics.get("slot_utilization_mean")
+            share = f", mean {mean:.0%} of {run.num_slots}" if mean is not None else ""
+            axis.set_title(f"{run.system}{share}")
+            axis.set_ylim(0, run.num_slots * 1.12)
+            axis.set_xlim(0, longest / seconds)
+            axis.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+            axis.set_ylabel("slots (count)")
+        axes[-1].set_xlabel(f"time since the start of the run ({unit})")
+        style.put_note(figure, shown)
+        left_out = len(firsts) - len(shown)
+        more = f" {left_out} more systems are not drawn." if left_out else ""
+        drawings.append(
+            Drawing(
+                name=f"slots-in-use-{number}",
+                title=title,
+                caption="Slots held by jobs, of the first trial; the dashed line is the whole"
+                f" cluster. Slots are held while a job starts or rescales, too.{more}",
+                run_ids=[run.run_id for run in shown],
+                figure=figure,
+            )
+        )
+    return drawings or [Drawing("slots", TITLE, missing="No run was selected.")]
+
+
+def _end_s(run: ReportRun) -> float:
+    return max(grant.end_s for grant in run.grants)
+
+
+def usage(grants: Sequence[GrantRecord]) -> tuple[Floats, Floats]:
+    """Times at which the number of held slots changes, and the number from then on."""
+    width = np.array([len(grant.slots) for grant in grants], dtype=np.float64)
+    ends = [[grant.start_s for grant in grants], [grant.end_s for grant in grants]]
+    moments, index = np.unique(np.concatenate(ends), return_inverse=True)
+    total = np.zeros(len(moments))
+    np.add.at(total, index, np.concatenate([width, -width]))
+    return moments, np.cumsum(total)

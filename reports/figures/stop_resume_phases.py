@@ -1,0 +1,133 @@
+"""Where the time of a change goes: its phases, per workload and change of size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reports import style
+from reports.drawing import Drawing, Table
+from reports.selection import ReportRun, groups
+
+TITLE = "Phases of a change"
+MAX_ROWS = 24
+_FIRST = ("save", "stop", "spawn", "import", "build", "group", "load", "first_step")
+
+
+@dataclass(frozen=True)
+class Row:
+    """The changes of one kind: one workload, one size to another."""
+
+    label: str
+    medians: Mapping[str, float]
+    total: float
+    low: float
+    high: float
+    count: int
+
+
+def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
+    """One chart per backend and engine: median of every phase, stacked; quartiles of the sum."""
+    drawings: list[Drawing] = []
+    parts: dict[tuple[str, str, str], list[ReportRun]] = {}
+    for (setting, engine), inside in groups(runs, "setting", "engine").items():
+        for run in inside:
+            backend = run.system.split(" / ", 1)[-1]
+            parts.setdefault((setting, engine, backend), []).append(run)
+    for (setting, engine, backend), inside in parts.items():
+        rows = _rows(inside)
+        if rows:
+            title = f"{TITLE}: {backend}, {engine} ({setting})"
+            drawings.append(_chart(f"stop-resume-phases-{len(drawings) + 1}", title, rows, inside))
+    if drawings:
+        return drawings
+    reason = "No change of the selected runs has timed phases."
+    return [Drawing("phases", TITLE, missing=reason)]
+
+
+def _rows(runs: Sequence[ReportRun]) -> list[Row]:
+    found: dict[tuple[str, str, int, int], list[Mapping[str, float]]] = {}
+    for run in runs:
+        for change in run.changes:
+            if change.outcome == "done" and change.phases_s and change.job_id in run.workloads:
+                sizes = len(change.from_slots), len(change.to_slots)
+                key = (run.workloads[change.job_id], change.kind, *sizes)
+                found.setdefault(key, []).append(change.phases_s)
+    rows = []
+    for (workload, kind, before, after), phases in sorted(found.items()):
+        totals = np.array([sum(one.values()) for one in phases])
+        names = sorted({name for one in phases for name in one}, key=_phase_order)
+        rows.append(
+            Row(
+                label=f"{workload} {kind} {before}→{after}",
+                medians={n: float(np.median([one.get(n, 0.0) for one in phases])) for n in names},
+                total=float(np.median(totals)),
+                low=float(np.percentile(totals, 25)),
+                high=float(np.percentile(totals, 75)),
+                count=len(phases),
+            )
+        )
+    return rows
+
+
+def _phase_order(name: str) -> tuple[int, str]:
+    return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)
+
+
+def _chart(name: str, title: str, rows: Sequence[Row], runs: Sequence[ReportRun]) -> Drawing:
+    shown = sorted(rows, key=lambda row: -row.count)[:MAX_ROWS]
+    shown.sort(key=lambda row: row.label)
+    phases = sorted({phase for row in shown for phase in row.medians}, key=_phase_order)
+    colours = {phase: style.PALETTE[i % len(style.PALETTE)] for i, phase in enumerate(phases)}
+    figure = style.new_figure(1.4 + 0.27 * len(shown))
+    axis = figure.subplots()
+    places = np.arange(len(shown))
+    left = np.zeros(len(shown))
+    for phase in phases:
+        width = np.array([row.medians.get(phase, 0.0) for row in shown])
+        axis.barh(
+            places, width, left=left, height=0.66, color=colours[phase], label=phase,
+            edgecolor=style.PAPER, linewidth=0.5,
+        )  # fmt: skip
+        left += width
+    for place, row, end in zip(places, shown, left, strict=True):
+        axis.plot([row.low, row.high], [place, place], color=style.INK, linewidth=1.1)
+        axis.plot([row.low, row.high], [place, place], "|", color=style.INK, markersize=5)
+        text = f"{row.total:.3g} s, n = {row.count}"
+        axis.annotate(
+            text, (max(end, row.high), place), (5, 0), textcoords="offset points", va="center",
+            fontsize=7.5,
+        )  # fmt: skip
+    axis.set_yticks(places, [row.label for row in shown])
+    axis.invert_yaxis()
+    axis.set_xlim(0, max(max(row.high for row in shown), float(left.max())) * 1.22 or 1.0)
+    axis.set_xlabel("duration of the change (s)")
+    axis.set_ylabel("workload, kind, size before → after (slots)")
+    axis.grid(visible=False, axis="y")
+    figure.legend(loc="outside upper left", ncols=len(phases), columnspacing=1.2)
+    style.put_note(figure, runs)
+    header = ["change", "n", "median s", "quartiles s", *phases]
+    table = Table(
+        header,
+        [
+            [
+                row.label, str(row.count), f"{row.total:.3f}", f"{row.low:.3f} to {row.high:.3f}",
+                *(f"{row.medians[p]:.3f}" if p in row.medians else "" for p in phases),
+            ]
+            for row in sorted(rows, key=lambda row: row.label)
+        ],
+    )  # fmt: skip
+    source = "" if runs[0].is_live else " These durations are the profile's, not measured by it."
+    left_out = len(rows) - len(shown)
+    more = f" The {left_out} rarest kinds are in the table only." if left_out else ""
+    return Drawing(
+        name=name,
+        title=title,
+        caption="Bars stack the median of every phase; the line spans the quartiles of the whole"
+        f" change.{source}{more}",
+        run_ids=[run.run_id for run in runs],
+        figure=figure,
+        table=table,
+    )

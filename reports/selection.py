@@ -1,0 +1,221 @@
+"""Which stored runs a report shows, and what they are called: all from their records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.records import ChangeRecord, GrantRecord, JobRecord
+from harness.store import StoredRun, iter_runs
+
+DEFAULT_DIRS = (Path("results/reference"), Path("results/runs"))
+"""Where runs are looked for: committed records, then those made here."""
+STUDIES = Path(__file__).resolve().parent.parent / "configs" / "study"
+
+_SYSTEM = ("scheduler", "backend", "placement", "launcher")
+_SETTING = ("trace", "workload", "cluster", "profile", "scaling")
+_LABEL_LENGTH = 28
+
+
+class SelectionError(Exception):
+    """No run to report on; the text says where was looked and what to do."""
+
+
+@dataclass(frozen=True)
+class ReportRun:
+    """A stored run under the names that the figures use."""
+
+    stored: StoredRun
+    setting: str
+    """What was replayed, and on what: runs of different settings are never compared."""
+    system: str
+    """Scheduler and backend, with the options that tell it from others of these names."""
+    engine: str
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.stored.run_id
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Its metrics, as stored."""
+        return self.stored.metrics
+
+    @property
+    def trial(self) -> tuple[int, int]:
+        """Seed and repetition."""
+        manifest = self.stored.manifest
+        return int(manifest.get("seed") or 0), int(manifest.get("repetition") or 0)
+
+    @property
+    def backend(self) -> str:
+        """The chosen backend."""
+        return _choices(self.stored).get("backend", "?")
+
+    @property
+    def is_live(self) -> bool:
+        """Real worker processes trained: steps were executed."""
+        return self.stored.facts.get("steps_executed", 0.0) > 0
+
+    @property
+    def is_emulated(self) -> bool:
+        """Live, but every step padded to a profile's curve."""
+        return self.is_live and self.stored.config.get("engine", {}).get("pace") == "profile"
+
+    @property
+    def num_slots(self) -> int:
+        """Slots of the cluster."""
+        return int(self.stored.facts.get("num_slots", 0))
+
+    @property
+    def profile_measured_here(self) -> bool:
+        """Whether the profile was measured on the machine of the run."""
+        return bool(self.stored.manifest.get("profile", {}).get("measured_here"))
+
+    @cached_property
+    def jobs(self) -> list[JobRecord]:
+        """Its jobs."""
+        return self.stored.rows("jobs")
+
+    @cached_property
+    def grants(self) -> list[GrantRecord]:
+        """Who held which slots when."""
+        return self.stored.rows("grants")
+
+    @cached_property
+    def changes(self) -> list[ChangeRecord]:
+        """Starts, rescales, suspensions."""
+        return self.stored.rows("changes")
+
+    @cached_property
+    def workloads(self) -> dict[str, str]:
+        """Workload of every job."""
+        return {job.job_id: job.workload for job in self.jobs}
+
+
+def select(directories: Sequence[Path], study: str | None = None) -> list[ReportRun]:
+    """The finished runs at or below the directories, named; of one study if one is given.
+
+    A run belongs to a study if it was made by it, lies in a folder of its name, or is listed
+    in the ``points.json`` of a sweep of its name (a run found finished keeps its first label).
+
+    Raises:
+        SelectionError: there is none.
+        StoreError: one cannot be read by this version.
+    """
+    found: dict[str, StoredRun] = {}
+    for directory in directories:
+        for run in iter_runs(directory):
+            found.setdefault(run.run_id, run)
+    listed = _listed(directories, study) if study else set()
+    runs = [
+        run
+        for run in found.values()
+        if study is None
+        or run.manifest.get("sweep") == study
+        or study in run.path.parts
+        or run.run_id in listed
+    ]
+    if not runs:
+        places = ", ".join(map(str, directories))
+        command = f"study={study}" if study else "scheduler=fifo trace=five_jobs"
+        raise SelectionError(
+            f"no finished run{f' of study {study}' if study else ''} in {places};"
+            f" make one: python -m harness {command}"
+        )
+    return name(runs)
+
+
+def study_figures(study: str) -> tuple[str, ...] | None:
+    """Names of the figures a study asks for; None: it does not say, so all."""
+    import yaml
+
+    path = STUDIES / f"{study}.yaml"
+    if not path.is_file():
+        return None
+    figures = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("figures")
+    return tuple(figures) if figures else None
+
+
+def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
+    """Name runs so that two have the same names only if they differ in their trial alone."""
+    pending = list(runs)
+    flat = [_flat(run.config) for run in pending]
+    alike: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for run, values in zip(pending, flat, strict=True):
+        for base in (_base(run), _base(run, "engine")):
+            alike.setdefault(base, []).append(values)
+    named = []
+    for run, values in zip(pending, flat, strict=True):
+        options = [
+            *(key for key in _varying(alike[_base(run, "engine")]) if not _is_engine(key)),
+            *(key for key in _varying(alike[_base(run)]) if _is_engine(key)),
+        ]
+        choices = _choices(run)
+        system = [f"{choices.get('scheduler', '?')} / {choices.get('backend', '?')}"]
+        setting = [f"{choices.get('trace', '?')} on {choices.get('cluster', '?')}"]
+        setting.append(f"{choices.get('workload', '?')} workloads")
+        engine = [choices.get("engine", "?")]
+        for key in options:
+            group = key.split(".")[0]
+            target = system if group in _SYSTEM else setting if group in _SETTING else engine
+            target.append(f"{key.rsplit('.', 1)[-1]}={values.get(key, 'unset')[:_LABEL_LENGTH]}")
+        named.append(ReportRun(run, ", ".join(setting), ", ".join(system), ", ".join(engine)))
+    return sorted(named, key=lambda r: (r.setting, not r.is_live, r.engine, r.system, r.trial))
+
+
+def groups(runs: Sequence[ReportRun], *names: str) -> dict[tuple[str, ...], list[ReportRun]]:
+    """Runs by the given attributes (``setting``, ``engine``, ``system``), in sorted order."""
+    found: dict[tuple[str, ...], list[ReportRun]] = {}
+    for run in runs:
+        found.setdefault(tuple(str(getattr(run, key)) for key in names), []).append(run)
+    return found
+
+
+def _choices(run: StoredRun) -> Mapping[str, str]:
+    return run.manifest.get("choices") or run.config.get("choices") or {}
+
+
+def _base(run: StoredRun, *without: str) -> tuple[str, ...]:
+    """The chosen options of all groups that matter, but for those named."""
+    left_out = {"tracking", *without}
+    choices = sorted(_choices(run).items())
+    return tuple(f"{key}={value}" for key, value in choices if key not in left_out)
+
+
+def _is_engine(key: str) -> bool:
+    return key.startswith("engine.")
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, str]:
+    if isinstance(value, Mapping):
+        return {
+            key: text
+            for name, inner in value.items()
+            if prefix or str(name) in (*_SYSTEM, *_SETTING, "engine")
+            for key, text in _flat(inner, f"{prefix}.{name}" if prefix else str(name)).items()
+        }
+    return {prefix: str(value)}
+
+
+def _varying(configs: Sequence[Mapping[str, str]]) -> list[str]:
+    keys = sorted({key for config in configs for key in config})
+    return [key for key in keys if len({config.get(key) for config in configs}) > 1]
+
+
+def _listed(directories: Sequence[Path], study: str) -> set[str]:
+    listed = set()
+    for directory in directories:
+        for path in (
+            directory.parent / "sweeps" / study / "points.json",
+            directory / study / "points.json",
+        ):
+            if path.is_file():
+                points = json.loads(path.read_text(encoding="utf-8"))["points"]
+                listed |= {point["run_id"] for point in points}
+    return listed

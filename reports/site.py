@@ -1,0 +1,179 @@
+"""The static page: every drawing, the facts of every run, how to make it again."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+
+import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from reports import style
+from reports.drawing import Drawing
+from reports.selection import ReportRun
+
+FORMATS = ("svg", "png", "pdf")
+_METADATA = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
+_TEMPLATE = Path(__file__).with_name("page.html")
+
+
+def write(
+    out: Path,
+    title: str,
+    command: str,
+    runs: Sequence[ReportRun],
+    drawings: Sequence[tuple[str, Drawing]],
+    formats: Sequence[str] = FORMATS,
+) -> list[Path]:
+    """Write figures, tables and ``index.html`` below ``out``; the files written.
+
+    Args:
+        out: folder; files of the same names are written over.
+        title: of the page.
+        command: how the report was made.
+        runs: what it shows.
+        drawings: name of the figure and each of its drawings, in order.
+        formats: file formats of the figures; the page itself embeds SVG.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    written, entries, sections, tables = [], [], [], []
+    for group, drawing in drawings:
+        picture = ""
+        if drawing.figure is not None:
+            files = _save(out / "figures", drawing, formats)
+            written += files
+            png = [file for file in files if file.suffix == ".png"] or files[:1]
+            entries += [
+                {"file": str(file.relative_to(out)), "figure": group, "run_ids": [*drawing.run_ids]}
+                for file in png
+            ]
+            picture = _picture(drawing, files)
+        if drawing.table is not None:
+            tables.append(f"## {drawing.title}\n\n{drawing.table.to_markdown()}\n")
+        sections.append(_section(drawing, picture))
+    page = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
+        title=html.escape(title),
+        summary=html.escape(_summary(runs)),
+        command=html.escape(command),
+        contents="\n".join(_link(drawing) for _, drawing in drawings),
+        sections="\n".join(sections),
+        runs="\n".join(_facts(run) for run in runs),
+    )
+    for name, text in (
+        ("index.html", page),
+        ("tables.md", f"# {title}\n\n{_summary(runs)}\n\n" + "\n".join(tables)),
+        ("figures.json", json.dumps(entries, indent=1) + "\n"),
+    ):
+        (out / name).write_text(text, encoding="utf-8")
+        written.append(out / name)
+    return written
+
+
+def _save(folder: Path, drawing: Drawing, formats: Sequence[str]) -> list[Path]:
+    """The figure's files; the same records give the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = drawing.figure
+    assert figure is not None
+    FigureCanvasAgg(figure)
+    files = []
+    for form in formats:
+        path = folder / f"{drawing.name}.{form}"
+        content = io.BytesIO()
+        with mpl.rc_context({**style.RC, "svg.hashsalt": drawing.name}):
+            figure.savefig(content, format=form, metadata=_METADATA[form])
+        path.write_bytes(content.getvalue())
+        files.append(path)
+    return files
+
+
+def _picture(drawing: Drawing, files: Sequence[Path]) -> str:
+    vector = next((file for file in files if file.suffix == ".svg"), files[0])
+    kind = "svg+xml" if vector.suffix == ".svg" else vector.suffix[1:]
+    data = base64.b64encode(vector.read_bytes()).decode()
+    links = " ".join(
+        f'<a href="figures/{html.escape(file.name)}">{file.suffix[1:].upper()}</a>'
+        for file in files
+    )
+    alt = html.escape(f"{drawing.title}. {drawing.caption}", quote=True)
+    return (
+        f'<div class="card"><img alt="{alt}" src="data:image/{kind};base64,{data}"></div>'
+        f'<p class="files">{links}</p>'
+    )
+
+
+def _section(drawing: Drawing, picture: str) -> str:
+    parts = [f'<section id="{drawing.name}">', f"<h2>{html.escape(drawing.title)}</h2>"]
+    if drawing.missing:
+        parts.append(f'<p class="missing">Nothing to show: {html.escape(drawing.missing)}</p>')
+    parts.append(picture)
+    if drawing.caption:
+        parts.append(f'<p class="caption">{html.escape(drawing.caption)}</p>')
+    if drawing.table is not None:
+        table = drawing.table.to_html()
+        if picture:
+            table = f"<details><summary>The numbers</summary>{table}</details>"
+        parts.append(table)
+    return "\n".join([*parts, "</section>"])
+
+
+def _link(drawing: Drawing) -> str:
+    empty = ' class="empty"' if drawing.missing else ""
+    return f'<li><a href="#{drawing.name}"{empty}>{html.escape(drawing.title)}</a></li>'
+
+
+def _summary(runs: Sequence[ReportRun]) -> str:
+    live = [run for run in runs if run.is_live]
+    executed = sum(run.stored.facts.get("steps_executed", 0.0) for run in live)
+    credited = sum(run.stored.facts.get("steps_credited", 0.0) for run in live)
+    text = f"{len(runs)} runs, {len(live)} of them live"
+    if live:
+        share = executed / max(executed + credited, 1.0)
+        text += (
+            f" ({sum(run.is_emulated for run in live)} at emulated pace);"
+            f" {executed:,.0f} training steps were really executed, {share:.0%} of all steps"
+        )
+    return f"{text}. {style.note(runs).partition('; ')[2].capitalize()}".rstrip(". ") + "."
+
+
+def _facts(run: ReportRun) -> str:
+    manifest = run.stored.manifest
+    hardware, trace = manifest.get("hardware", {}), manifest.get("trace", {})
+    profile = manifest.get("profile", {})
+    commit = str(manifest.get("git_commit") or "unknown")[:12]
+    facts = {
+        "setting": run.setting,
+        "system": run.system,
+        "engine": run.engine + (" (emulated pace)" if run.is_emulated else ""),
+        "seed, repetition": f"{run.trial[0]}, {run.trial[1]}",
+        "made": manifest.get("created", "unknown"),
+        "code": commit + (" with changes" if manifest.get("git_dirty") else ""),
+        "machine": f"{hardware.get('cpu', 'unknown')}, {hardware.get('cores', '?')} cores, "
+        + (", ".join(hardware.get("accelerators") or ()) or "no accelerator"),
+        "load when it began": _load(manifest.get("load", {})),
+        "packages": ", ".join(f"{k} {v}" for k, v in manifest.get("packages", {}).items()),
+        "trace": f"{trace.get('name', '?')}, {trace.get('num_jobs', '?')} jobs,"
+        f" {trace.get('licence', 'licence unknown')}, sha256 {str(trace.get('digest'))[:16]}",
+        "profile": f"{profile.get('source', profile.get('name', 'unknown'))}"
+        + (" (measured here)" if run.profile_measured_here else " (not measured here)"),
+        "config hash": str(manifest.get("config_hash", "unknown"))[:16],
+    }
+    rows = "".join(
+        f"<dt>{html.escape(key)}</dt><dd>{html.escape(str(value))}</dd>"
+        for key, value in facts.items()
+        if value
+    )
+    again = f"python -m harness --from {shlex.quote(str(run.stored.path / 'config.yaml'))}"
+    return (
+        f"<details><summary>{html.escape(run.run_id)}</summary><dl>{rows}</dl>"
+        f"<p>Run it again: <code>{html.escape(again)}</code></p></details>"
+    )
+
+
+def _load(load: dict[str, float]) -> str:
+    return f"{load['load_1min']} (1 min average)" if "load_1min" in load else ""
