@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +14,11 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from harness import sweep
+from harness.contracts.engine import JobState
 from harness.problems import Problem, UserError, render
 from harness.profiles import RECORDED, Profile, ProfileError, load_profile
 from harness.profiles.document import read_document
-from harness.profiles.evaluate import Trial, evaluate
+from harness.profiles.evaluate import Trial, evaluate, step_times
 from harness.profiles.measure import Measurement, points_of
 from harness.profiles.read import SHIPPED
 from harness.profiles.write import profile_text
@@ -99,6 +101,9 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+_VISIT_S = 2.0
+"""A visit of a size should last so long: the scheduler hears of progress 20 times a second."""
+
 _LISTS = (
     ("--workloads", "all", "of the pool"),
     ("--batches", "32", "global batches"),
@@ -128,13 +133,15 @@ def add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     measure.add_argument("file", type=Path, help="YAML file to write; its stem names the profile")
-    measure.add_argument("words", nargs="*", metavar="KEY=VALUE", help="overrides of every run")
     measure.add_argument("--pool", default="tiny", help="option of the group workload")
     for flag, default, means in _LISTS:
         measure.add_argument(flag, default=default, metavar="A,B", help=means)
     measure.add_argument("--cluster", default="cpu2", help="option of the group cluster")
     measure.add_argument("--trials", type=int, default=4, help="runs of each workload and batch")
-    measure.add_argument("--steps", type=int, default=12, help="counted steps at every visit")
+    measure.add_argument("--steps", type=int, default=40, help="counted steps at every visit")
+    measure.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override of every run"
+    )
     measure.add_argument("--dry", action="store_true", help="say what would run; start nothing")
 
 
@@ -156,7 +163,7 @@ def measure_profile(options: argparse.Namespace) -> int:
         backends=tuple(options.backends.split(",")),
         trials=options.trials,
         steps=options.steps,
-        words=tuple(options.words),
+        words=tuple(options.set),
     )
     planned = points_of(measurement)
     entries = sweep.plan_sweep(planned)
@@ -166,6 +173,10 @@ def measure_profile(options: argparse.Namespace) -> int:
     code = sweep.run_sweep(planned, entries)
     if code:
         return code
+    failed = [problem for entry in entries if (problem := what_failed(entry)) is not None]
+    if failed:
+        print(*failed, "No profile was written.", sep="\n", file=sys.stderr)
+        return 1
     trials: dict[tuple[str, str, int], list[Trial]] = {}
     for entry in entries:
         assert entry.stored is not None
@@ -182,6 +193,26 @@ def measure_profile(options: argparse.Namespace) -> int:
     load_profile(options.file)
     print(f"Profile: {options.file}; use it with profile={options.file}")
     return 0
+
+
+def what_failed(entry: sweep.Entry) -> Problem | None:
+    """Why a run cannot be measured, or None."""
+    assert entry.stored is not None
+    records, place = entry.stored.records, str(entry.stored.path)
+    job = records.jobs[0]
+    if job.state != JobState.FINISHED:
+        way_out = "remove the cause, then repeat the command with --set force=true"
+        return Problem(place, f"the job is {job.state}: {job.reason}", way_out)
+    made = sum(change.outcome == "done" for change in records.changes)
+    wanted = 1 + len(entry.planned.config.scheduler["script"])
+    if made == wanted:
+        return None
+    step_s = min(step_times(records.steps).values())
+    steps = math.ceil(_VISIT_S / step_s)
+    fact = (
+        f"{made} of {wanted} changes were made before the job ended, {step_s * 1000:.1f} ms a step"
+    )
+    return Problem(place, fact, f"make the visits longer: --steps {steps}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,15 +8,15 @@ import pytest
 from harness.contracts.engine import ChangeKind
 from harness.experiment import execute, plan
 from harness.problems import UserError
-from harness.profile import main
+from harness.profile import main, what_failed
 from harness.profiles import load_profile
 from harness.profiles.costs import RescaleCost
 from harness.profiles.evaluate import Trial, evaluate, median_cost, stretches
 from harness.profiles.measure import WARM_UP_STEPS, Measurement, points_of, tour
 from harness.profiles.write import profile_text
 from harness.records import ChangeRecord, JobRecord, RunRecords, StepRecord
-from harness.store import load_run
-from harness.sweep import read_words
+from harness.store import RunStore, load_run
+from harness.sweep import Entry, read_words
 
 MANIFEST = {
     "hardware": {"cpu": "a CPU", "cores": 2, "memory_bytes": 2**33, "accelerators": []},
@@ -232,3 +232,38 @@ def test_all_wrong_options_are_told_at_once(tmp_path):
     with pytest.raises(UserError) as caught:
         measurement(tmp_path, sizes=(0,), trials=0, steps=1)
     assert len(caught.value.problems) == 3
+
+
+@pytest.mark.long
+def test_measuring_really_trains_and_writes_a_profile(tmp_path, monkeypatch, capsys):
+    """Real workers: every size and every change of one job, from the command to the file."""
+    monkeypatch.chdir(tmp_path)
+    words = ["measure", "here.yaml", "--pool", "toy", "--trials", "2", "--steps", "1500"]
+    words += ["--set", "backend.start=preimported"]
+    assert main(words) == 0, capsys.readouterr().err
+    profile = load_profile(tmp_path / "here.yaml")
+    curve = profile.throughput("toy", 32)
+    assert curve.samples_per_s(1) > 0
+    assert curve.samples_per_s(2) > 0
+    for kind, sizes in ((ChangeKind.RESCALE, (1, 2)), (ChangeKind.RESUME, (0, 2))):
+        cost = profile.rescale_cost("stop_resume", "toy", kind, *sizes)
+        assert 0.0 < cost.pause_s < 30.0
+        assert "import" in cost.phases_s
+    assert main(words) == 0  # everything is stored: nothing runs again
+    again = load_profile(tmp_path / "here.yaml")
+    assert again.digest == profile.digest
+
+
+def test_a_run_that_ended_before_all_changes_writes_no_profile(tmp_path):
+    """With steps far shorter than the scheduler's pace, the way out is more of them."""
+    made = made_up_records({1: 0.001, 2: 0.002}, stop_s=3.0, first_s=0.01, finish_s=0.1)
+    planned = points_of(measurement(tmp_path / "traces", sizes=(1, 2), trials=2))
+    words = [*planned.common, *planned.points[0].overrides, f"results_dir={tmp_path}/runs"]
+    config = plan(read_words(words))
+    store = RunStore(tmp_path / "runs")
+    with store.create(config.run_id, {}, "") as writer:
+        stored = writer.finish(made, {})
+    entry = Entry(planned.points[0], words, config, 1.0, "stored", stored=stored)
+    problem = what_failed(entry)
+    assert "2 of 7 changes were made before the job ended, 1.0 ms a step" in str(problem)
+    assert "--steps 2000" in str(problem)
