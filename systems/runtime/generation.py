@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.contracts.launcher import Exit, Launcher, ProcessSpec
-from systems.runtime.control import Message
+from systems.runtime.control import Message, encode
 from systems.runtime.control_server import Connection, ControlServer
 from systems.runtime.order import WorkerOrder
 
@@ -83,9 +83,12 @@ class Generation:
         """Start one process for each rank.
 
         Raises:
+            ControlError: an order holds an option that cannot be sent.
             Exception: whatever the launcher raises; the processes started so far stay in
                 ``handles`` for ``kill``.
         """
+        for order in self.orders:
+            encode(order.message())  # refused here rather than when a worker asks for it
         self.spawned_at = time.monotonic()
         for rank, spec in enumerate(self.specs):
             self.handles[rank] = self.launcher.start(spec)

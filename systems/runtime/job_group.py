@@ -226,7 +226,7 @@ class JobGroup:
         try:
             generation.spawn()
         except Exception as error:  # a launcher may fail in any way it likes
-            self._end(Ending(Fate.FAILED, f"its workers cannot be started: {error}"))
+            self._end(Ending(Fate.FAILED, f"no workers: {error}; logs: {self.order.job_dir}"))
 
     def _first_step(self, generation: Generation, message: Message) -> None:
         self.phase = Phase.RUNNING
@@ -254,7 +254,7 @@ class JobGroup:
             if waited_s < FAILURE_GRACE_S and not generation.is_gone:
                 return
             own = [failure for failure in generation.failures if not failure.collective]
-            first = (own or generation.failures)[0]
+            first = min(own or generation.failures, key=lambda failure: failure.rank)
             fate = Fate.FAILED if own else Fate.LOST
             self._end(Ending(fate, f"worker {first.rank}: {first.reason}; {where}"))
         elif self._deadline is not None and time.monotonic() > self._deadline:

@@ -1,0 +1,52 @@
+"""What launcher tests have processes do. Loads nothing heavy."""
+
+import json
+import os
+import signal
+import sys
+
+
+def describe(argv):
+    """Write what this process finds around it."""
+    path, *rest = argv
+    facts = {
+        "argv": rest,
+        "env": dict(os.environ),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "pid": os.getpid(),
+        "group": os.getpgid(0),
+    }
+    with open(path + ".partial", "w") as file:
+        json.dump(facts, file)
+    os.rename(path + ".partial", path)
+
+
+def leave(argv):
+    """Print and exit with a code."""
+    print("first words")
+    print("last words", file=sys.stderr)
+    return int(argv[0])
+
+
+def leave_by_sys_exit(argv):
+    sys.exit(argv[0])
+
+
+def fail(argv):
+    raise LookupError("nothing there")
+
+
+def wait(argv):
+    """Write our process id, then wait to be killed."""
+    with open(argv[0] + ".partial", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(argv[0] + ".partial", argv[0])
+    while True:
+        signal.pause()
+
+
+def wait_with_child(argv):
+    """As ``wait``, with a child of our own."""
+    if os.fork() == 0:
+        argv = [argv[0] + ".child"]
+    wait(argv)

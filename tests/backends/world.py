@@ -1,0 +1,150 @@
+"""A small world for backends: a cluster, a launcher, one backend, and its reports so far."""
+
+import time
+from itertools import count
+from pathlib import Path
+
+import psutil
+import yaml
+
+from harness.build import build
+from harness.cluster import uniform_cluster
+from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.training import ReportKind, TrainingOrder, WorkloadSpec
+from harness.trace.job import JobSpec
+from systems.launchers.local import PREIMPORT, Local
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+TINY = "tests.backends.tiny_workload.Tiny"
+ENDLESS = 10**9
+CLUSTER = uniform_cluster(name="four", num_hosts=1, devices_per_host=4, device_type="cpu")
+ENDS = (ReportKind.FINISHED, ReportKind.FAILED, ReportKind.LOST)
+
+
+def options(group):
+    """Names of all YAML files of a config group."""
+    return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
+
+
+def configured(group, name, **changes):
+    """The object that a config file describes, with some options changed."""
+    config = yaml.safe_load((CONFIGS / group / f"{name}.yaml").read_text())
+    return build({**config, **changes}, group)
+
+
+def warm_launcher():
+    """A launcher whose forks have imported what the tiny workload needs."""
+    return Local(preimport=[*PREIMPORT, "tests.backends.tiny_workload"])
+
+
+def descendants():
+    """Worker processes below this one: everything but the pre-importing process itself."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and not (
+                "systems.runtime.zygote" in process.cmdline()
+                and process.ppid() == psutil.Process().pid
+            ):
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+class World:
+    """Drives one backend; ``reports`` holds everything it has said."""
+
+    def __init__(self, backend, launcher, folder, cluster=CLUSTER):
+        self.backend = backend
+        self.folder = folder
+        self.reports = []
+        self._ids = count(1)
+        self._jobs = {}
+        self._slots = {}
+        backend.open(cluster, launcher)
+
+    def job_dir(self, job_id="job"):
+        return self.folder / job_id
+
+    def start(
+        self,
+        slots,
+        steps=ENDLESS,
+        *,
+        job_id="job",
+        batch=12,
+        seed=7,
+        floors=None,
+        digest_every=0,
+        **options,
+    ):
+        """Start a job; returns the change's id."""
+        spec = JobSpec(job_id, 0.0, "tiny", len(slots) or 1, 1e9, max(batch, 1))
+        self._jobs[job_id] = spec
+        order = TrainingOrder(
+            job_id=job_id,
+            workload=WorkloadSpec("tiny", TINY, options),
+            seed=seed,
+            target_step=steps,
+            job_dir=self.job_dir(job_id),
+            step_floor_s=floors or {},
+            digest_every=digest_every,
+        )
+        change = self._change(ChangeKind.START, slots, job_id, batch)
+        self.backend.start(change, order)
+        return change.change_id
+
+    def ask(self, kind, slots=(), *, job_id="job", batch=12):
+        """Ask for any other change; returns its id."""
+        change = self._change(kind, slots, job_id, batch)
+        request = {
+            ChangeKind.RESCALE: self.backend.rescale,
+            ChangeKind.MIGRATE: self.backend.rescale,
+            ChangeKind.SUSPEND: self.backend.suspend,
+            ChangeKind.RESUME: self.backend.resume,
+            ChangeKind.STOP: self.backend.stop,
+        }[kind]
+        request(change)
+        return change.change_id
+
+    def _change(self, kind, slots, job_id, batch):
+        before = self._slots.get(job_id, ())
+        self._slots[job_id] = tuple(slots)
+        return Change(next(self._ids), kind, self._jobs[job_id], before, tuple(slots), batch)
+
+    def until(self, wanted, timeout_s=60.0):
+        """Poll until a report is ``wanted``; returns it."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            found = self.backend.poll(0.5)
+            self.reports += found
+            for report in found:
+                if wanted(report):
+                    return report
+        raise AssertionError(f"not reported within {timeout_s} s; reports: {self.reports[-8:]}")
+
+    def until_change(self, change_id, kind=ReportKind.DONE):
+        """Poll until a change is done (or whatever ``kind`` says); other ends are errors."""
+
+        def about(report):
+            if report.kind is kind and report.change_id == change_id:
+                return True
+            assert report.kind not in ENDS, report
+            return False
+
+        return self.until(about)
+
+    def until_end(self, kind=ReportKind.FINISHED, job_id="job"):
+        """Poll until the job has ended, which must be as ``kind`` says."""
+        end = self.until(lambda r: r.kind in ENDS and r.job_id == job_id)
+        assert end.kind is kind, end
+        return end
+
+    def until_step(self, step, job_id="job"):
+        """Poll until the job has reported so many executed steps."""
+        return self.until(lambda report: report.job_id == job_id and report.step >= step)
+
+    def do(self, kind, slots=(), **details):
+        """Ask for a change and wait until it is done."""
+        return self.until_change(self.ask(kind, slots, **details))

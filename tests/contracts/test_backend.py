@@ -1,0 +1,426 @@
+"""The suite of the backend seam: real processes, every file in configs/backend."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.contracts.engine import ChangeKind
+from harness.contracts.training import ReportKind
+from systems.runtime.data_order import DataOrder
+from systems.runtime.step_log import read_consumed, read_lines
+from tests.backends.world import World, configured, descendants, options, warm_launcher
+
+NAMES = options("backend")
+CHANGES = {
+    ChangeKind.RESCALE: "rescale",
+    ChangeKind.MIGRATE: "migrate",
+    ChangeKind.SUSPEND: "suspend",
+}
+DRIVER = Path(__file__).resolve().parents[1] / "backends" / "drive_forever.py"
+
+
+@pytest.fixture(scope="module")
+def launcher():
+    launcher = warm_launcher()
+    launcher.open()
+    yield launcher
+    launcher.close()
+    assert psutil.Process().children() == []
+
+
+@pytest.fixture(params=NAMES)
+def world(request, launcher, tmp_path):
+    world = World(configured("backend", request.param, start="preimported"), launcher, tmp_path)
+    yield world
+    world.backend.close()
+    world.backend.close()
+    assert descendants() == []
+
+
+@pytest.fixture
+def able_world(world):
+    """A world whose backend can rescale and suspend; the others have nothing to show here."""
+    if not (world.backend.abilities.rescale and world.backend.abilities.suspend):
+        pytest.skip(f"{world.backend.name} can neither rescale nor suspend")
+    return world
+
+
+def consumed_ids(world, num_samples, seed=7, job_id="job"):
+    """Sample ids in the order of their positions, from the workers' own logs."""
+    order = DataOrder(seed, num_samples)
+    parts = sorted(read_consumed(world.job_dir(job_id)), key=lambda part: part.start)
+    return [sample for part in parts for sample in order.ids(part.start, part.stop)]
+
+
+def test_a_job_is_accepted_started_reported_and_finished(world):
+    change = world.start((0, 1), steps=60, step_s=0.004)
+    done = world.until_change(change)
+    assert [report.kind for report in world.reports[:2]] == [ReportKind.ACCEPTED, ReportKind.DONE]
+    assert list(done.phases_s) == ["spawn", "import", "build", "group", "load", "first_step"]
+    assert all(seconds >= 0 for seconds in done.phases_s.values())
+    assert (done.step, done.samples) == (1, 12)
+    end = world.until_end()
+    progress = [report for report in world.reports if report.kind is ReportKind.PROGRESS]
+    assert progress
+    assert all(0.004 <= report.step_s < 0.5 for report in progress)
+    assert [report.step for report in progress] == sorted({report.step for report in progress})
+    assert all(report.samples == 12 * report.step for report in progress)
+    assert (end.step, end.samples) == (60, 720)
+    assert {"digest_parameters", "digest_buffers", "digest_optimizer", "accuracy"} == set(
+        end.results
+    )
+    assert descendants() == []
+
+
+def test_steps_are_logged_with_times_and_exact_losses(world):
+    world.start((0, 1), steps=20, digest_every=8)
+    world.until_end()
+    lines = list(read_lines(world.job_dir() / "steps.jsonl"))
+    assert [line["step"] for line in lines] == list(range(1, 21))
+    assert all(line["world"] == 2 and line["global_batch"] == 12 for line in lines)
+    ends = [line["started"] + line["duration_s"] for line in lines]
+    assert all(a <= b["started"] for a, b in zip(ends, lines[1:], strict=False))
+    assert all(0 < float.fromhex(line["loss"]) < 10 for line in lines)
+    assert [line["step"] for line in read_lines(world.job_dir() / "digests.jsonl")] == [8, 16]
+
+
+def test_cold_workers_do_the_same_as_forked_ones(world, launcher, tmp_path):
+    world.start((0, 1), steps=12)
+    warm = world.until_end().results
+    cold = World(
+        configured("backend", world.backend.name, start="cold"), launcher, tmp_path / "cold"
+    )
+    cold.start((0, 1), steps=12)
+    assert cold.until_end().results == warm
+    cold.backend.close()
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_change_is_made_if_the_backend_can_and_refused_in_words_if_not(world, kind):
+    world.until_change(world.start((0,), step_s=0.002))
+    slots = {ChangeKind.RESCALE: (0, 1), ChangeKind.MIGRATE: (2,), ChangeKind.SUSPEND: ()}[kind]
+    change = world.ask(kind, slots)
+    if getattr(world.backend.abilities, CHANGES[kind]):
+        done = world.until_change(change)
+        assert (done.stopping_time_s is None) == (kind is ChangeKind.SUSPEND)
+        assert len(descendants()) == len(slots)
+    else:
+        refused = world.until(lambda report: report.change_id == change)
+        assert refused.kind is ReportKind.FAILED
+        assert world.backend.name in refused.reason
+        step = refused.step
+        assert world.until_step(step + 5).kind is ReportKind.PROGRESS  # it goes on as before
+
+
+def test_hold_moves_the_target_and_a_past_one_ends_at_the_next_boundary(world):
+    world.until_change(world.start((0, 1), steps=30, step_s=0.002))
+    world.backend.hold("job", 45)
+    assert world.until_end().step == 45
+    world.until_change(world.start((0, 1), job_id="other", step_s=0.02))
+    seen = world.until_step(5, "other").step
+    world.backend.hold("other", 1)
+    assert seen <= world.until_end(job_id="other").step <= seen + 30
+    world.backend.hold("other", 100)  # long over: means nothing
+    world.backend.hold("nobody", 100)
+
+
+def test_a_target_in_the_past_at_the_start_means_no_step(world):
+    world.start((0, 1), steps=0)
+    assert world.until_end().step == 0
+
+
+def test_a_second_change_is_answered_with_retry_and_the_first_goes_on(world):
+    first = world.start((0,))
+    second = world.ask(ChangeKind.RESUME, (1,))
+    retry = world.until(lambda report: report.change_id == second)
+    assert retry.kind is ReportKind.RETRY
+    assert world.until_change(first).kind is ReportKind.DONE
+
+
+def test_stop_ends_a_job_in_any_state(world):
+    for begun in (False, True):
+        start = world.start((0, 1))
+        if begun:
+            world.until_change(start)
+        stop = world.ask(ChangeKind.STOP)
+        done = world.until(lambda r, stop=stop: r.change_id == stop and r.kind is ReportKind.DONE)
+        assert done.job_id == "job"
+        overtaken = [r.kind for r in world.reports if r.change_id == start]
+        assert (ReportKind.FAILED in overtaken) == (not begun)
+        assert descendants() == []
+    world.until_change(world.start((0,)))  # and it can be started again
+
+
+@pytest.mark.parametrize(
+    ("slots", "batch", "fact"),
+    [
+        ((0, 1, 2), 2, "3 slots cannot share a global batch of 2"),
+        ((0, 9), 12, "slots [9] are not in cluster 'four'"),
+        ((1, 1), 12, "name a slot twice"),
+        ((), 12, "no slots"),
+    ],
+)
+def test_impossible_slots_are_refused_before_anything_starts(world, slots, batch, fact):
+    change = world.start(slots, batch=batch)
+    refused = world.until(lambda report: report.change_id == change)
+    assert refused.kind is ReportKind.FAILED
+    assert fact in refused.reason
+    assert descendants() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "fact"),
+    [
+        ({"fail_build": True}, "ValueError: this workload was told to fail"),
+        ({"no_such_option": 1}, "no_such_option"),
+        ({"num_samples": object()}, "cannot be sent"),
+    ],
+)
+def test_a_workload_that_cannot_be_built_fails_its_start(world, options, fact):
+    change = world.start((0, 1), **options)
+    failed = world.until(lambda report: report.kind is ReportKind.FAILED)
+    assert failed.change_id == change
+    assert fact in failed.reason
+    assert str(world.job_dir()) in failed.reason
+    assert descendants() == []
+
+
+def test_an_exception_in_a_step_fails_the_job_with_its_own_reason(world):
+    world.until_change(world.start((0, 1, 2), fail_at_step=5))
+    failed = world.until(lambda report: report.kind in (ReportKind.FAILED, ReportKind.LOST))
+    assert (failed.kind, failed.change_id) == (ReportKind.FAILED, None)
+    assert "ArithmeticError: this workload was told to fail in a step" in failed.reason
+
+
+def test_a_killed_worker_loses_the_job_which_can_be_resumed(world):
+    world.until_change(world.start((0, 1, 2), step_s=0.002))
+    world.until_step(20)
+    victim = random.Random(3).choice(descendants())
+    killed_at = time.monotonic()
+    victim.kill()
+    lost = world.until_end(ReportKind.LOST)
+    assert lost.at_s - killed_at < 2.0
+    assert "SIGKILL" in lost.reason
+    assert (lost.step, lost.samples) == (0, 0)  # nothing was saved
+    assert descendants() == []
+    world.do(ChangeKind.RESUME, (0, 1))
+    world.backend.hold("job", 30)
+    end = world.until_end()
+    assert end.step >= 30
+    assert len(consumed_ids(world, 97)) == end.samples
+
+
+def test_a_worker_killed_while_it_starts_loses_the_job(world):
+    change = world.start((0, 1, 2))
+    world.until(lambda report: report.kind is ReportKind.ACCEPTED)
+    deadline = time.monotonic() + 20
+    while not (found := descendants()) and time.monotonic() < deadline:
+        world.reports += world.backend.poll(0.001)
+    found[-1].kill()
+    lost = world.until_end(ReportKind.LOST)
+    assert lost.change_id == change
+    assert descendants() == []
+    world.do(ChangeKind.RESUME, (0,))
+
+
+def test_every_sample_is_consumed_exactly_once(world):
+    world.until_change(world.start((0, 1, 2), batch=13))
+    if world.backend.abilities.rescale:
+        world.do(ChangeKind.RESCALE, (1,), batch=10)
+        world.do(ChangeKind.RESCALE, (1, 2), batch=17)
+    world.until_step(60)
+    world.backend.hold("job", 0)
+    end = world.until_end()
+    ids = consumed_ids(world, 97)
+    assert len(ids) == end.samples
+    for epoch in range(len(ids) // 97):
+        assert sorted(ids[97 * epoch : 97 * (epoch + 1)]) == list(range(97))
+    assert len(ids) > 97
+
+
+def test_two_jobs_at_once_do_not_disturb_each_other(world):
+    world.start((0, 1), steps=25)
+    world.start((2, 3), steps=25, job_id="other")
+    first, second = {}, {}
+    while not (first and second):
+        end = world.until(lambda report: report.kind is ReportKind.FINISHED)
+        (first if end.job_id == "job" else second).update(end.results)
+    assert first == second  # same seed, same slots count: same bits
+    assert len(consumed_ids(world, 97, job_id="other")) == 25 * 12
+
+
+def test_paced_steps_take_their_time(world):
+    world.start((0, 1), steps=20, floors={1: 0.5, 2: 0.03})
+    end = world.until_end()
+    lines = list(read_lines(world.job_dir() / "steps.jsonl"))
+    period_s = (lines[-1]["started"] - lines[3]["started"]) / (len(lines) - 4)
+    assert 0.02 < period_s < 0.06
+    assert end.results["pace_overruns"] == sum(line["late"] for line in lines)
+    assert end.results["pace_overruns"] < 10
+
+
+def test_a_stranger_without_the_token_is_refused(world):
+    world.until_change(world.start((0, 1), step_s=0.002))
+    listening = [
+        connection.laddr
+        for connection in psutil.Process().net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert [address.ip for address in listening] == ["127.0.0.1"]
+    for lines in (
+        {"kind": "greeting", "job_id": "job", "generation": 1, "rank": 0, "token": "0" * 64},
+        {"kind": "greeting", "job_id": "nobody", "generation": 1, "rank": 0},
+        {"kind": "failed", "job_id": "job", "reason": "", "collective": False},
+    ):
+        with socket.create_connection(listening[0], 5) as stranger:
+            stranger.sendall(json.dumps(lines).encode() + b"\n")
+            world.until_step(world.reports[-1].step + 1)
+            stranger.settimeout(5)
+            assert stranger.recv(1) == b""
+    for noise in (b"x" * 100_000, b"[]\n", b"\xff\xfe\n"):
+        with socket.create_connection(listening[0], 5) as stranger:
+            stranger.sendall(noise)
+            world.until_step(world.reports[-1].step + 1)
+            stranger.settimeout(5)
+            with pytest.raises(ConnectionResetError) if len(noise) > 4096 else _closed():
+                assert stranger.recv(1) == b""
+                raise ConnectionResetError
+    world.backend.hold("job", 0)
+    world.until_end()
+
+
+class _closed:  # noqa: N801  (stands beside pytest.raises)
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        return kind is ConnectionResetError
+
+
+def test_workers_listen_on_the_hosts_own_address_only(world):
+    world.until_change(world.start((0, 1)))
+    addresses = {
+        connection.laddr.ip
+        for process in descendants()
+        for connection in process.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+
+
+@pytest.mark.parametrize("start", ["cold", "preimported"])
+@pytest.mark.parametrize("name", NAMES)
+def test_sigkill_of_the_driver_leaves_no_process(name, start, tmp_path):
+    marker = f"{tmp_path.name}-{os.getpid()}-{time.monotonic_ns()}"
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "tests.backends.drive_forever", name, start, str(tmp_path)],
+        env={**os.environ, "ELASTRACE_TEST_MARKER": marker},
+        stdout=subprocess.PIPE,
+        cwd=DRIVER.parents[2],
+    )
+    assert driver.stdout is not None
+    assert driver.stdout.readline() == b"training\n"
+    assert len(marked(marker)) >= 3  # the driver and two workers at least
+    driver.send_signal(signal.SIGKILL)
+    driver.wait(10)
+    deadline = time.monotonic() + 5
+    while (left := marked(marker)) and time.monotonic() < deadline:
+        psutil.wait_procs(left, 0.05)
+    assert marked(marker) == []
+
+
+def marked(marker):
+    """Processes with the marker in their environment (a fork shows that of its parent)."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if marker in process.environ().values() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+# What follows needs rescaling and suspension.
+
+
+def test_rescales_in_a_row_keep_count_and_time_their_phases(able_world):
+    world = able_world
+    world.until_change(world.start((0,), step_s=0.001))
+    for slots in ((0, 1), (0, 1, 2), (2,), (0, 3), (0,)):
+        before = world.reports[-1].step
+        done = world.do(ChangeKind.RESCALE, slots)
+        assert done.step > before
+        assert {"save", "stop", "spawn", "import", "build", "group", "load", "first_step"} <= set(
+            done.phases_s
+        )
+        assert all(seconds >= 0 for seconds in done.phases_s.values())
+        stopped_s = sum(done.phases_s.values()) - done.phases_s["first_step"]
+        assert done.stopping_time_s == pytest.approx(stopped_s, abs=0.05)
+        assert len(descendants()) == len(slots)
+    world.backend.hold("job", 0)
+    end = world.until_end()
+    worlds = [line["world"] for line in read_lines(world.job_dir() / "steps.jsonl")]
+    assert list(dict.fromkeys(worlds)) == [1, 2, 3]
+    assert len(worlds) == end.step
+
+
+def test_suspend_leaves_no_process_and_resume_goes_on_from_there(able_world):
+    world = able_world
+    world.until_change(world.start((0, 1)))
+    suspended = world.do(ChangeKind.SUSPEND)
+    assert set(suspended.phases_s) == {"save", "stop"}
+    assert descendants() == []
+    assert world.backend.poll(0.0) == []
+    resumed = world.do(ChangeKind.RESUME, (1, 2, 3))
+    assert resumed.step == suspended.step + 1
+    assert resumed.stopping_time_s is None
+
+
+def test_the_batch_can_change_on_the_same_slots(able_world):
+    world = able_world
+    if not world.backend.abilities.change_batch:
+        pytest.skip(f"{world.backend.name} cannot change the batch")
+    world.until_change(world.start((0, 1), batch=12))
+    done = world.do(ChangeKind.RESCALE, (0, 1), batch=30)
+    before = done.step - 1
+    assert done.samples == 12 * before + 30
+
+
+def test_a_job_that_finishes_first_overtakes_its_rescale(able_world):
+    world = able_world
+    world.until_change(world.start((0, 1), step_s=0.02))
+    world.backend.hold("job", 0)
+    world.ask(ChangeKind.RESCALE, (0,))
+    world.until_end()
+    assert descendants() == []
+
+
+def test_a_refused_rescale_leaves_the_job_running(able_world):
+    world = able_world
+    world.until_change(world.start((0,), batch=3, step_s=0.002))
+    change = world.ask(ChangeKind.RESCALE, (0, 1, 2, 3), batch=3)
+    refused = world.until(lambda report: report.change_id == change)
+    assert refused.kind is ReportKind.FAILED
+    assert world.until_step(refused.step + 5).kind is ReportKind.PROGRESS
+
+
+def test_changes_without_workers_are_refused(able_world):
+    world = able_world
+    world.until_change(world.start((0, 1)))
+    world.do(ChangeKind.SUSPEND)
+    for kind, slots in ((ChangeKind.RESCALE, (0,)), (ChangeKind.SUSPEND, ())):
+        change = world.ask(kind, slots)
+        refused = world.until(lambda report, change=change: report.change_id == change)
+        assert refused.kind is ReportKind.FAILED
+        assert "no workers" in refused.reason
+    world.do(ChangeKind.RESUME, (0,))

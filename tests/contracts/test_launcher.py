@@ -1,0 +1,243 @@
+"""The suite of the launcher seam: every file in configs/launcher, fresh and pre-imported."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.contracts.launcher import ProcessSpec
+from tests.backends.world import configured, options
+
+NAMES = options("launcher")
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 20.0
+PAUSE = threading.Event()
+"""Never set. Not psutil's waiting, which would take the ends of children from the launcher."""
+
+
+class Starter:
+    """A launcher, and short words for what these tests do with it."""
+
+    def __init__(self, launcher, preimported, folder):
+        self.launcher = launcher
+        self.preimported = preimported
+        self.folder = folder
+        self.log = folder / "logs" / "process.log"
+
+    def start(self, entry, *argv, env=None, cores=(), host="127.0.0.1"):
+        return self.launcher.start(
+            ProcessSpec(
+                name="test",
+                entry=f"tests.backends.entries:{entry}" if ":" not in entry else entry,
+                argv=tuple(map(str, argv)),
+                env=env or {},
+                host=host,
+                cores=cores,
+                log_path=self.log,
+                preimported=self.preimported,
+            )
+        )
+
+    def end_of(self, *handles):
+        """The ends of these processes, in the order of ``handles``."""
+        found = {}
+        deadline = time.monotonic() + TIMEOUT_S
+        while len(found) < len(handles):
+            for end in self.launcher.ended():
+                assert end.handle in handles
+                assert end.handle not in found
+                found[end.handle] = end
+            assert time.monotonic() < deadline, found
+            PAUSE.wait(0.01)
+        return [found[handle] for handle in handles]
+
+    def wait_for(self, path):
+        """The content of a file that a process writes."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not path.exists():
+            assert time.monotonic() < deadline
+            assert self.launcher.ended() == []
+            PAUSE.wait(0.01)
+        return path.read_text()
+
+
+def is_alive(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until_gone(*pids):
+    deadline = time.monotonic() + 5
+    while any(map(is_alive, pids)):
+        assert time.monotonic() < deadline
+        PAUSE.wait(0.01)
+
+
+@pytest.fixture(params=NAMES)
+def name(request):
+    return request.param
+
+
+@pytest.fixture(params=[False, True], ids=["fresh", "preimported"])
+def starter(request, name, tmp_path):
+    launcher = configured("launcher", name, preimport=["json"])
+    launcher.open()
+    yield Starter(launcher, request.param, tmp_path)
+    launcher.close()
+    launcher.close()
+    assert psutil.Process().children(recursive=True) == []
+
+
+def test_a_process_finds_its_arguments_environment_and_group(starter, tmp_path):
+    path = tmp_path / "facts"
+    handle = starter.start("describe", path, "a b", "", env={"ELASTRACE_TEST": "1 2"})
+    (end,) = starter.end_of(handle)
+    assert (end.returncode, end.reason) == (0, "exited with 0")
+    facts = json.loads(path.read_text())
+    assert facts["argv"] == ["a b", ""]
+    assert facts["env"]["ELASTRACE_TEST"] == "1 2"
+    assert facts["group"] == facts["pid"]
+    assert facts["pid"] != os.getpid()
+    assert starter.launcher.ended() == []
+
+
+def test_it_is_pinned_to_its_cores(starter, tmp_path):
+    core = max(os.sched_getaffinity(0))
+    path = tmp_path / "facts"
+    starter.end_of(starter.start("describe", path, cores=(core,)))
+    assert json.loads(path.read_text())["cores"] == [core]
+
+
+def test_cores_that_do_not_exist_are_an_error_in_words(starter, tmp_path):
+    (end,) = starter.end_of(starter.start("describe", tmp_path / "facts", cores=(4095,)))
+    assert end.returncode == 1
+    assert "cannot pin a worker to cores [4095]" in end.reason
+
+
+def test_many_processes_each_end_once_with_their_own_code(starter):
+    handles = [starter.start("leave", code) for code in (0, 3, 7, 0)]
+    assert len(set(handles)) == 4
+    ends = starter.end_of(*handles)
+    assert [end.returncode for end in ends] == [0, 3, 7, 0]
+    assert starter.launcher.ended() == []
+
+
+def test_the_reason_of_a_failure_is_the_last_line_of_the_log(starter):
+    (end,) = starter.end_of(starter.start("leave", 3))
+    assert end.reason == "exited with 3: last words"
+    assert "first words" in starter.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("entry", "argv", "code", "fact"),
+    [
+        ("leave_by_sys_exit", ("told you",), 1, "told you"),
+        ("fail", (), 1, "LookupError: nothing there"),
+        ("nothing_like_it", (), 1, "nothing_like_it"),
+        ("no.such.module:main", (), 1, "No module named 'no'"),
+    ],
+)
+def test_every_way_to_fail_has_a_code_and_words(starter, entry, argv, code, fact):
+    (end,) = starter.end_of(starter.start(entry, *argv))
+    assert end.returncode == code
+    assert fact in end.reason
+
+
+def test_a_signal_ends_a_process_and_its_children_and_is_named(starter, tmp_path):
+    path = tmp_path / "pid"
+    handle = starter.start("wait_with_child", path)
+    parent = int(starter.wait_for(path))
+    child = int(starter.wait_for(tmp_path / "pid.child"))
+    starter.launcher.signal(handle, signal.SIGKILL)
+    (end,) = starter.end_of(handle)
+    assert end.returncode == -signal.SIGKILL
+    assert end.reason.startswith("killed by SIGKILL")
+    wait_until_gone(parent, child)
+    starter.launcher.signal(handle, signal.SIGKILL)  # has ended: not an error
+
+
+def test_a_process_can_be_stopped_and_continued(starter, tmp_path):
+    path = tmp_path / "pid"
+    handle = starter.start("wait", path)
+    process = psutil.Process(int(starter.wait_for(path)))
+    for signum, stopped in ((signal.SIGSTOP, True), (signal.SIGCONT, False)):
+        starter.launcher.signal(handle, signum)
+        deadline = time.monotonic() + 5
+        while (process.status() == psutil.STATUS_STOPPED) != stopped:
+            assert time.monotonic() < deadline
+            PAUSE.wait(0.01)
+
+
+def test_closing_kills_what_is_left(starter, tmp_path):
+    paths = [tmp_path / str(index) for index in range(3)]
+    for path in paths:
+        starter.start("wait", path)
+    pids = [int(starter.wait_for(path)) for path in paths]
+    assert all(map(is_alive, pids))
+    starter.launcher.close()
+    assert not any(map(is_alive, pids))
+
+
+def test_another_host_is_refused_in_words(starter):
+    with pytest.raises(Exception, match=r"host '192\.0\.2\.7' is not this machine"):
+        starter.start("describe", "x", host="192.0.2.7")
+
+
+@pytest.mark.parametrize("preimported", [False, True], ids=["fresh", "preimported"])
+def test_a_process_does_not_outlive_a_launcher_that_is_killed(name, preimported, tmp_path):
+    driver = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "tests.backends.launch_forever"),
+            *(name, str(preimported), str(tmp_path)),
+        ],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    assert driver.stdout is not None
+    assert driver.stdout.readline() == b"waiting\n"
+    below = psutil.Process(driver.pid).children(recursive=True)
+    assert len(below) == 2 + preimported
+    driver.kill()
+    driver.wait(10)
+    wait_until_gone(*(process.pid for process in below))
+
+
+@pytest.mark.parametrize(
+    ("module", "fact"),
+    [
+        ("no_such_module_at_all", "cannot import 'no_such_module_at_all'"),
+        ("tests.backends.starts_a_thread", "left 1 threads running (busybody)"),
+    ],
+)
+def test_what_cannot_be_preimported_ends_the_process_in_words(name, tmp_path, module, fact):
+    launcher = configured("launcher", name, preimport=["json", module])
+    launcher.open()
+    starter = Starter(launcher, True, tmp_path)
+    (end,) = starter.end_of(starter.start("leave", 0))
+    assert end.returncode != 0
+    assert fact in end.reason
+    assert "preimport list" in end.reason
+    launcher.close()
+
+
+def test_a_killed_preimporting_process_takes_its_forks_along_and_says_so(name, tmp_path):
+    launcher = configured("launcher", name, preimport=["json"])
+    launcher.open()
+    starter = Starter(launcher, True, tmp_path)
+    handle = starter.start("wait", tmp_path / "pid")
+    process = psutil.Process(int(starter.wait_for(tmp_path / "pid")))
+    process.parent().kill()
+    (end,) = starter.end_of(handle)
+    assert end.returncode != 0
+    assert "the pre-importing process has died" in end.reason
+    wait_until_gone(process.pid)
+    launcher.close()
