@@ -60,7 +60,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("reports/site"), metavar="DIR")
     parser.add_argument("--figures", nargs="+", metavar="NAME", help=", ".join(FIGURES))
-    parser.add_argument("--formats", nargs="+", choices=site.FORMATS, default=list(site.FORMATS))
+    parser.add_argument("--formats", nargs="+", choices=site.FORMATS, default=["svg", "png"])
     return parser.parse_args(arguments)
 
 

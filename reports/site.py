@@ -29,7 +29,7 @@ def write(
     command: str,
     runs: Sequence[ReportRun],
     drawings: Sequence[tuple[str, Drawing]],
-    formats: Sequence[str] = FORMATS,
+    formats: Sequence[str] = ("svg", "png"),
 ) -> list[Path]:
     """Write figures, tables and ``index.html`` below ``out``; the files written.
 
@@ -81,6 +81,8 @@ def _save(folder: Path, drawing: Drawing, formats: Sequence[str]) -> list[Path]:
     figure = drawing.figure
     assert figure is not None
     FigureCanvasAgg(figure)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # laid out once, not again for every format
     files = []
     for form in formats:
         path = folder / f"{drawing.name}.{form}"

@@ -24,6 +24,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     drawings = []
     for number, ((setting,), inside) in enumerate(groups(runs, "setting").items(), 1):
         panels = groups(inside, "engine")
+        name, title = f"jct-distribution-{number}", f"{TITLE}: {setting}"
         times = [_times(run) for run in inside]
         if not any(len(values) for values in times):
             reason = f"No job of {setting} finished."
@@ -61,8 +62,8 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         style.put_note(figure, inside)
         drawings.append(
             Drawing(
-                name=f"jct-distribution-{number}",
-                title=f"{TITLE}: {setting}",
+                name=name,
+                title=title,
                 caption="Share of the submitted jobs that finished within a time after their"
                 " arrival; further left is better. A curve that stays below 1 leaves jobs"
                 " unfinished. Trials are pooled.",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from harness.records import ChangeRecord
 from reports import style
 from reports.drawing import Drawing, Table
 from reports.selection import ReportRun, groups
@@ -48,13 +49,22 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def _rows(runs: Sequence[ReportRun]) -> list[Row]:
-    found: dict[tuple[str, str, int, int], list[Mapping[str, float]]] = {}
+    by_workload: dict[str, list[ChangeRecord]] = {}
     for run in runs:
         for change in run.changes:
-            if change.outcome == "done" and change.phases_s and change.job_id in run.workloads:
+            if change.job_id in run.workloads:
+                by_workload.setdefault(run.workloads[change.job_id], []).append(change)
+    return summarise(by_workload.items())
+
+
+def summarise(changes: Iterable[tuple[str, Sequence[ChangeRecord]]]) -> list[Row]:
+    """One row per workload, kind and sizes, of the changes that were done and timed."""
+    found: dict[tuple[str, str, int, int], list[Mapping[str, float]]] = {}
+    for workload, members in changes:
+        for change in members:
+            if change.outcome == "done" and change.phases_s:
                 sizes = len(change.from_slots), len(change.to_slots)
-                key = (run.workloads[change.job_id], change.kind, *sizes)
-                found.setdefault(key, []).append(change.phases_s)
+                found.setdefault((workload, change.kind, *sizes), []).append(change.phases_s)
     rows = []
     for (workload, kind, before, after), phases in sorted(found.items()):
         totals = np.array([sum(one.values()) for one in phases])

@@ -69,7 +69,7 @@ def _chart(run: ReportRun, name: str, title: str, looks: style.Looks) -> Drawing
         start, end = row.start_s / seconds, row.end_s / seconds
         tint = _TINTS[order[row.job_id] % len(_TINTS)]
         colour = _mixed(looks.colour(run.workloads[row.job_id]), tint)
-        for low, high in _stretches(row.slots):
+        for low, high in stretches(row.slots):
             boxes.append(_box(start, end, low, high))
             colours.append(colour)
     edge: dict[str, Any] = {"linewidths": 0.4 if not raster else 0.0, "edgecolors": style.PAPER}
@@ -106,7 +106,7 @@ def _by_arrival(run: ReportRun) -> list[str]:
     return [job.job_id for job in sorted(run.jobs, key=attrgetter("arrival_s", "job_id"))]
 
 
-def _stretches(slots: Sequence[int]) -> Iterator[tuple[int, int]]:
+def stretches(slots: Sequence[int]) -> Iterator[tuple[int, int]]:
     """First and last slot of every stretch of neighbouring slots."""
     ordered = sorted(slots)
     for _, part in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0]):
@@ -130,7 +130,7 @@ def _hatch_changes(axis: Axes, run: ReportRun, seconds: float, raster: bool) -> 
     for row in run.changes:
         if row.ended_s is not None and row.ended_s > row.requested_s:
             held = {*row.from_slots, *row.to_slots}
-            for low, high in _stretches(sorted(held)):
+            for low, high in stretches(sorted(held)):
                 boxes.append(_box(row.requested_s / seconds, row.ended_s / seconds, low, high))
     axis.add_collection(
         PolyCollection(
@@ -149,7 +149,7 @@ def _label_jobs(axis: Axes, run: ReportRun, seconds: float, span: float) -> None
     for job_id, grant in widest.items():
         text = style.shorten(job_id, 14)
         if (grant.end_s - grant.start_s) / seconds > span * 0.011 * (len(text) + 1):
-            low, high = max(_stretches(grant.slots), key=lambda pair: pair[1] - pair[0])
+            low, high = max(stretches(grant.slots), key=lambda pair: pair[1] - pair[0])
             middle = (grant.start_s + grant.end_s) / 2 / seconds
             place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6.5}
             axis.text(middle, (low + high) / 2, text, clip_on=True, **place)

@@ -51,8 +51,8 @@ def simulate(
     jobs = []
     for index in range(num_jobs):
         workload = rng.choice(sorted(RATES))
-        arrival, slots = index * rng.uniform(5, 25), rng.choice((1, 1, 2, 4))
-        work = RATES[workload] * speedup(slots) * rng.uniform(20, 90)
+        arrival, slots = index * rng.uniform(12, 30), rng.choice((1, 1, 2, 4))
+        work = RATES[workload] * speedup(slots) * rng.uniform(15, 60)
         jobs.append((arrival, f"job{index:02d}", workload, min(slots, num_slots), work))
     jobs.sort()
     noise = random.Random(seed)

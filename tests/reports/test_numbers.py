@@ -1,0 +1,195 @@
+"""What the figures show, on examples worked by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from sample_runs import write_run
+
+from harness.records import ChangeRecord, GrantRecord
+from harness.store import StoredRun, load_run
+from reports import style
+from reports.figures.simulated_against_live import compare
+from reports.figures.slots_in_use import usage
+from reports.figures.stop_resume_phases import summarise
+from reports.figures.timeline import stretches
+from reports.selection import ReportRun, name, select
+from reports.statistics import estimate, t_quantile
+
+
+@pytest.mark.parametrize(("degrees", "value"), [(4, 2.776), (9, 2.262), (29, 2.045), (999, 1.962)])
+def test_t_quantiles_are_those_of_the_tables(degrees: int, value: float) -> None:
+    assert t_quantile(0.975, degrees) == pytest.approx(value, abs=1e-3)
+
+
+def test_intervals_need_five_trials() -> None:
+    assert estimate([1.0, 2.0, 3.0, 4.0]).half_width is None
+    five = estimate([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert (five.mean, five.num_trials) == (3.0, 5)
+    assert five.half_width == pytest.approx(2.776 * 1.5811 / 5**0.5, rel=1e-3)
+    with pytest.raises(ValueError, match="no values"):
+        estimate([])
+
+
+def test_slots_in_use() -> None:
+    grants = [
+        GrantRecord("a", 0, 10, (0, 1), 8, None),
+        GrantRecord("b", 5, 10, (2,), 8, None),
+        GrantRecord("a", 10, 12, (0,), 8, None),
+    ]
+    times, used = usage(grants)
+    assert times.tolist() == [0, 5, 10, 12]
+    assert used.tolist() == [2, 3, 1, 0]
+
+
+def test_slots_in_use_agrees_with_the_metric(tmp_path: Path) -> None:
+    run = write_run(tmp_path, scheduler="uniform")
+    times, used = usage(run.records.grants)
+    area = float((used[:-1] * (times[1:] - times[:-1])).sum())
+    window = run.metrics["makespan_s"] * run.facts["num_slots"]
+    assert area / window == pytest.approx(run.metrics["slot_utilization_mean"])
+
+
+def test_neighbouring_slots_are_one_box() -> None:
+    assert list(stretches([3, 0, 1, 5, 4])) == [(0, 1), (3, 5)]
+    assert list(stretches([])) == []
+
+
+def test_phases_are_medians_per_workload_and_size() -> None:
+    def change(number: int, kind: str, before: int, after: int, **phases: float) -> ChangeRecord:
+        slots = tuple(range(before)), tuple(range(after))
+        return ChangeRecord(number, "a", kind, 0.0, 1.0, "done", *slots, None, None, phases)
+
+    changes = [
+        change(1, "rescale", 1, 2, save=1.0, load=4.0),
+        change(2, "rescale", 1, 2, save=2.0, load=6.0),
+        change(3, "rescale", 1, 2, save=9.0, load=5.0),
+        change(4, "start", 0, 1, spawn=3.0),
+        change(5, "start", 0, 1),
+    ]
+    first, second = summarise([("bert", changes)])
+    assert (first.label, first.count, first.medians) == (
+        "bert rescale 1→2",
+        3,
+        {"save": 2.0, "load": 5.0},
+    )
+    assert (first.total, first.low, first.high) == (8.0, 6.5, 11.0)
+    assert (second.label, second.count, second.total) == ("bert start 0→1", 1, 3.0)
+
+
+@dataclass
+class Fake:
+    """Just what ``compare`` reads of a run."""
+
+    system: str
+    is_live: bool
+    trial: tuple[int, int]
+    metrics: Mapping[str, float]
+
+
+def test_simulated_against_live_by_trial() -> None:
+    runs: list[Any] = [
+        Fake("fifo", True, (0, 0), {"makespan_s": 100.0, "rescales": 0.0}),
+        Fake("fifo", True, (0, 1), {"makespan_s": 200.0}),
+        Fake("fifo", False, (0, 0), {"makespan_s": 110.0, "rescales": 0.0}),
+        Fake("fifo", False, (0, 1), {"makespan_s": 190.0}),
+        Fake("edf", True, (0, 0), {"makespan_s": 100.0}),
+        Fake("uniform", True, (3, 4), {"makespan_s": 50.0}),
+        Fake("uniform", False, (0, 0), {"makespan_s": 60.0}),
+    ]
+    fifo, uniform = compare(runs)
+    assert (fifo.system, fifo.metric) == ("fifo", "makespan_s")
+    assert fifo.errors == pytest.approx([0.1, -0.05])
+    assert fifo.error.mean == pytest.approx(0.025)
+    assert fifo.error.half_width is None
+    assert fifo.spread == pytest.approx((-1 / 3, 1 / 3))
+    assert uniform.errors == pytest.approx([0.2]), "the only simulated run serves every trial"
+
+
+def renamed(run: StoredRun, run_id: str, **options: object) -> StoredRun:
+    """A copy of a run under another id, with other options of its backend."""
+    manifest = {**run.manifest, "run_id": run_id}
+    config = {**run.config, "backend": {**run.config["backend"], **options}}
+    return StoredRun(run.path, manifest, config, run.metrics)
+
+
+def test_names_show_the_options_that_differ_and_no_others(tmp_path: Path) -> None:
+    cold = write_run(tmp_path, live=True)
+    warm = renamed(cold, "warm", start="preimported")
+    simulated = renamed(write_run(tmp_path), "simulated", start="preimported")
+    systems = {run.run_id: (run.system, run.engine) for run in name([cold, warm, simulated])}
+    assert systems == {
+        cold.run_id: ("fifo / stop_resume, start=cold", "live"),
+        "warm": ("fifo / stop_resume, start=preimported", "live"),
+        "simulated": ("fifo / stop_resume, start=preimported", "simulated"),
+    }
+    assert [run.system for run in name([cold])] == ["fifo / stop_resume"]
+
+
+def test_trials_of_one_system_share_its_name(tmp_path: Path) -> None:
+    runs = name(write_run(tmp_path, live=True, repetition=number) for number in range(3))
+    assert {run.system for run in runs} == {"fifo / stop_resume"}
+    assert [run.trial for run in runs] == [(0, 0), (0, 1), (0, 2)]
+    assert style.note(runs) == "3 trials each"
+
+
+def test_notes_mark_emulated_pace_and_foreign_profiles(tmp_path: Path) -> None:
+    run = write_run(tmp_path, live=True)
+    config = {**run.config, "engine": {**run.config["engine"], "pace": "profile"}}
+    (paced,) = name([StoredRun(run.path, run.manifest, config, run.metrics)])
+    assert paced.is_emulated
+    assert style.note([paced]) == (
+        "1 trial each; emulated pace (steps padded to a profile); profile not measured here"
+    )
+    measured = {**run.manifest, "profile": {"measured_here": True}}
+    (here,) = name([StoredRun(run.path, measured, config, run.metrics)])
+    assert "not measured here" not in style.note([here])
+
+
+def test_a_study_is_its_label_its_folder_and_its_points(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    labelled = write_run(root, scheduler="fifo", sweep="mine")
+    listed = write_run(root, scheduler="uniform", sweep="another")
+    write_run(root, scheduler="edf", sweep="another")
+    foldered = write_run(tmp_path / "runs" / "mine", scheduler="tiresias", sweep="another")
+    points = tmp_path / "sweeps" / "mine" / "points.json"
+    points.parent.mkdir(parents=True)
+    points.write_text(json.dumps({"points": [{"run_id": listed.run_id}]}))
+    chosen = {run.run_id for run in select([root], "mine")}
+    assert chosen == {labelled.run_id, listed.run_id, foldered.run_id}
+    assert len(select([root])) == 4
+
+
+def test_names_come_from_the_stored_configuration_alone(tmp_path: Path) -> None:
+    path = write_run(tmp_path).path
+    config = yaml.safe_load((path / "config.yaml").read_text())
+    config["choices"]["scheduler"] = "renamed"
+    manifest = json.loads((path / "manifest.json").read_text())
+    del manifest["choices"]
+    (path / "config.yaml").write_text(yaml.safe_dump(config))
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    (run,) = name([load_run(path)])
+    assert isinstance(run, ReportRun)
+    assert run.system == "renamed / stop_resume"
+    assert run.setting == "five_jobs on cpu4, tiny workloads"
+
+
+def test_time_units_suit_the_length() -> None:
+    assert style.time_unit(120) == (1.0, "s")
+    assert style.time_unit(3000) == (60.0, "min")
+    assert style.time_unit(9000) == (3600.0, "h")
+    assert style.time_unit(9e5) == (86400.0, "days")
+
+
+def test_a_name_keeps_its_look_beside_any_others() -> None:
+    looks = style.Looks(["b", "a", "b"])
+    assert looks.colour("a") == style.PALETTE[0]
+    assert looks.line("b") == {"color": style.PALETTE[1], "linestyle": style.DASHES[1]}
+    assert SimpleNamespace(**looks.line("a")).linestyle == "-"

@@ -1,0 +1,183 @@
+"""The report on a small store: every file, every axis with its unit, nothing silently missing."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+from sample_runs import write_run
+
+from reports import style
+from reports.__main__ import main
+from reports.drawing import Drawing, Table
+from reports.figures import FIGURES
+from reports.selection import select
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two schedulers in both engines; one has five live trials, the other two."""
+    root = tmp_path_factory.mktemp("runs")
+    for scheduler, trials in (("fifo", 5), ("uniform", 2)):
+        write_run(root, scheduler=scheduler)
+        for repetition in range(trials):
+            write_run(root, scheduler=scheduler, live=True, repetition=repetition)
+    return root
+
+
+@pytest.fixture(scope="module")
+def drawings(store: Path) -> dict[str, list[Drawing]]:
+    runs = select([store])
+    with mpl.rc_context(style.RC):
+        return {name: draw(runs) for name, draw in FIGURES.items()}
+
+
+class Page(HTMLParser):
+    """Collects identifiers and links, and checks that tags are closed in order."""
+
+    VOID = frozenset({"meta", "img", "br", "link"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {key: value or "" for key, value in attrs}
+        self.ids += [values["id"]] if "id" in values else []
+        self.links += [values[key] for key in ("href", "src") if key in values]
+        if tag == "img":
+            assert values["alt"], "a picture without a description"
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def read_page(path: Path) -> Page:
+    page = Page()
+    page.feed(path.read_text(encoding="utf-8"))
+    assert page.open == []
+    return page
+
+
+def test_report_writes_page_figures_and_tables(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "site"
+    assert main(["--results", str(store), "--out", str(out)]) == 0
+    assert str(out / "index.html") in capsys.readouterr().out
+    page = read_page(out / "index.html")
+    assert len(page.ids) == len(set(page.ids))
+    for link in page.links:
+        assert not re.match("https?:|//", link), "the page needs nothing from elsewhere"
+        if link.startswith("#"):
+            assert link[1:] in page.ids
+        elif not link.startswith("data:"):
+            assert (out / link).is_file()
+    text = (out / "index.html").read_text(encoding="utf-8")
+    run_ids = {run.run_id for run in select([store])}
+    assert len(run_ids) == 9
+    for run_id in run_ids:
+        assert f"<summary>{run_id}</summary>" in text
+    assert "python -m harness --from" in text
+    assert "profile not measured here" in text.lower()
+    assert "Nothing to show" not in text
+    drawn = {path.stem for path in (out / "figures").glob("*.svg")}
+    assert drawn == {path.stem for path in (out / "figures").glob("*.png")}
+    stems = {re.sub(r"-\d+$", "", stem).replace("-", "_") for stem in drawn}
+    assert stems == set(FIGURES) - {"comparison"}
+    entries = json.loads((out / "figures.json").read_text())
+    assert {Path(entry["file"]).stem for entry in entries} == drawn
+    for entry in entries:
+        assert (out / entry["file"]).is_file()
+        assert set(entry["run_ids"]) <= run_ids
+        assert entry["run_ids"]
+    tables = (out / "tables.md").read_text(encoding="utf-8")
+    assert "| fifo / stop_resume | live | 5 |" in tables
+
+
+def test_every_axis_has_a_label_with_its_unit(drawings: dict[str, list[Drawing]]) -> None:
+    labelled = re.compile(r"\S.*\(.+\)$")
+    checked = 0
+    for drawing in (drawing for group in drawings.values() for drawing in group):
+        if drawing.figure is None:
+            continue
+        for axis in drawing.figure.axes:
+            twins_x = [axis, *axis.get_shared_x_axes().get_siblings(axis)]
+            twins_y = [axis, *axis.get_shared_y_axes().get_siblings(axis)]
+            assert any(labelled.match(twin.get_xlabel()) for twin in twins_x), drawing.name
+            assert any(labelled.match(twin.get_ylabel()) for twin in twins_y), drawing.name
+            checked += 1
+    assert checked >= 9
+
+
+def test_every_figure_says_how_many_trials_it_shows(drawings: dict[str, list[Drawing]]) -> None:
+    for drawing in (drawing for group in drawings.values() for drawing in group):
+        if drawing.figure is not None:
+            note = drawing.figure.get_supxlabel()
+            assert re.search(r"\d trials? each", note), drawing.name
+
+
+def test_the_same_records_give_the_same_figures(store: Path, tmp_path: Path) -> None:
+    words = ["--results", str(store), "--figures", "jct_distribution"]
+    for name in ("a", "b"):
+        assert main([*words, "--out", str(tmp_path / name), "--formats", "svg", "pdf"]) == 0
+    first = sorted((tmp_path / "a" / "figures").iterdir())
+    second = sorted((tmp_path / "b" / "figures").iterdir())
+    assert [path.name for path in first] == [path.name for path in second]
+    assert {path.suffix for path in first} == {".svg", ".pdf"}
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_figure_without_data_says_so(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", scheduler="fifo")
+    assert main(["--results", str(tmp_path / "runs"), "--out", str(tmp_path / "site")]) == 0
+    text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "Nothing to show: No system of the selection ran in both engines" in text
+    read_page(tmp_path / "site" / "index.html")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--results", "nowhere"], "no finished run in nowhere; make one: python -m harness"),
+        (["study=ghost", "--results", "STORE"], "no finished run of study ghost"),
+        (["studyghost", "--results", "STORE"], "'studyghost' is no argument; write study=NAME"),
+        (["--results", "STORE", "--figures", "pie"], "unknown figures: pie; known: comparison,"),
+    ],
+)
+def test_mistakes_are_explained(
+    store: Path, words: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(store) if word == "STORE" else word for word in words]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_tables_escape_what_they_are_given() -> None:
+    table = Table(["name", "a|b"], [["<b>x</b>", "1"]])
+    assert "&lt;b&gt;x&lt;/b&gt;" in table.to_html()
+    assert table.to_markdown() == "| name | a\\|b |\n| --- | ---: |\n| <b>x</b> | 1 |"
+
+
+def test_reports_load_no_training_library_and_no_tracking() -> None:
+    code = (
+        "import sys, reports.__main__;"
+        "unwanted = {'torch', 'mlflow', 'transformers', 'systems', 'workloads'};"
+        "print(sorted(unwanted & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
