@@ -19,6 +19,8 @@ from reports.drawing import Drawing
 from reports.selection import ReportRun
 
 FORMATS = ("svg", "png", "pdf")
+INDEX = "figures.json"
+"""Lists every figure: its files and the runs it shows."""
 _METADATA = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
 _TEMPLATE = Path(__file__).with_name("page.html")
 
@@ -42,17 +44,17 @@ def write(
         formats: file formats of the figures; the page itself embeds SVG.
     """
     out.mkdir(parents=True, exist_ok=True)
+    _remove_earlier(out)
     written, entries, sections, tables = [], [], [], []
     for group, drawing in drawings:
         picture = ""
         if drawing.figure is not None:
             files = _save(out / "figures", drawing, formats)
             written += files
-            png = [file for file in files if file.suffix == ".png"] or files[:1]
-            entries += [
-                {"file": str(file.relative_to(out)), "figure": group, "run_ids": [*drawing.run_ids]}
-                for file in png
-            ]
+            names = [str(file.relative_to(out)) for file in files]
+            shown = next((name for name in names if name.endswith(".png")), names[0])
+            entry = {"file": shown, "files": names, "figure": group}
+            entries.append(entry | {"run_ids": [*drawing.run_ids]})
             picture = _picture(drawing, files)
         if drawing.table is not None:
             tables.append(f"## {drawing.title}\n\n{drawing.table.to_markdown()}\n")
@@ -68,11 +70,20 @@ def write(
     for name, text in (
         ("index.html", page),
         ("tables.md", f"# {title}\n\n{_summary(runs)}\n\n" + "\n".join(tables)),
-        ("figures.json", json.dumps(entries, indent=1) + "\n"),
+        (INDEX, json.dumps(entries, indent=1) + "\n"),
     ):
         (out / name).write_text(text, encoding="utf-8")
         written.append(out / name)
     return written
+
+
+def _remove_earlier(out: Path) -> None:
+    """Remove the figures that an earlier report put here, as its ``figures.json`` lists them."""
+    listing = out / INDEX
+    if listing.is_file():
+        for entry in json.loads(listing.read_text(encoding="utf-8")):
+            for name in entry.get("files", ()):
+                (out / name).unlink(missing_ok=True)
 
 
 def _save(folder: Path, drawing: Drawing, formats: Sequence[str]) -> list[Path]:

@@ -13,6 +13,8 @@ from reports.drawing import Drawing
 from reports.selection import ReportRun, groups
 
 TITLE = "Job completion times"
+_WIDE = 50
+"""Longest over median time from which the axis is logarithmic."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
@@ -33,8 +35,9 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             )
             continue
         longest = max(float(values.max()) for values in times if len(values))
-        seconds, unit = style.time_unit(longest)
-        spread = longest / max(float(np.median(np.concatenate(times))), 1e-9)
+        middle = max(float(np.median(np.concatenate(times))), 1e-9)
+        is_wide = longest > _WIDE * middle
+        seconds, unit = style.time_unit(middle if is_wide else longest)
         most = max(len(groups(members, "system")) for members in panels.values())
         figure = style.new_figure(3.4 + 0.17 * most)
         axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
@@ -54,8 +57,9 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             axis.set_title(engine)
             axis.set_xlabel(f"job completion time ({unit})")
             axis.set_ylim(0, 1.02)
-            if spread > 50:
-                axis.set_xscale("symlog", linthresh=longest / seconds / spread)
+            if is_wide:
+                axis.set_xscale("symlog", linthresh=middle / seconds / 10)
+                axis.xaxis.set_major_formatter("{x:,g}")
             axis.set_xlim(left=0)
             axis.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.19), handlelength=3)
         axes[0].set_ylabel("share of submitted jobs (fraction)")
@@ -66,7 +70,8 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
                 title=title,
                 caption="Share of the submitted jobs that finished within a time after their"
                 " arrival; further left is better. A curve that stays below 1 leaves jobs"
-                " unfinished. Trials are pooled.",
+                " unfinished. Trials are pooled."
+                + (" The time axis is logarithmic, but linear near 0." if is_wide else ""),
                 run_ids=[run.run_id for run in inside],
                 figure=figure,
             )

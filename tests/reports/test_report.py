@@ -141,6 +141,17 @@ def test_the_same_records_give_the_same_figures(store: Path, tmp_path: Path) -> 
         assert one.read_bytes() == other.read_bytes()
 
 
+def test_a_new_report_leaves_no_figure_of_an_earlier_one(store: Path, tmp_path: Path) -> None:
+    words = ["--results", str(store), "--out", str(tmp_path), "--formats", "png"]
+    (tmp_path / "figures").mkdir()
+    mine = tmp_path / "figures" / "mine.png"
+    mine.write_bytes(b"not made by the report")
+    assert main([*words, "--figures", "slots_in_use"]) == 0
+    assert main([*words, "--figures", "jct_distribution"]) == 0
+    left = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert left == {"jct-distribution-1.png", "mine.png"}
+
+
 def test_a_figure_without_data_says_so(tmp_path: Path) -> None:
     write_run(tmp_path / "runs", scheduler="fifo")
     assert main(["--results", str(tmp_path / "runs"), "--out", str(tmp_path / "site")]) == 0
