@@ -39,7 +39,8 @@ class Arguments:
     study: str | None = None
     sweeping: bool = False
     show_config: bool = False
-    mirroring: bool = True
+    is_point: bool = False
+    """A sweep has checked this run already, and mirrors it afterwards."""
     base_path: str | None = None
     help_of: str | None = None
     """Empty: the overview; otherwise a group."""
@@ -56,14 +57,14 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
             found.help_of = rest.pop(0) if rest and "=" not in rest[0] else ""
         elif word in ("-m", "--multirun"):
             found.sweeping = True
-        elif word == "--no-mirror":
-            found.mirroring = False
+        elif word == "--point":
+            found.is_point = True
         elif word.partition("=")[0] in ("--cfg", "--from"):
             flag, _, value = word.partition("=")
             value = value or (rest.pop(0) if rest else "")
             _read_flag(flag, value, found)
         elif word.startswith("-"):
-            way_out = suggest(word, ("-m", "--cfg", "--from", "--no-mirror", "--help"))
+            way_out = suggest(word, ("-m", "--cfg", "--from", "--point", "--help"))
             found.problems.append(Problem(f"argument {word!r}", "unknown flag", way_out))
         elif word.startswith("study="):
             value = word.partition("=")[2]
@@ -145,7 +146,8 @@ def _main(argv: list[str]) -> int:
         print(config_yaml(config), end="")
         return 0
     command = ["python", "-m", "harness", *argv]
-    return _run_one(plan(config), command, arguments.mirroring)
+    planned = plan(config, check_workloads=not arguments.is_point)
+    return _run_one(planned, command, mirroring=not arguments.is_point)
 
 
 def _show_help(group: str) -> int:

@@ -32,6 +32,7 @@ from harness.trace.build import load_trace
 from harness.trace.trace import Trace
 from harness.trace.transforms import TransformContext
 from harness.tracking import Target, TrackingError, mirror
+from harness.workload_check import workload_problems
 
 MEMORY = "memory_bytes_per_worker"
 """Key of a pool's entry that is not an option of the workload's class."""
@@ -43,6 +44,8 @@ class Library:
 
     profiles: dict[str, Profile] = field(default_factory=dict)
     traces: dict[str, Trace] = field(default_factory=dict)
+    sound_pools: set[str] = field(default_factory=set)
+    """Pools whose workloads could be built."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +70,16 @@ class Plan:
         return RunStore(Path(self.config.results_dir)).find(self.run_id)
 
 
-def plan(config: RunConfig, library: Library | None = None) -> Plan:
+def plan(
+    config: RunConfig, library: Library | None = None, *, check_workloads: bool = True
+) -> Plan:
     """Build everything that a run needs, and check that it fits together.
 
     Args:
         config: the validated configuration.
         library: loaded traces and profiles to share with other plans.
+        check_workloads: build the workloads of a live run in a process of its own, to see
+            whether their options are right; takes seconds.
 
     Raises:
         UserError: all problems at once, each with its place and the way out.
@@ -121,7 +128,7 @@ def plan(config: RunConfig, library: Library | None = None) -> Plan:
         raise UserError(problems)
     config_hash = hash_config(config, {"trace": trace.digest, "profile": profile.digest})
     named = [choices[group] for group in ("trace", "scheduler", "backend", "engine")]
-    return Plan(
+    planned = Plan(
         config=config,
         run_id="-".join([*named, config_hash[:10]]),
         config_hash=config_hash,
@@ -131,6 +138,19 @@ def plan(config: RunConfig, library: Library | None = None) -> Plan:
         engine=engine,
         setup=setup,
     )
+    if check_workloads and engine.exclusive and (config.force or planned.stored() is None):
+        _check_workloads(setup, library)
+    return planned
+
+
+def _check_workloads(setup: EngineSetup, library: Library) -> None:
+    used = {name: setup.workloads[name] for name in sorted({job.workload for job in setup.jobs})}
+    key = hash_json({name: [spec.target, dict(spec.options)] for name, spec in used.items()})
+    if key not in library.sound_pools:
+        problems = workload_problems(used)
+        if problems:
+            raise UserError(problems)
+        library.sound_pools.add(key)
 
 
 def read_pool(workload: Mapping[str, Any]) -> dict[str, WorkloadSpec]:

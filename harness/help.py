@@ -42,7 +42,7 @@ _FLAGS = (
     ("-m", "sweep: one run for each combination of the comma lists"),
     ("--cfg job", "print the resolved configuration as YAML and stop"),
     ("--from FILE", "start from a stored config.yaml instead of the defaults"),
-    ("--no-mirror", "store the run, but leave tracking alone"),
+    ("--point", "used by sweeps: the run is checked already and mirrored later"),
     ("--help [GROUP]", "this text; with a group, its options explained"),
 )
 

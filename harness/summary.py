@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -28,7 +29,7 @@ HEADLINES = (
 def console(stderr: bool = False) -> Console:
     """A console; wide enough for the tables where the output is no terminal."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else 160
+    width = None if stream.isatty() else 200
     return Console(file=stream, width=width, highlight=False, soft_wrap=False)
 
 
@@ -53,9 +54,9 @@ def metrics_table(rows: Sequence[tuple[Mapping[str, str], str, Mapping[str, floa
     """
     axes = list(dict.fromkeys(axis for row in rows for axis in row[0]))
     shown = [h for h in HEADLINES if any(h[0] in metrics for _, _, metrics in rows)]
-    table = Table(pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for axis in axes:
-        table.add_column(axis, overflow="fold")
+        table.add_column(axis, no_wrap=True)
     table.add_column("status")
     for _, heading, _ in shown:
         table.add_column(heading, justify="right")

@@ -84,12 +84,22 @@ def plan_sweep(sweep: Sweep) -> list[Entry]:
                 places.setdefault(str(problem), []).append(point)
             continue
         entries.append(Entry(point, words, planned, estimate_wall_s(planned)))
+    places.update(_same_runs(entries))
     if places:
         raise UserError(_placed(text, at, len(sweep.points)) for text, at in places.items())
     for entry in entries:
         entry.stored = None if entry.planned.config.force else entry.planned.stored()
         entry.status = "to run" if entry.stored is None else "stored"
     return entries
+
+
+def _same_runs(entries: Sequence[Entry]) -> dict[str, list[Point]]:
+    """Points that would be one run: they would write over each other."""
+    by_run: dict[str, list[Point]] = {}
+    for entry in entries:
+        by_run.setdefault(entry.planned.run_id, []).append(entry.point)
+    fact = "differ only in what does not determine the results; give one of them, or a seed each"
+    return {f"points of run {r}: {fact}": p for r, p in by_run.items() if len(p) > 1}
 
 
 def _placed(text: str, points: Sequence[Point], num_points: int) -> str:
@@ -135,7 +145,7 @@ def show_plan(sweep: Sweep, entries: Sequence[Entry]) -> None:
         jobs = len(entry.planned.trace.jobs)
         out.print(f"{number:4}  {axes}  {jobs:,} jobs, {time_text}  ({entry.planned.run_id})")
     still = [entry for entry in entries if entry.is_open]
-    total = seconds(_remaining_s(entries, _width(sweep)))
+    total = seconds(remaining_s(entries, _width(sweep)))
     out.print(
         f"{len(entries)} points, {len(still)} to run, about {total} in all. dry=true: nothing"
         " was started."
@@ -146,7 +156,8 @@ def _width(sweep: Sweep) -> int:
     return sweep.parallel or os.cpu_count() or 1
 
 
-def _remaining_s(entries: Sequence[Entry], width: int) -> float:
+def remaining_s(entries: Sequence[Entry], width: int) -> float:
+    """Seconds that the open points may take: ``width`` side by side, exclusive ones alone."""
     still = [entry for entry in entries if entry.is_open]
     side_by_side = [e.estimate_s for e in still if not e.planned.engine.exclusive]
     alone_s = sum(e.estimate_s for e in still if e.planned.engine.exclusive)
@@ -199,10 +210,10 @@ def _run_all(sweep: Sweep, entries: Sequence[Entry], folder: Path, progress: Swe
     )
     running: list[Entry] = []
     while waiting or running:
-        while waiting and _has_room(waiting[0], running, width):
+        while waiting and has_room(waiting[0], running, width):
             entry = waiting.pop(0)
             log = folder / "logs" / f"{entry.planned.run_id}.log"
-            entry.process = PointProcess([*entry.words, "progress=false", "--no-mirror"], log)
+            entry.process = PointProcess([*entry.words, "progress=false", "--point"], log)
             entry.process.start()
             entry.status = "running"
             running.append(entry)
@@ -210,7 +221,7 @@ def _run_all(sweep: Sweep, entries: Sequence[Entry], folder: Path, progress: Swe
             running.remove(entry)
             _finish(entry)
             progress.ended(_title(entry), entry.status, entry.wall_s)
-        progress.waiting(_remaining_s(entries, width), [_title(entry) for entry in running])
+        progress.waiting(remaining_s(entries, width), [_title(entry) for entry in running])
         time.sleep(0.1)
 
 
@@ -224,7 +235,8 @@ def mirror_all(entries: Sequence[Entry]) -> None:
             mirror_run(entry.stored, entry.planned.config.tracking)
 
 
-def _has_room(entry: Entry, running: Sequence[Entry], width: int) -> bool:
+def has_room(entry: Entry, running: Sequence[Entry], width: int) -> bool:
+    """Whether a point may start beside those that run."""
     if entry.planned.engine.exclusive or any(e.planned.engine.exclusive for e in running):
         return not running
     return len(running) < width

@@ -1,0 +1,110 @@
+"""Ctrl-C, SIGTERM and SIGKILL from outside: nothing is left behind, and work goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LONG = ["trace=philly", "cluster=slots400", "tracking=none", "progress=false"]
+DEADLINE_S = 60.0
+
+
+def start(folder, *words):
+    command = [sys.executable, "-m", "harness", *LONG, f"results_dir={folder / 'runs'}", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def eventually(condition):
+    """Wait for a condition that another process brings about."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def partial_runs(folder):
+    return list((folder / "runs").glob(".partial-*"))
+
+
+def finished_runs(folder):
+    return [path for path in (folder / "runs").glob("*") if not path.name.startswith(".")]
+
+
+def is_gone(pid):
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.fixture
+def started():
+    processes = []
+    yield lambda *words: processes.append(start(*words)) or processes[-1]
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_stops_and_stores_nothing(tmp_path, started, signum, code):
+    process = started(tmp_path)
+    eventually(lambda: partial_runs(tmp_path))
+    process.send_signal(signum)
+    _, error = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == code
+    assert "The same command runs it again." in error
+    assert "Traceback" not in error
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_sweep_stops_its_points(tmp_path, started, signum, code):
+    process = started(tmp_path, "seed=0,1,2", "-m")
+    eventually(lambda: partial_runs(tmp_path))
+    points = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+    assert points
+    process.send_signal(signum)
+    output, error = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == code
+    assert "3 points are left; the same command goes on with them." in output
+    assert "Traceback" not in output + error
+    assert all(is_gone(pid) for pid in points)
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_points_die_with_a_sweep_that_is_killed_and_it_resumes(tmp_path, started):
+    words = ("trace=itp195,philly", "scheduler=fifo", "-m")
+    process = started(tmp_path, *words)
+    eventually(lambda: len(finished_runs(tmp_path)) == 1 and len(partial_runs(tmp_path)) == 1)
+    points = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+    process.kill()
+    process.communicate()
+    eventually(lambda: all(is_gone(pid) for pid in points))
+    (finished,) = finished_runs(tmp_path)
+    assert len(partial_runs(tmp_path)) == 1
+    created = finished.stat().st_ctime_ns
+
+    resumed = started(tmp_path, *words)
+    output, error = resumed.communicate(timeout=4 * DEADLINE_S)
+    assert resumed.returncode == 0, error
+    assert " stored " in output
+    assert " done " in output
+    assert finished.stat().st_ctime_ns == created
+    assert len(finished_runs(tmp_path)) == 2
+    assert partial_runs(tmp_path) == []

@@ -1,0 +1,79 @@
+"""Studies: grids, repetitions, and what is refused in their files."""
+
+import pytest
+
+from harness.problems import UserError
+from harness.study import Study, load_study, product, read_study
+
+
+def test_a_grid_is_the_product_of_its_axes_and_grids_follow_each_other():
+    study = Study(
+        "s",
+        "d",
+        grids=({"scheduler": ("fifo", "edf"), "seed": (0, 1)}, {"engine.pace": (None, "a, b")}),
+    )
+    assert [point.overrides for point in study.points()] == [
+        ("scheduler=fifo", "seed=0"),
+        ("scheduler=fifo", "seed=1"),
+        ("scheduler=edf", "seed=0"),
+        ("scheduler=edf", "seed=1"),
+        ("engine.pace=null",),
+        ("engine.pace='a, b'",),
+    ]
+
+
+def test_a_study_without_grids_is_one_point():
+    assert [point.overrides for point in Study("s", "d").points()] == [()]
+
+
+def test_equal_points_run_once():
+    study = Study("s", "d", grids=({"seed": (0, 1)}, {"seed": (1, 2)}))
+    assert [point.axes["seed"] for point in study.points()] == ["0", "1", "2"]
+
+
+def test_repetitions_are_blocks_each_in_an_order_of_its_own():
+    study = Study("s", "d", grids=({"seed": tuple(range(8))},), repetitions=4)
+    points = study.points()
+    blocks = [points[start : start + 8] for start in range(0, 32, 8)]
+    for repetition, block in enumerate(blocks):
+        assert {point.axes["repetition"] for point in block} == {str(repetition)}
+        assert sorted(int(point.axes["seed"]) for point in block) == list(range(8))
+    orders = [tuple(point.axes["seed"] for point in block) for block in blocks]
+    assert len(set(orders)) > 1
+    assert study.points() == points
+
+
+def test_product_of_nothing_is_one_empty_point():
+    assert [point.overrides for point in product({})] == [()]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("- 1", "is [1]; give the keys description, base,"),
+        ("base: [seed=1]", "description: is missing"),
+        ("description: d\ngrid: []", "grid: unknown key; did you mean 'grids'?"),
+        ("description: d\nbase: seed=1", "base: is 'seed=1'; give a list"),
+        ("description: d\ngrids: {seed: [1]}", "grids: is a mapping with seed; give a list"),
+        ("description: d\ngrids: [{seed: 1}]", "grids: is [{'seed': 1}]; give a list"),
+        ("description: d\ngrids: [{seed: []}]", "grids.0.seed: has no values"),
+        ("description: d\nrepetitions: 0", "repetitions: is 0; use 1 or more"),
+        ("description: d\nparallel: 0", "parallel: is 0; use 1 or more"),
+        ("description: d\nrepetitions: many", "repetitions: is 'many'; give a whole number"),
+        ("description: [", "cannot be read"),
+    ],
+)
+def test_bad_study_files(tmp_path, text, problem):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        load_study(str(path))
+    (only,) = caught.value.problems
+    assert str(path) in str(only)
+    assert problem in str(only)
+
+
+def test_all_mistakes_of_a_study_at_once(tmp_path):
+    with pytest.raises(UserError) as caught:
+        read_study(tmp_path, {"figure": [], "base": 1, "repetitions": 0})
+    assert len(caught.value.problems) == 4
