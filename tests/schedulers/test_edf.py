@@ -75,6 +75,17 @@ def test_without_preemption_running_jobs_keep_what_they_have_and_may_grow():
     assert periods(records, "grows") == [(0, 5, 2), (5, 10, 4)]
 
 
+def test_without_preemption_what_running_jobs_keep_is_not_counted_twice():
+    """a keeps its 2 of 4 slots; b, with the later deadline, has the other 2 at once."""
+    jobs = [
+        job("a", 0, 1, 40, max_slots=2, deadline_s=30, deadline_kind="hard"),
+        deadline_job("b", 5, 1, 12, 50),
+    ]
+    records, _ = run(jobs, Edf(preemptive=False), cluster(1, 4))
+    assert periods(records, "a") == [(0, 20, 2)]
+    assert periods(records, "b") == [(5, 11, 2)]
+
+
 def test_gang_sizes_no_job_and_skips_what_does_not_fit():
     """4 slots: soon (3) runs, next (2) does not fit beside it, last (1) does."""
     jobs = [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.contracts.scheduler import Grant, Knowledge
+from harness.contracts.engine import Event, EventKind, JobState
+from harness.contracts.scheduler import ClusterView, Grant, JobView, Knowledge, Suspend
 from systems.schedulers.uniform import Uniform
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine
@@ -132,3 +133,70 @@ def test_a_lost_slot_sends_its_job_to_another_host_and_the_rest_share():
         d for v, d in zip(recorder.views, recorder.decisions, strict=True) if v.time_s == 25
     )
     assert at_25.changes == {"c": Grant(2, slots=(0, 1))}
+
+
+def seen(job_id, arrival_s, grant=None, slots=()):
+    state = JobState.RUNNING if slots else JobState.PENDING
+    spec = job(job_id, arrival_s)
+    return JobView(spec, state, grant, slots, arrival_s, 0.0, 0.0, 0.0, 0.0, arrival_s)
+
+
+def view(where, jobs, *news, down=()):
+    """A view with these jobs; ``news`` are (kind, job id) pairs."""
+    return ClusterView(
+        time_s=1.0,
+        cluster=where,
+        jobs={one.job_id: one for one in jobs},
+        news=[
+            Event(1.0, kind, slot=who) if isinstance(who, int) else Event(1.0, kind, who)
+            for kind, who in news
+        ],
+        down_slots=frozenset(down),
+        num_granted=sum(one.grant.num_slots for one in jobs if one.grant),
+    )
+
+
+def test_after_a_failed_change_a_contested_slot_stays_with_its_holder():
+    """a was to give slot 3 to b, but its change fails just when d ends: a keeps all four."""
+    where = cluster(1, 8)
+    scheduler = Uniform(use_throughput=False)
+    arrived = (EventKind.ARRIVAL, "a"), (EventKind.ARRIVAL, "d")
+    first = scheduler.decide(view(where, [seen("a", 0), seen("d", 0)], *arrived)).changes
+    assert first == {"a": Grant(4, slots=(0, 1, 2, 3)), "d": Grant(4, slots=(4, 5, 6, 7))}
+    a, d = (seen(i, 0, first[i], first[i].slots) for i in "ad")
+    second = scheduler.decide(view(where, [a, d, seen("b", 1)], (EventKind.ARRIVAL, "b"))).changes
+    assert second == {
+        "a": Grant(3, slots=(0, 1, 2)),
+        "d": Grant(3, slots=(4, 5, 6)),
+        "b": Grant(2, slots=(3, 7)),
+    }
+    back = seen("a", 0, Grant(4), (0, 1, 2, 3))
+    news = (EventKind.JOB_FINISHED, "d"), (EventKind.CHANGE_FAILED, "a")
+    third = scheduler.decide(view(where, [back, seen("b", 1, second["b"])], *news)).changes
+    assert third == {"b": Grant(4, slots=(7, 4, 5, 6))}
+
+
+def three_promises():
+    """One host of 3: a holds everything and is giving slots 1 and 2 to b and c."""
+    where = cluster(1, 3)
+    scheduler = Uniform(use_throughput=False)
+    first = scheduler.decide(view(where, [seen("a", 0)], (EventKind.ARRIVAL, "a"))).changes
+    a = seen("a", 0, first["a"], (0, 1, 2))
+    news = (EventKind.ARRIVAL, "b"), (EventKind.ARRIVAL, "c")
+    grants = scheduler.decide(view(where, [a, seen("b", 1), seen("c", 1)], *news)).changes
+    assert {i: grant.slots for i, grant in grants.items()} == {"a": (0,), "b": (1,), "c": (2,)}
+    return where, scheduler, [seen("a", 0), seen("b", 1, grants["b"]), seen("c", 1, grants["c"])]
+
+
+def test_a_promised_slot_that_goes_down_is_replaced():
+    where, scheduler, jobs = three_promises()
+    news = (EventKind.SLOT_DOWN, 2), (EventKind.GRANT_LOST, "a")
+    changes = scheduler.decide(view(where, jobs, *news, down=[2])).changes
+    assert changes == {"c": Grant(1, slots=(0,))}  # a waits: b and c fill the host
+
+
+def test_promises_that_have_become_impossible_are_taken_back_from_the_last():
+    where, scheduler, jobs = three_promises()
+    news = (EventKind.SLOT_DOWN, 1), (EventKind.SLOT_DOWN, 2), (EventKind.GRANT_LOST, "a")
+    changes = scheduler.decide(view(where, jobs, *news, down=[1, 2])).changes
+    assert changes == {"c": Suspend(), "b": Grant(1, slots=(0,))}
