@@ -9,6 +9,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
+
+from harness.compose import CONFIG_DIR
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = ["trace=philly", "cluster=slots400", "tracking=none", "progress=false"]
@@ -52,6 +55,16 @@ def is_gone(pid):
         return True
 
 
+def large_trace(folder):
+    """A part of philly that takes seconds."""
+    path = folder / "large.yaml"
+    config = yaml.safe_load((CONFIG_DIR / "trace" / "philly.yaml").read_text(encoding="utf-8"))
+    config["reader"]["path"] = str(CONFIG_DIR / "trace" / config["reader"]["path"])
+    first = {"_target_": "harness.trace.transforms.FirstJobs", "count": 30000}
+    path.write_text(yaml.safe_dump({**config, "transforms": [*config["transforms"], first]}))
+    return path
+
+
 @pytest.fixture
 def started():
     processes = []
@@ -89,7 +102,7 @@ def test_a_sweep_stops_its_points(tmp_path, started, signum, code):
 
 
 def test_points_die_with_a_sweep_that_is_killed_and_it_resumes(tmp_path, started):
-    words = ("trace=itp195,philly", "scheduler=fifo", "-m")
+    words = (f"trace=itp195,{large_trace(tmp_path)}", "scheduler=fifo", "-m")
     process = started(tmp_path, *words)
     eventually(lambda: len(finished_runs(tmp_path)) == 1 and len(partial_runs(tmp_path)) == 1)
     points = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
@@ -108,3 +121,38 @@ def test_points_die_with_a_sweep_that_is_killed_and_it_resumes(tmp_path, started
     assert finished.stat().st_ctime_ns == created
     assert len(finished_runs(tmp_path)) == 2
     assert partial_runs(tmp_path) == []
+
+
+LIVE = ["trace=itp195_cpu2", "profile=published_mixed", "cluster=cpu2", "engine=live", "--point"]
+
+
+def descendants(process):
+    try:
+        return [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def processes_of(folder):
+    """Processes that were started for runs below a folder, whoever their parent is now."""
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        words = process.info["cmdline"] or []
+        if any(str(folder) in word for word in words):
+            found.append(process.info["pid"])
+    return found
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_worker_outlives_a_live_run(tmp_path, started, signum):
+    process = started(tmp_path, *LIVE)
+    eventually(lambda: list((tmp_path / "runs").glob(".partial-*/jobs/*/*")))
+    eventually(lambda: len(descendants(process)) >= 2)
+    workers = descendants(process)
+    process.send_signal(signum)
+    _, error = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(signum, -signum)
+    assert "Traceback" not in error
+    eventually(lambda: all(is_gone(pid) for pid in workers))
+    eventually(lambda: not processes_of(tmp_path))
+    assert finished_runs(tmp_path) == []
