@@ -79,7 +79,7 @@ def shipped_data():
 def listed_data():
     """Path → (licence, sha256), from the table of DATA_LICENSES.md."""
     rows = re.findall(
-        r"^\| `(?P<path>[^`]+)` \| (?P<source>[^|]+) \| (?P<licence>[^|]+) \| `(?P<sha>[0-9a-f]{64})` \|$",
+        r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \| `([0-9a-f]{64})` \|$",
         (ROOT / "DATA_LICENSES.md").read_text(),
         flags=re.MULTILINE,
     )
