@@ -8,13 +8,13 @@ contiguous slices of them. Since positions count samples, the batch may change a
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 
 import numpy as np
 import numpy.typing as npt
 
 _STREAM = zlib.crc32(b"data order")
-_STEP_STREAM = zlib.crc32(b"step")
 
 
 class DataOrder:
@@ -69,6 +69,9 @@ def share(global_batch: int, num_workers: int, rank: int) -> tuple[int, int]:
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:
-    """Seed of one worker's random state in one step (63 bits)."""
-    state = np.random.SeedSequence([seed, _STEP_STREAM, step, rank]).generate_state(1, np.uint64)
-    return int(state[0] >> np.uint64(1))
+    """Seed of one worker's random state in one step, 63 bits.
+
+    A hash, since NumPy's own way of mixing seeds would take 24 us of every step.
+    """
+    name = f"step/{seed}/{step}/{rank}".encode()
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 1

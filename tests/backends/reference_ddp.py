@@ -50,8 +50,8 @@ def main():
     losses = []
     for step in range(steps):
         mine = np.array_split(sequence[step * batch : (step + 1) * batch], world)[rank]
-        state = np.random.SeedSequence([seed, zlib.crc32(b"step"), step, rank])
-        number = int(state.generate_state(1, np.uint64)[0]) >> 1
+        name = f"step/{seed}/{step}/{rank}".encode()
+        number = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 1
         torch.manual_seed(number)
         np.random.seed(number & 0xFFFFFFFF)
         random.seed(number)

@@ -2,6 +2,7 @@
 often it is interrupted at the same size."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -48,7 +49,8 @@ def reference(folder, num_workers, batch, optimizer):
                 *(sys.executable, "-m", "tests.backends.reference_ddp", str(rank)),
                 *(str(num_workers), str(folder / "store"), str(output)),
                 *(str(STEPS), str(batch), str(SEED), optimizer),
-            ]
+            ],
+            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
         )
         for rank in range(num_workers)
     ]
