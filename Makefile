@@ -26,7 +26,10 @@ env: $(INSTALLED) ## Make .venv with the exact versions of requirements.lock
 
 run: $(INSTALLED) ## The main job: real training under elastic backends, then the report
 	@$(PY) -m harness study=main
-	@$(PY) -m reports study=main
+	@$(PY) -m reports study=main --results results/runs --out reports/site/main
+	@$(PY) -m harness.tracking fill --report reports/site/main
+	@echo "Report: reports/site/main/index.html"
+	@echo "MLflow: make ui"
 
 test: $(INSTALLED) ## The fast tests (no GPU, no network)
 	@$(PY) -m pytest -q -n $(TEST_JOBS) -m "not long and not gpu"
@@ -35,7 +38,7 @@ test-long: $(INSTALLED) ## The longer randomised tests
 	@$(PY) -m pytest -q -n $(TEST_JOBS) -m "long and not gpu"
 
 report: $(INSTALLED) ## Draw every figure and verdict from results/reference/
-	@$(PY) -m reports
+	@$(PY) -m reports --results results/reference --out reports/site/reference
 
 ui: $(INSTALLED) ## Open MLflow on the embedded store
 	@$(PY) -m harness.tracking ui
