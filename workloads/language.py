@@ -82,7 +82,6 @@ class BERT:
         """
         overrides = Overrides(learning_rate, warmup_steps, evaluation_samples)
         check_options(
-            workload=self.name,
             size=size,
             sizes=tuple(self.sizes),
             data=data,

@@ -11,8 +11,10 @@ import argparse
 import importlib
 import resource
 import sys
+from typing import Any
 
 import torch
+import yaml
 
 from harness.contracts.training import Workload
 
@@ -37,16 +39,23 @@ def peak_bytes(workload: Workload, batch: int) -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
+def _parsed(option: str) -> tuple[str, Any]:
+    name, sign, text = option.partition("=")
+    if not (name and sign):
+        raise ValueError(f"option {option!r} is not of the form NAME=VALUE")
+    return name, yaml.safe_load(text)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Build the workload of the command line, train it, print its peak memory."""
     parser = argparse.ArgumentParser(prog="python -m workloads.memory", description=__doc__)
     parser.add_argument("target", help="class of the workload: package.module.Class")
-    parser.add_argument("options", nargs="*", help="its options, as NAME=TEXT")
+    parser.add_argument("options", nargs="*", help="its options, as NAME=VALUE")
     parser.add_argument("--batch", type=int, default=32, help="samples per worker and step (32)")
     arguments = parser.parse_args(argv)
     module, _, name = arguments.target.rpartition(".")
     try:
-        options = dict(option.split("=", maxsplit=1) for option in arguments.options)
+        options = dict(_parsed(option) for option in arguments.options)
         kind = getattr(importlib.import_module(module or "workloads"), name)
         workload: Workload = kind(**options)
     except (ImportError, AttributeError, TypeError, ValueError) as error:

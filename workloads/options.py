@@ -27,7 +27,6 @@ class Overrides:
 
 def check_options(
     *,
-    workload: str,
     size: str,
     sizes: Sequence[str],
     data: str,
@@ -39,7 +38,6 @@ def check_options(
     """Refuse a combination of options that cannot work.
 
     Args:
-        workload: name of the workload, for the message.
         size: the size asked for.
         sizes: the sizes there are.
         data: the data set asked for.
@@ -75,4 +73,4 @@ def check_options(
             " it out for all held-out samples"
         )
     if problems:
-        raise ValueError("\n".join(f"workload {workload}: {problem}" for problem in problems))
+        raise ValueError("\n".join(problems))

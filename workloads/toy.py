@@ -57,7 +57,6 @@ class Toy:
         """
         overrides = Overrides(learning_rate, warmup_steps, evaluation_samples)
         check_options(
-            workload=self.name,
             size=size,
             sizes=tuple(self.sizes),
             data=data,

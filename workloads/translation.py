@@ -85,7 +85,6 @@ class Transformer:
         """
         overrides = Overrides(learning_rate, warmup_steps, evaluation_samples)
         check_options(
-            workload=self.name,
             size=size,
             sizes=tuple(self.sizes),
             data=data,

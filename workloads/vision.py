@@ -74,7 +74,6 @@ class _ImageWorkload:
         """
         overrides = Overrides(learning_rate, warmup_steps, evaluation_samples)
         check_options(
-            workload=self.name,
             size=size,
             sizes=tuple(self.sizes),
             data=data,

@@ -41,7 +41,7 @@ def options(file, name):
     return dict(yaml.safe_load((FOLDER / file).read_text())["pool"][name])
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def workload(file, name):
     entry = options(file, name)
     entry.pop("memory_bytes_per_worker")
@@ -184,7 +184,7 @@ def test_learning_rate_follows_the_batch(file, name, size):
     late = 10**6
     assert rate(64, late) == pytest.approx(2 * rate(32, late))
     assert rate(32, late) == pytest.approx(32 * rate(1, late))
-    rising = [rate(32, step) for step in range(0, 20)]
+    rising = [rate(32, step) for step in range(20)]
     assert rising == sorted(rising)
     assert 0 < rising[0] <= rate(32, late)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from harness.contracts.training import Batch
 
 
-class DataError(Exception):
+class DataError(ValueError):
     """Files that cannot be used. ``problems`` has one line each: place, fact, way out."""
 
     def __init__(self, problems: Sequence[str]) -> None:
