@@ -72,7 +72,7 @@ def trained(world, num_workers, **options):
 
 
 @pytest.mark.parametrize(
-    ("num_workers", "batch", "optimizer"), [(1, 12, "sgd"), (2, 12, "adamw"), (3, 14, "sgd")]
+    ("num_workers", "batch", "optimizer"), [(2, 12, "adamw"), (3, 14, "sgd")]
 )
 def test_static_equals_plain_ddp(worlds, tmp_path, num_workers, batch, optimizer):
     expected = reference(tmp_path, num_workers, batch, optimizer)
