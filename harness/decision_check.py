@@ -32,9 +32,10 @@ def check_decision(
         elif isinstance(action, Refuse):
             if job.state not in (JobState.PENDING, JobState.SUSPENDED):
                 problems.append(f"job {job_id!r} is {job.state}; only a waiting job is refused")
-        elif job.grant is not None and not abilities.suspend:
+        elif job.slots and not abilities.suspend:
             problems.append(f"job {job_id!r}: the backend cannot suspend")
-    if granted > view.num_usable:
+    # Slots that went down can leave earlier grants over the capacity; that is no new wrong.
+    if granted > max(view.num_usable, view.num_granted):
         problems.append(f"{granted} slots granted, but only {view.num_usable} are usable")
     if problems:
         raise DecisionError(

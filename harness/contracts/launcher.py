@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -42,8 +42,12 @@ class Exit:
 class Launcher(Protocol):
     """Starts, signals and buries processes. Implementations: ``systems/launchers/``."""
 
-    def open(self) -> None:
-        """Make ready (start the pre-importing process, if used). Called once."""
+    def open(self, preimport: Sequence[str] = ()) -> None:
+        """Make ready; called once.
+
+        ``preimport`` names the modules of the run's workloads: a process that is forked
+        pre-imported has imported them too, so that no workload starts colder than another.
+        """
         ...
 
     def start(self, spec: ProcessSpec) -> int:

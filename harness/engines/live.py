@@ -146,6 +146,14 @@ def estimated_memory_bytes(setup: EngineSetup) -> int:
     return int(1.5 * setup.cluster.num_slots * max(sizes, default=0))
 
 
+def workload_modules(setup: EngineSetup) -> list[str]:
+    """Modules of the workloads that the trace's jobs train, sorted."""
+    used = {job.workload for job in setup.jobs}
+    return sorted(
+        {spec.target.rpartition(".")[0] for name, spec in setup.workloads.items() if name in used}
+    )
+
+
 class EngineError(Exception):
     """The live engine cannot go on; the text says which job, and where its log is."""
 
@@ -165,7 +173,7 @@ class LiveEngine:
         self._sampler = SystemSampler()
         setup.run_dir.mkdir(parents=True, exist_ok=True)
         try:
-            setup.launcher.open()
+            setup.launcher.open(workload_modules(setup))
             self._backend.open(setup.cluster, setup.launcher)
         except BaseException:
             self.close()

@@ -42,8 +42,9 @@ class Local:
         self._zygote: Preimported | None = None
         self._hosts: dict[str, bool] = {}
 
-    def open(self) -> None:
-        """Nothing to make ready: see ``preimport``."""
+    def open(self, preimport: Sequence[str] = ()) -> None:
+        """Add the modules of the run's workloads to those that are imported in advance."""
+        self._preimport += tuple(name for name in preimport if name not in self._preimport)
 
     def start(self, spec: ProcessSpec) -> int:
         """Start a process; does not wait until it runs.
