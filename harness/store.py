@@ -9,7 +9,6 @@ moved there in one step when it is complete: a run that is listed is whole.
 from __future__ import annotations
 
 import errno
-import gc
 import json
 import os
 import shutil
@@ -60,15 +59,9 @@ class StoredRun:
             TableError: a table is damaged.
         """
         records = RunRecords(facts=dict(self.facts))
-        collecting = gc.isenabled()
-        gc.disable()  # half of the time would go into looking for cycles that cannot be
-        try:
-            for name in TABLES:
-                attribute = "latencies_us" if name == "latencies" else name
-                setattr(records, attribute, self.rows(name))
-        finally:
-            if collecting:
-                gc.enable()
+        for name in TABLES:
+            attribute = "latencies_us" if name == "latencies" else name
+            setattr(records, attribute, self.rows(name))
         return records
 
     @cached_property
@@ -99,6 +92,15 @@ class StoredRun:
             TableError: it is damaged.
         """
         return read_frame(self._table_path(name), name)
+
+    def table_bytes(self, name: str) -> int:
+        """Size of a table's file; 0 if it has none. Says whether reading it takes long.
+
+        Raises:
+            StoreError: there is no table of that name.
+        """
+        path = self._table_path(name)
+        return path.stat().st_size if path.exists() else 0
 
     def files(self) -> list[Path]:
         """The files of the run itself, without logs and checkpoints of its jobs."""

@@ -149,7 +149,7 @@ def _summary(runs: Sequence[ReportRun]) -> str:
         share = executed / max(executed + credited, 1.0)
         text += (
             f" ({sum(run.is_emulated for run in live)} at emulated pace);"
-            f" {executed:,.0f} training steps were really executed, {share:.0%} of all steps"
+            f" {executed:,.0f} training steps were really executed, {100 * share:.3g}% of all steps"
         )
     return f"{text}. {style.note(runs).partition('; ')[2].capitalize()}".rstrip(". ") + "."
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
+from harness.metrics import Floats
 from reports.selection import ReportRun, groups
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5B5B", "#8C6D1F")
@@ -100,6 +103,12 @@ def note(runs: Sequence[ReportRun]) -> str:
 def put_note(figure: Figure, runs: Sequence[ReportRun]) -> None:
     """Write the note below the figure."""
     figure.supxlabel(note(runs), fontsize=7.5, color=MUTED, x=0.995, ha="right")
+
+
+def thinned(values: Floats, limit: int = 4000) -> NDArray[np.intp]:
+    """Indices of at most so many values, evenly spread, first and last among them."""
+    count = min(len(values), limit)
+    return np.unique(np.linspace(0, len(values) - 1, count).round().astype(np.intp))
 
 
 def shorten(text: str, length: int) -> str:

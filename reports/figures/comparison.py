@@ -29,7 +29,7 @@ COLUMNS: Mapping[str, tuple[str, float, str]] = {
     "stopping_time_scale_in_mean_s": ("stopping in, s", 1, ".3f"),
     "samples_lost_per_rescale_mean": ("samples lost per rescale", 1, ".1f"),
     "decision_latency_p99_ms": ("decision p99, ms", 1, ".2f"),
-    "executed_share": ("steps executed, %", 100, ".1f"),
+    "executed_share": ("steps executed, %", 100, ".3g"),
     "replay_wall_s": ("wall clock, s", 1, ",.1f"),
 }
 """Heading, factor and format of every column; those that no run has are left out."""

@@ -46,9 +46,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
                 values = np.sort(np.concatenate([_times(run) for run in trials])) / seconds
                 submitted = sum(len(run.jobs) for run in trials)
                 share = np.arange(1, len(values) + 1) / max(submitted, 1)
+                kept = style.thinned(values) if len(values) else slice(0)
                 axis.step(
-                    np.concatenate([[0.0], values]),
-                    np.concatenate([[0.0], share]),
+                    np.concatenate([[0.0], values[kept]]),
+                    np.concatenate([[0.0], share[kept]]),
                     where="post",
                     linewidth=1.8,
                     label=f"{system} ({len(trials)} × {submitted // len(trials)} jobs)",

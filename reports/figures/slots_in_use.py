@@ -15,6 +15,7 @@ from reports.selection import ReportRun, groups
 
 TITLE = "Slots in use over time"
 MAX_PANELS = 10
+_POINTS = 3000
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
@@ -35,7 +36,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         figure = style.new_figure(0.9 + 1.15 * len(shown))
         axes = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
         for axis, run in zip(axes, shown, strict=True):
-            times, used = usage(run.grants)
+            times, used = _envelope(*usage(run.grants))
             colour = looks.colour(run.system)
             axis.fill_between(times / seconds, used, step="post", color=colour, alpha=0.28, lw=0)
             axis.step(times / seconds, used, where="post", color=colour, linewidth=1.1)
@@ -62,6 +63,14 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             )
         )
     return drawings or [Drawing("slots", TITLE, missing="No run was selected.")]
+
+
+def _envelope(times: Floats, used: Floats) -> tuple[Floats, Floats]:
+    """The same curve with fewer points: where there are too many, the most of every stretch."""
+    if len(times) <= _POINTS:
+        return times, used
+    starts = style.thinned(times, _POINTS)
+    return times[starts], np.maximum.reduceat(used, starts)
 
 
 def _end_s(run: ReportRun) -> float:

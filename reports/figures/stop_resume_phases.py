@@ -14,7 +14,9 @@ from reports.selection import ReportRun, groups
 
 TITLE = "Phases of a change"
 MAX_ROWS = 24
-_FIRST = ("save", "stop", "spawn", "import", "build", "group", "load", "first_step")
+MAX_BYTES = 600_000
+"""Largest table of changes that is read; runs with more are simulations of whole clusters."""
+_FIRST = ("save", "stop", "spawn", "import", "build", "group", "layout", "load", "first_step")
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     drawings: list[Drawing] = []
     parts: dict[tuple[str, str, str], list[ReportRun]] = {}
     for (setting, engine), inside in groups(runs, "setting", "engine").items():
-        for run in inside:
+        for run in (run for run in inside if run.stored.table_bytes("changes") <= MAX_BYTES):
             backend = run.system.split(" / ", 1)[-1]
             parts.setdefault((setting, engine, backend), []).append(run)
     for (setting, engine, backend), inside in parts.items():
@@ -44,7 +46,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             drawings.append(_chart(f"stop-resume-phases-{len(drawings) + 1}", title, rows, inside))
     if drawings:
         return drawings
-    reason = "No change of the selected runs has timed phases."
+    reason = "No change of the selected runs has timed phases, or there are too many to read."
     return [Drawing("phases", TITLE, missing=reason)]
 
 

@@ -20,7 +20,7 @@ from reports.selection import ReportRun, groups
 
 TITLE = "Job timeline"
 MAX_DRAWN = 12
-MAX_GRANTS = 20_000
+MAX_BYTES = 600_000
 _RASTER_FROM = 1500
 _LABELS_UP_TO = 400
 _TINTS = (0.72, 0.5, 0.62)
@@ -35,14 +35,15 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         ).values()
     ]
     drawings = []
-    looks = style.Looks(name for run in firsts for name in run.workloads.values())
+    looks = style.Looks(workload for run in firsts for workload in _workloads(run))
     for number, run in enumerate(firsts[:MAX_DRAWN], 1):
         title = f"{TITLE}: {run.system}, {run.engine} ({run.setting})"
         name = f"timeline-{number}"
-        if not 0 < len(run.grants) <= MAX_GRANTS:
+        size = run.stored.table_bytes("grants")
+        if not 0 < size <= MAX_BYTES:
             reason = (
-                f"{run.run_id} has {len(run.grants):,} periods with slots; charts are drawn"
-                f" from 1 to {MAX_GRANTS:,}."
+                f"{run.run_id} has {size:,} bytes of records of who held which slots;"
+                f" charts are drawn from 1 to {MAX_BYTES:,}."
             )
             drawings.append(Drawing(name, title, missing=reason))
             continue
@@ -85,7 +86,7 @@ def _chart(run: ReportRun, name: str, title: str, looks: style.Looks) -> Drawing
     axis.grid(visible=False, axis="y")
     handles = [
         Patch(facecolor=_mixed(looks.colour(workload), _TINTS[0]), label=workload)
-        for workload in sorted(set(run.workloads.values()))
+        for workload in sorted(_workloads(run))
     ]
     handles.append(
         Patch(facecolor="none", edgecolor=style.INK, hatch="/////", lw=0, label="change")
@@ -100,6 +101,10 @@ def _chart(run: ReportRun, name: str, title: str, looks: style.Looks) -> Drawing
         run_ids=[run.run_id],
         figure=figure,
     )
+
+
+def _workloads(run: ReportRun) -> set[str]:
+    return set(run.workloads.values())
 
 
 def _by_arrival(run: ReportRun) -> list[str]:
