@@ -44,7 +44,7 @@ def compute(records: RunRecords) -> dict[str, float]:
         **deadlines(records.jobs),
         "finish_time_fairness_max": finish_time_fairness_max(records.jobs, num_slots),
         "sjs_efficiency": sjs_efficiency(records.jobs),
-        **rescaling(records.changes),
+        **rescaling(records.changes, records.facts.get("dilation", 1.0)),
         **latency(records.latencies_us),
         **progress(records),
     }
@@ -234,21 +234,22 @@ def sjs_efficiency(jobs: Sequence[JobRecord]) -> float | None:
     return float(optimal / _column(held, "attained_slot_s").sum())
 
 
-def rescaling(changes: Sequence[ChangeRecord]) -> dict[str, float | None]:
+def rescaling(changes: Sequence[ChangeRecord], dilation: float = 1.0) -> dict[str, float | None]:
     """What rescales cost, over those that were done and measured.
 
     Stopping time: how long the workers that stay do not train [EDL]; by direction of the
     rescale. Samples lost: see ``ChangeRecord``; migrations keep the size and do not count.
     Resource loss: slots held times the period in which they do not train because of a
     rescale or migration [EDL]: all slots of both sizes while the job is stopped, plus the
-    added slots from the request on.
+    added slots from the request on. ``dilation``: wall-clock seconds, in which stopping times
+    of live runs are, per second of the engine's clock.
     """
     done = [change for change in changes if change.outcome == "done"]
     rescales = [change for change in done if change.kind == ChangeKind.RESCALE]
     moved = [change for change in done if change.kind == ChangeKind.MIGRATE]
     grown = [c for c in rescales if len(c.to_slots) > len(c.from_slots)]
     shrunk = [c for c in rescales if len(c.to_slots) < len(c.from_slots)]
-    losses = [_slot_loss(change) for change in (*rescales, *moved)]
+    losses = [_slot_loss(change, dilation) for change in (*rescales, *moved)]
     known = [loss for loss in losses if loss is not None]
     return {
         "stopping_time_scale_out_mean_s": _mean_known(grown, "stopping_time_s"),
@@ -336,10 +337,11 @@ def _present_integral(jobs: Sequence[JobRecord], at_s: Floats) -> Floats:
     return total
 
 
-def _slot_loss(change: ChangeRecord) -> float | None:
+def _slot_loss(change: ChangeRecord, dilation: float) -> float | None:
     """Slot seconds that one rescale or migration took; None where it was not measured."""
     if change.stopping_time_s is None or change.ended_s is None:
         return None
     before, after = set(change.from_slots), set(change.to_slots)
-    waiting_s = max(0.0, change.ended_s - change.requested_s - change.stopping_time_s)
+    whole_s = (change.ended_s - change.requested_s) * dilation
+    waiting_s = max(0.0, whole_s - change.stopping_time_s)
     return len(before | after) * change.stopping_time_s + len(after - before) * waiting_s

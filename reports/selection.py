@@ -68,6 +68,11 @@ class ReportRun:
         return self.is_live and self.stored.config.get("engine", {}).get("pace") == "profile"
 
     @property
+    def dilation(self) -> float:
+        """Wall-clock seconds per second of the engine's clock."""
+        return self.stored.facts.get("dilation", 1.0)
+
+    @property
     def num_slots(self) -> int:
         """Slots of the cluster."""
         return int(self.stored.facts.get("num_slots", 0))

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from harness.metrics import Floats
 from reports.selection import ReportRun, groups
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5B5B", "#8C6D1F")
-"""Okabe and Ito's colours without yellow and black, and two more darker ones."""
+PALETTE = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00",
+    "#56B4E9", "#5B5B5B", "#8C6D1F", "#5D2A6B", "#B4BBC4",
+)  # fmt: skip
+"""Okabe and Ito's colours without yellow and black, and four that differ in lightness."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 INK, MUTED, GRID, PAPER = "#22262B", "#6B7480", "#E3E6EA", "#FFFFFF"
 WIDTH_IN = 8.4

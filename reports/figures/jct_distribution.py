@@ -52,7 +52,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
                     np.concatenate([[0.0], share[kept]]),
                     where="post",
                     linewidth=1.8,
-                    label=f"{system} ({len(trials)} × {submitted // len(trials)} jobs)",
+                    label=f"{system} ({len(trials)} × {submitted // len(trials):,} jobs)",
                     **looks.line(system),
                 )
             axis.set_title(engine)

@@ -29,6 +29,14 @@ METRICS: Mapping[str, str] = {
     "resource_loss_slot_s": "resource loss",
 }
 """Metrics compared, and what they are called."""
+_WALL_CLOCK = frozenset(
+    {
+        "stopping_time_scale_out_mean_s",
+        "stopping_time_scale_in_mean_s",
+        "resource_loss_slot_s",
+    }
+)
+"""Live ones are wall-clock seconds: brought to the engine's clock before they are compared."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,8 @@ def compare(runs: Sequence[ReportRun]) -> list[Comparison]:
                     partner = next(iter(simulated.values()))
                 if partner is None or not run.metrics.get(metric) or metric not in partner.metrics:
                     continue
-                pairs.append((partner.metrics[metric], run.metrics[metric]))
+                real_s = run.dilation if metric in _WALL_CLOCK else 1.0
+                pairs.append((partner.metrics[metric], run.metrics[metric] / real_s))
             if pairs:
                 errors = [ours / real - 1 for ours, real in pairs]
                 simulated_mean = fmean(ours for ours, _ in pairs)

@@ -15,7 +15,8 @@ from reports.selection import ReportRun, groups
 
 TITLE = "Slots in use over time"
 MAX_PANELS = 10
-_POINTS = 3000
+_BINS = 1500
+"""Steps a curve can have; one with more is drawn as its mean over as many stretches."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
@@ -36,7 +37,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         figure = style.new_figure(0.9 + 1.15 * len(shown))
         axes = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
         for axis, run in zip(axes, shown, strict=True):
-            times, used = _envelope(*usage(run.grants))
+            times, used = binned(*usage(run.grants))
             colour = looks.colour(run.system)
             axis.fill_between(times / seconds, used, step="post", color=colour, alpha=0.28, lw=0)
             axis.step(times / seconds, used, where="post", color=colour, linewidth=1.1)
@@ -57,7 +58,8 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
                 name=f"slots-in-use-{number}",
                 title=title,
                 caption="Slots held by jobs, of the first trial; the dashed line is the whole"
-                f" cluster. Slots are held while a job starts or rescales, too.{more}",
+                " cluster. Slots are held while a job starts or rescales, too. Curves of more"
+                f" than {_BINS:,} steps are means over as many equal stretches of time.{more}",
                 run_ids=[run.run_id for run in shown],
                 figure=figure,
             )
@@ -65,12 +67,14 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     return drawings or [Drawing("slots", TITLE, missing="No run was selected.")]
 
 
-def _envelope(times: Floats, used: Floats) -> tuple[Floats, Floats]:
-    """The same curve with fewer points: where there are too many, the most of every stretch."""
-    if len(times) <= _POINTS:
+def binned(times: Floats, used: Floats, count: int = _BINS) -> tuple[Floats, Floats]:
+    """The curve's mean over equal stretches of time, where it has more steps than that."""
+    if len(times) <= count:
         return times, used
-    starts = style.thinned(times, _POINTS)
-    return times[starts], np.maximum.reduceat(used, starts)
+    area = np.concatenate([[0.0], np.cumsum(used[:-1] * np.diff(times))])
+    edges = np.linspace(times[0], times[-1], count + 1)
+    means = np.diff(np.interp(edges, times, area)) / np.diff(edges)
+    return edges, np.concatenate([means, [0.0]])
 
 
 def _end_s(run: ReportRun) -> float:

@@ -92,7 +92,8 @@ def _chart(name: str, title: str, rows: Sequence[Row], runs: Sequence[ReportRun]
     shown = sorted(rows, key=lambda row: -row.count)[:MAX_ROWS]
     shown.sort(key=lambda row: row.label)
     phases = sorted({phase for row in shown for phase in row.medians}, key=_phase_order)
-    colours = {phase: style.PALETTE[i % len(style.PALETTE)] for i, phase in enumerate(phases)}
+    ranks = [*_FIRST, *(phase for phase in phases if phase not in _FIRST)]
+    colours = {phase: style.PALETTE[ranks.index(phase) % len(style.PALETTE)] for phase in phases}
     figure = style.new_figure(1.4 + 0.27 * len(shown))
     axis = figure.subplots()
     places = np.arange(len(shown))

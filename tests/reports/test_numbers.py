@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from sample_runs import write_run
@@ -17,7 +18,7 @@ from harness.records import ChangeRecord, GrantRecord
 from harness.store import StoredRun, load_run
 from reports import style
 from reports.figures.simulated_against_live import compare
-from reports.figures.slots_in_use import usage
+from reports.figures.slots_in_use import binned, usage
 from reports.figures.stop_resume_phases import summarise
 from reports.figures.timeline import stretches
 from reports.selection import ReportRun, name, select
@@ -57,6 +58,17 @@ def test_slots_in_use_agrees_with_the_metric(tmp_path: Path) -> None:
     assert area / window == pytest.approx(run.metrics["slot_utilization_mean"])
 
 
+def test_many_steps_are_drawn_as_means_over_equal_times() -> None:
+    times = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 8.0])
+    used = np.array([4.0, 2.0, 4.0, 2.0, 1.0, 0.0])
+    edges, means = binned(times, used, count=2)
+    assert edges.tolist() == [0, 4, 8]
+    assert means.tolist() == [3, 1, 0]
+    same = binned(times, used, count=6)
+    assert same[0] is times
+    assert same[1] is used
+
+
 def test_neighbouring_slots_are_one_box() -> None:
     assert list(stretches([3, 0, 1, 5, 4])) == [(0, 1), (3, 5)]
     assert list(stretches([])) == []
@@ -92,6 +104,16 @@ class Fake:
     is_live: bool
     trial: tuple[int, int]
     metrics: Mapping[str, float]
+    dilation: float = 1.0
+
+
+def test_wall_clock_metrics_are_compared_on_the_clock_of_the_engine() -> None:
+    name, length = "stopping_time_scale_in_mean_s", "makespan_s"
+    runs: list[Any] = [
+        Fake("fifo", True, (0, 0), {name: 8.0, length: 8.0}, dilation=4.0),
+        Fake("fifo", False, (0, 0), {name: 3.0, length: 8.0}),
+    ]
+    assert {one.metric: one.errors for one in compare(runs)} == {name: [0.5], length: [0.0]}
 
 
 def test_simulated_against_live_by_trial() -> None:

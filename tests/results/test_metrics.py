@@ -210,6 +210,12 @@ def test_resource_loss() -> None:
     assert "resource_loss_slot_s" not in of(changes=[replace(out, stopping_time_s=None)])
 
 
+def test_resource_loss_counts_wall_clock_under_a_dilated_clock() -> None:
+    """8 s of the engine's clock are 16 s: 3 slots * 3 s + 2 added * 13 s."""
+    records = RunRecords(changes=[change("rescale", (0,), (0, 1, 2))], facts={"dilation": 2.0})
+    assert compute(records)["resource_loss_slot_s"] == 35
+
+
 def test_latencies_in_milliseconds() -> None:
     found = of(latencies_us=[1000, 2000, 3000])
     assert found["decision_latency_p50_ms"] == 2
