@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 MANIFEST, CONFIG, METRICS = "manifest.json", "config.yaml", "metrics.json"
 FACTS, DIGESTS = "facts.json", "digests.json"
+RESULT_DIRS = (Path("results/reference"), Path("results/runs"))
+"""Where runs are looked for if nothing else is said: committed ones, then those made here."""
+_MIRROR = "mlflow.db"
 _PARTIAL, _FAILED = ".partial-", ".failed-"
 
 
@@ -255,11 +258,13 @@ def load_run(path: Path) -> StoredRun:
 
 
 def run_paths(root: Path) -> Iterator[Path]:
-    """Directories of the runs at or below ``root``, sorted, at any depth."""
+    """Directories of the runs at or below ``root``, sorted, at any depth.
+
+    A folder with an embedded MLflow store is passed over: it holds copies of runs.
+    """
     if (root / MANIFEST).is_file():
         yield root
-        return
-    if root.is_dir():
+    elif root.is_dir() and not (root / _MIRROR).exists():
         for path in sorted(root.iterdir()):
             if path.is_dir() and not path.name.startswith("."):
                 yield from run_paths(path)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock
 
 from harness.problems import UserError
-from harness.store import StoredRun, StoreError, load_run, run_paths
+from harness.store import RESULT_DIRS, StoredRun, StoreError, load_run, run_paths
 from harness.tables import TableError
 from harness.tracking_rows import Point, began_ms, contents_digest, curves, parameters, tags
 
@@ -306,7 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Fill MLflow from stored runs (default), attach a report, or open the UI.",
     )
     parser.add_argument("action", nargs="?", choices=("fill", "ui"), default="fill")
-    parser.add_argument("--results", type=Path, nargs="+", default=[Path("results")], metavar="DIR")
+    parser.add_argument("--results", type=Path, nargs="+", default=RESULT_DIRS, metavar="DIR")
     parser.add_argument("--report", type=Path, metavar="DIR", help="a drawn report to attach")
     parser.add_argument("--uri", default=Target().uri, help="database or server")
     parser.add_argument("--artifacts", default=Target().artifacts, metavar="DIR")

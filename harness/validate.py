@@ -20,7 +20,7 @@ from pathlib import Path
 from harness import metrics
 from harness.contracts.engine import JobState
 from harness.records import GrantRecord, JobRecord, RunRecords
-from harness.store import StoredRun, StoreError, load_run, run_paths
+from harness.store import RESULT_DIRS, StoredRun, StoreError, load_run, run_paths
 from harness.tables import TableError
 
 _SLACK_S = 1e-6
@@ -127,8 +127,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m harness.validate",
         description="Check that stored runs are whole and that their numbers agree.",
     )
-    parser.add_argument("dir", nargs="*", type=Path, default=[Path("results")])
+    parser.add_argument("dir", nargs="*", type=Path, help="default: those below results/")
     directories: list[Path] = parser.parse_args(arguments).dir
+    directories = directories or [path for path in RESULT_DIRS if path.is_dir()] or [*RESULT_DIRS]
     problems, count = [], 0
     for directory in directories:
         paths = list(run_paths(directory))

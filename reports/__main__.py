@@ -11,11 +11,11 @@ from pathlib import Path
 
 import matplotlib as mpl
 
-from harness.store import StoreError
+from harness.store import RESULT_DIRS, StoreError
 from harness.tables import TableError
 from reports import site, style
 from reports.figures import ALWAYS, FIGURES
-from reports.selection import DEFAULT_DIRS, SelectionError, select, study_figures
+from reports.selection import SelectionError, select, study_figures
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,8 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.perf_counter()
     try:
         study = _study(chosen.study)
-        directories = chosen.results or [path for path in DEFAULT_DIRS if path.is_dir()]
-        runs = select(directories or list(DEFAULT_DIRS), study)
+        directories = chosen.results or [path for path in RESULT_DIRS if path.is_dir()]
+        runs = select(directories or list(RESULT_DIRS), study)
         names = chosen.figures or (study_figures(study) if study else None) or tuple(FIGURES)
         unknown = sorted(set(names) - set(FIGURES))
         if unknown:
@@ -56,7 +56,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("study", nargs="?", help="study=NAME: only the runs of this study")
     parser.add_argument(
         "--results", type=Path, nargs="+", metavar="DIR",
-        help=f"folders with runs (default: {', '.join(map(str, DEFAULT_DIRS))})",
+        help=f"folders with runs (default: {', '.join(map(str, RESULT_DIRS))})",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("reports/site"), metavar="DIR")
     parser.add_argument("--figures", nargs="+", metavar="NAME", help=", ".join(FIGURES))

@@ -12,8 +12,6 @@ from typing import Any
 from harness.records import ChangeRecord, GrantRecord, JobRecord
 from harness.store import StoredRun, iter_runs
 
-DEFAULT_DIRS = (Path("results/reference"), Path("results/runs"))
-"""Where runs are looked for: committed records, then those made here."""
 STUDIES = Path(__file__).resolve().parent.parent / "configs" / "study"
 
 _SYSTEM = ("scheduler", "backend", "placement", "launcher")

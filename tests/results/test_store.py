@@ -111,6 +111,14 @@ def test_find_and_iterate_see_finished_runs_only(tmp_path: Path) -> None:
     assert [run.run_id for run in iter_runs(tmp_path)] == ["x"]
 
 
+def test_copies_of_runs_in_a_mirror_are_passed_over(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs")
+    copy = write_run(tmp_path / "mlflow" / "artifacts")
+    assert len(list(iter_runs(tmp_path))) == 2
+    (tmp_path / "mlflow" / "mlflow.db").touch()
+    assert [run.path for run in iter_runs(tmp_path)] == [tmp_path / "runs" / copy.run_id]
+
+
 def test_a_second_finish_replaces_the_first(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
     for value in (1.0, 2.0):
