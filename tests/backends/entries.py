@@ -14,6 +14,7 @@ def describe(argv):
         "env": dict(os.environ),
         "cores": sorted(os.sched_getaffinity(0)),
         "pid": os.getpid(),
+        "imported": sorted(name for name in sys.modules if name.startswith("tests.")),
         "group": os.getpgid(0),
     }
     with open(path + ".partial", "w") as file:

@@ -192,6 +192,18 @@ def test_another_host_is_refused_in_words(starter):
         starter.start("describe", "x", host="192.0.2.7")
 
 
+def test_the_modules_of_the_run_are_imported_before_a_fork_only(name, tmp_path):
+    launcher = configured("launcher", name, preimport=["json"])
+    launcher.open(["tests.backends.drive_forever"])
+    for preimported in (False, True):
+        path = tmp_path / str(preimported)
+        starter = Starter(launcher, preimported, tmp_path)
+        starter.end_of(starter.start("describe", path))
+        imported = json.loads(path.read_text())["imported"]
+        assert ("tests.backends.drive_forever" in imported) == preimported
+    launcher.close()
+
+
 @pytest.mark.parametrize("preimported", [False, True], ids=["fresh", "preimported"])
 def test_a_process_does_not_outlive_a_launcher_that_is_killed(name, preimported, tmp_path):
     driver = subprocess.Popen(
