@@ -19,6 +19,7 @@ import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import warnings
@@ -283,7 +284,7 @@ def _batches(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 
 
 def open_ui(where: Target, port: int) -> int:
-    """Serve MLflow on the loopback address until it is stopped; its exit code."""
+    """Serve MLflow on the loopback address until Ctrl-C or SIGTERM; its exit code."""
     words = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
     words += ["--workers", "1", "--backend-store-uri", where.uri]
     words += ["--default-artifact-root", where.artifacts]
@@ -293,10 +294,16 @@ def open_ui(where: Target, port: int) -> int:
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
     print(f"MLflow: http://127.0.0.1:{port} (Ctrl-C ends it)", flush=True)
+    server = subprocess.Popen(words, env=environment, start_new_session=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return subprocess.run(words, env=environment, check=False).returncode
+        return server.wait()
     except KeyboardInterrupt:
         return 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)  # MLflow's own children, too
+        server.wait()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
