@@ -6,6 +6,7 @@ import dataclasses
 import resource
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -252,10 +253,10 @@ def execute(
         "profile": dict(planned.setup.profile.provenance),
     }
     store = RunStore(Path(config.results_dir))
-    with (
-        interruptible(config.max_wall_s),
-        store.create(planned.run_id, manifest, config_yaml(config)) as writer,
-    ):
+    with interruptible(config.max_wall_s), ExitStack() as stack:
+        writer = store.create(planned.run_id, manifest, config_yaml(config))
+        stack.push(writer)  # cleans up even if a signal arrives while it is being entered
+        writer.__enter__()
         setup = dataclasses.replace(planned.setup, run_dir=writer.path)
         engine = planned.engine.open(setup)
         try:

@@ -20,7 +20,7 @@ HEADLINES = (
     ("rescales", "rescales", "{:.0f}"),
     ("preemptions", "preempt.", "{:.0f}"),
     ("stopping_time_scale_out_mean_s", "stop out s", "{:.3f}"),
-    ("executed_share", "executed", "{:.1%}"),
+    ("executed_share", "executed", "{:.2%}"),
     ("replay_wall_s", "wall s", "{:.1f}"),
 )
 """Metrics shown in tables: name, heading, format. Columns that no run has are left out."""
@@ -77,5 +77,5 @@ def executed_line(facts: Iterable[Mapping[str, float]]) -> str | None:
         return None
     return (
         f"Really executed: {executed:,.0f} of {total:,.0f} training steps"
-        f" ({executed / total:.1%}); the others were credited by fast-forward."
+        f" ({executed / total:.2%}); the others were credited by fast-forward."
     )

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.compose import compose, defaults, understand
+from harness.compose import compose, defaults, quote, understand
 from harness.config import RunConfig, read_config
 from harness.estimate import estimate_wall_s
-from harness.experiment import Library, Plan, mirror_run, plan
+from harness.experiment import Library, Plan, config_yaml, mirror_run, plan
 from harness.interrupts import Interrupted, interruptible
 from harness.problems import UserError
 from harness.processes import PointProcess, stop_all
@@ -64,6 +64,13 @@ class Entry:
     def is_open(self) -> bool:
         """Still to be run."""
         return self.status in ("to run", "running")
+
+    @property
+    def remaining_s(self) -> float:
+        """What is left of the estimate, seconds."""
+        if self.process is None:
+            return self.estimate_s
+        return max(0.0, self.estimate_s - (time.monotonic() - self.process.started_s))
 
 
 def plan_sweep(sweep: Sweep) -> list[Entry]:
@@ -158,9 +165,9 @@ def _width(sweep: Sweep) -> int:
 
 def remaining_s(entries: Sequence[Entry], width: int) -> float:
     """Seconds that the open points may take: ``width`` side by side, exclusive ones alone."""
-    still = [entry for entry in entries if entry.is_open]
-    side_by_side = [e.estimate_s for e in still if not e.planned.engine.exclusive]
-    alone_s = sum(e.estimate_s for e in still if e.planned.engine.exclusive)
+    still = [(e.remaining_s, e.planned.engine.exclusive) for e in entries if e.is_open]
+    side_by_side = [seconds_left for seconds_left, exclusive in still if not exclusive]
+    alone_s = sum(seconds_left for seconds_left, exclusive in still if exclusive)
     longest = max(side_by_side, default=0.0)
     return alone_s + max(longest, sum(side_by_side) / width)
 
@@ -212,8 +219,7 @@ def _run_all(sweep: Sweep, entries: Sequence[Entry], folder: Path, progress: Swe
     while waiting or running:
         while waiting and has_room(waiting[0], running, width):
             entry = waiting.pop(0)
-            log = folder / "logs" / f"{entry.planned.run_id}.log"
-            entry.process = PointProcess([*entry.words, "progress=false", "--point"], log)
+            entry.process = _process(entry, folder)
             entry.process.start()
             entry.status = "running"
             running.append(entry)
@@ -223,6 +229,18 @@ def _run_all(sweep: Sweep, entries: Sequence[Entry], folder: Path, progress: Swe
             progress.ended(_title(entry), entry.status, entry.wall_s)
         progress.waiting(remaining_s(entries, width), [_title(entry) for entry in running])
         time.sleep(0.1)
+
+
+def _process(entry: Entry, folder: Path) -> PointProcess:
+    """The point from its resolved configuration, so that editing files does not change it."""
+    planned = entry.planned
+    path = folder / "points" / f"{planned.run_id}.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(config_yaml(planned.config), encoding="utf-8")
+    words = ["--from", str(path), f"results_dir={quote(planned.config.results_dir)}"]
+    words += [f"sweep={quote(planned.config.sweep)}", f"force={quote(planned.config.force)}"]
+    log = folder / "logs" / f"{planned.run_id}.log"
+    return PointProcess([*words, "progress=false", "--point"], log)
 
 
 def mirror_all(entries: Sequence[Entry]) -> None:
@@ -252,7 +270,8 @@ def _finish(entry: Entry) -> None:
     entry.wall_s = time.monotonic() - entry.process.started_s
     store = RunStore(Path(entry.planned.config.results_dir))
     entry.stored = store.find(entry.planned.run_id) if code == 0 else None
-    entry.status = "done" if entry.stored is not None else f"failed ({code})"
+    ended = f"failed ({code})" if code else "failed (another run was stored)"
+    entry.status = "done" if entry.stored is not None else ended
 
 
 def sweep_folder(sweep: Sweep, entries: Sequence[Entry]) -> Path:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from harness import sweep
+from harness.study import product
 from tests.config.commands import assert_refused
 
 QUICK = ("trace=five_jobs", "cluster=dgx8")
@@ -159,3 +160,19 @@ def test_remaining_time_counts_points_side_by_side_and_alone():
     entries = [entry(False, 10.0) for _ in range(4)] + [entry(True, 7.0), entry(True, 5.0)]
     assert sweep.remaining_s(entries, 2) == pytest.approx(20.0 + 12.0)
     assert sweep.remaining_s(entries, 100) == pytest.approx(10.0 + 12.0)
+
+
+def test_editing_a_file_during_a_sweep_does_not_change_its_points(command, tmp_path):
+    path = tmp_path / "two.yaml"
+    text = (
+        "_target_: harness.cluster.uniform_cluster\nname: two\nnum_hosts: 1\n"
+        "devices_per_host: 8\ndevice_type: a100\n"
+    )
+    path.write_text(text)
+    words = ["trace=five_jobs", f"cluster={path}", "tracking=none", "progress=false"]
+    words.append(f"results_dir={command.results}")
+    planned = sweep.Sweep("edited", words, product({"seed": (0, 1)}))
+    entries = sweep.plan_sweep(planned)
+    path.write_text(text.replace("8", "4"))
+    assert sweep.run_sweep(planned, entries) == 0
+    assert runs(command) == sorted(entry.planned.run_id for entry in entries)
