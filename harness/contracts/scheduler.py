@@ -182,7 +182,7 @@ class Scheduler(Protocol):
 
 
 class FreeSlots(Protocol):
-    """Free slots by host, as a placement sees them (``harness/occupancy.py``)."""
+    """Free slots by host, as a placement sees them (``harness/replay/occupancy.py``)."""
 
     @property
     def num_free(self) -> int:

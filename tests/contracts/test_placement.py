@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cluster import Cluster, Host, Slot
-from harness.occupancy import Occupancy
+from harness.replay.occupancy import Occupancy
 from tests.replay.worlds import cluster
 from tests.schedulers.world import built, shipped
 

@@ -8,8 +8,7 @@ import pytest
 
 from harness.contracts.engine import Abilities, EventKind, JobState
 from harness.contracts.scheduler import Decision, Grant, Knowledge, Refuse, Suspend
-from harness.decision_check import DecisionError
-from harness.replay import ReplayError
+from harness.replay import DecisionError, ReplayError
 from tests.replay.worlds import Driver, Mechanism, cluster, job, simulate
 
 

@@ -1,0 +1,217 @@
+"""Grants and how they are reached: which slots each job holds, and the next change of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import immutables
+
+from harness.cluster import Cluster
+from harness.contracts.engine import Change, ChangeKind, Event, EventKind, JobState
+from harness.contracts.scheduler import Grant, Placement
+from harness.replay.job_book import JobBook, ReplayJob
+from harness.replay.occupancy import Occupancy
+
+Scaling = Literal["strong", "weak"]
+
+
+class Grants:
+    """Desired grants, the slots really held, and what is under way between the two.
+
+    A grant is written down at once. The change that leads to it begins as soon as the slots
+    it needs are really free and no other change of the job is in flight.
+    """
+
+    def __init__(
+        self, cluster: Cluster, placement: Placement, book: JobBook, scaling: Scaling
+    ) -> None:
+        self.occupancy = Occupancy(cluster)
+        self.num_granted = 0
+        """Slots of all desired grants."""
+        self.in_flight: immutables.Map[str, tuple[int, ...]] = immutables.Map()
+        """Jobs with a change in flight, and the slots it holds; free changes never appear."""
+        self._cluster = cluster
+        self._placement = placement
+        self._book = book
+        self._scaling = scaling
+        self._unmet: dict[str, ReplayJob] = {}
+        """Jobs whose grant is not reached and that have no change in flight, in the order
+        of the decisions."""
+        self._num_changes = 0
+
+    def want(self, job: ReplayJob, target: Grant | None) -> None:
+        """Write down what a job shall have; None: no slots."""
+        before = job.target.num_slots if job.target else 0
+        self.num_granted += (target.num_slots if target else 0) - before
+        job.target = target
+        self._unmet.pop(job.spec.job_id, None)
+        if job.change is None:
+            self._note(job)
+
+    def hold(self, job: ReplayJob, slots: tuple[int, ...], time_s: float) -> None:
+        """Make these the slots the job holds; the books note when that changes."""
+        held = job.slots
+        if slots == held:
+            return
+        if not held:
+            self.occupancy.take(slots)
+        elif not slots:
+            self.occupancy.release(held)
+        else:
+            self.occupancy.release([slot for slot in held if slot not in slots])
+            self.occupancy.take([slot for slot in slots if slot not in held])
+        self._book.hold(job, slots, time_s)
+
+    def changes(self, now_s: float) -> list[Change]:
+        """Every change that can begin now, begun: its slots are held from now on."""
+        begun = []
+        for job_id, job in list(self._unmet.items()):
+            change = self._next_change(job, now_s)
+            if change is not None:
+                del self._unmet[job_id]
+                begun.append(change)
+        return begun
+
+    def note_in_flight(self, changes: list[Change], live: Mapping[str, ReplayJob]) -> None:
+        """Show those changes that were not done at once."""
+        for change in changes:
+            job_id = change.job.job_id
+            job = live.get(job_id)
+            if job is not None and job.change is change:
+                self.in_flight = self.in_flight.set(job_id, job.slots)
+
+    def done(self, job: ReplayJob, event: Event) -> None:
+        """A job's change is done: it holds the new slots, and only those."""
+        change = job.change
+        assert change is not None
+        assert change.change_id == event.change_id
+        self.close(job, event, "done")
+        job.samples_done = event.samples_done
+        self._book.cut_grant(job, event.time_s)
+        self.hold(job, change.slots, event.time_s)
+        job.rate = event.samples_per_s
+        job.has_run = True
+        suspended = change.kind is ChangeKind.SUSPEND
+        job.reached = (
+            None if suspended else Grant(len(change.slots), global_batch=change.global_batch)
+        )
+        self._book.move(job, JobState.SUSPENDED if suspended else JobState.RUNNING)
+        self._note(job)
+
+    def dropped(self, job: ReplayJob, event: Event, outcome: str) -> None:
+        """A job's change did not happen: the job is where it was before it."""
+        change = job.change
+        assert change is not None
+        self.close(job, event, outcome)
+        self.hold(job, change.previous_slots, event.time_s)
+        before = JobState.RUNNING
+        if not change.previous_slots:
+            before = JobState.SUSPENDED if job.has_run else JobState.PENDING
+        if job.state is not before:
+            self._book.move(job, before)
+        self._note(job)
+
+    def lost(self, job: ReplayJob, event: Event) -> None:
+        """A job lost its workers and slots; it waits, and the scheduler decides anew."""
+        self.close(job, event, "failed")
+        job.samples_done = event.samples_done
+        self.hold(job, (), event.time_s)
+        job.rate = 0.0
+        job.reached = None
+        self._book.move(job, JobState.SUSPENDED if job.has_run else JobState.PENDING)
+        self.want(job, None)
+
+    def leave(self, job: ReplayJob, time_s: float) -> None:
+        """A job has ended: nothing is held, wanted or under way any more."""
+        end = Event(time_s, EventKind.CHANGE_FAILED, job.spec.job_id, reason="the job ended")
+        self.close(job, end, "overtaken")
+        self.hold(job, (), time_s)
+        job.reached = None
+        self.want(job, None)
+
+    def close(self, job: ReplayJob, event: Event, outcome: str) -> None:
+        """End the record of a job's change, if it has one in flight."""
+        if job.change is None:
+            return
+        self._book.close_change(job, event, outcome)
+        if job.spec.job_id in self.in_flight:
+            self.in_flight = self.in_flight.delete(job.spec.job_id)
+
+    def _note(self, job: ReplayJob) -> None:
+        if not self._is_met(job):
+            self._unmet[job.spec.job_id] = job
+
+    def _is_met(self, job: ReplayJob) -> bool:
+        target, reached = job.target, job.reached
+        if target is None or reached is None:
+            return target is reached
+        return (
+            target.num_slots == reached.num_slots
+            and (target.slots is None or set(target.slots) == set(job.slots))
+            and self._batch(job, target) == reached.global_batch
+        )
+
+    def _batch(self, job: ReplayJob, grant: Grant) -> int:
+        """Global batch of a grant: the scheduler's choice, else by the scaling rule."""
+        spec = job.spec
+        if grant.global_batch is not None:
+            return grant.global_batch
+        if self._scaling == "strong":
+            return spec.global_batch
+        per_slot = max(1, round(spec.global_batch / spec.requested_slots))
+        return per_slot * grant.num_slots
+
+    def _next_change(self, job: ReplayJob, now_s: float) -> Change | None:
+        """The change that leads to the job's grant, with its slots taken, or None."""
+        target, held = job.target, job.slots
+        if target is None:
+            return self._begin(job, ChangeKind.SUSPEND, (), JobState.SUSPENDING, now_s)
+        slots = self._slots_for(target, held)
+        if slots is None:
+            return None
+        if not held:
+            kind = ChangeKind.RESUME if job.has_run else ChangeKind.START
+            return self._begin(job, kind, slots, JobState.STARTING, now_s)
+        same_count = len(slots) == len(held) and slots != held
+        kind = ChangeKind.MIGRATE if same_count else ChangeKind.RESCALE
+        return self._begin(job, kind, slots, JobState.RESCALING, now_s)
+
+    def _slots_for(self, target: Grant, held: tuple[int, ...]) -> tuple[int, ...] | None:
+        if target.slots is not None:
+            kept = tuple(slot for slot in held if slot in target.slots)
+            added = tuple(slot for slot in target.slots if slot not in held)
+            return kept + added if self.occupancy.is_free(added) else None
+        if target.num_slots == len(held):
+            return held
+        if target.num_slots - len(held) > self.occupancy.num_free:
+            return None
+        return self._placement.place(
+            target.num_slots, self._cluster, self.occupancy, held, target.device_type
+        )
+
+    def _begin(
+        self,
+        job: ReplayJob,
+        kind: ChangeKind,
+        slots: tuple[int, ...],
+        state: JobState,
+        now_s: float,
+    ) -> Change:
+        self._book.settle(job, now_s)
+        self._book.cut_grant(job, now_s)
+        self._num_changes += 1
+        change = Change(
+            change_id=self._num_changes,
+            kind=kind,
+            job=job.spec,
+            previous_slots=job.slots,
+            slots=slots,
+            global_batch=self._batch(job, job.target) if job.target else job.spec.global_batch,
+            virtual_workers=job.target.virtual_workers if job.target else None,
+        )
+        added = tuple(slot for slot in slots if slot not in job.slots)
+        self.hold(job, job.slots + added, now_s)
+        self._book.open_change(job, change, now_s)
+        self._book.move(job, state)
+        return change
