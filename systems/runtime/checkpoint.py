@@ -38,11 +38,17 @@ class Checkpoint:
 
 
 def save(
-    folder: Path, at: Checkpoint, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+    folder: Path,
+    at: Checkpoint,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    keep: Path | None = None,
 ) -> Path:
-    """Write a checkpoint and return its manifest's path; older ones in ``folder`` are removed.
+    """Write a checkpoint and return its manifest's path.
 
-    It is on the disk when this returns: both files and their names are synchronised.
+    It is on the disk when this returns: both files and their names are synchronised. All
+    others in ``folder`` are removed but for the one with the manifest ``keep``, which whoever
+    has not heard of the new one yet may still want.
     """
     folder.mkdir(parents=True, exist_ok=True)
     state = optimizer_state(optimizer)
@@ -74,8 +80,9 @@ def save(
     _synchronise(partial)
     partial.replace(manifest)
     _synchronise_folder(folder)
+    kept = {name} if keep is None else {name, keep.stem}
     for path in folder.glob("step-*"):
-        if path.stem != name:
+        if path.stem not in kept:
             path.unlink()
     return manifest
 

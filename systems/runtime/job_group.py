@@ -157,9 +157,11 @@ class JobGroup:
         generation = self.generation
         assert generation is not None
         generation.note(rank, message)
+        kind = message["kind"]
+        if kind in ("checkpoint", "saved"):
+            self.checkpoint = generation.saved  # also from a worker that has died since
         if rank != 0 or self.phase is Phase.ENDING:
             return
-        kind = message["kind"]
         if kind in ("first_step", "progress", "left", "checkpoint", "saved", "finished"):
             self.step, self.samples = message["step"], message["samples"]
             self._step_s = message["step_s"]
@@ -173,10 +175,8 @@ class JobGroup:
             if message["finished"]:
                 self.phase = Phase.FINISHING
                 self._deadline = None
-        elif kind in ("checkpoint", "saved"):
-            self.checkpoint = generation.saved
-            if kind == "saved":
-                self._saved(message)
+        elif kind == "saved":
+            self._saved(message)
         elif kind == "finished":
             results = dict(message["results"])
             if self.order.step_floor_s:

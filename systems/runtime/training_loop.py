@@ -53,6 +53,7 @@ class _Loop:
         self.digests = LineWriter(job_dir / "digests.jsonl")
         self.samples = LineWriter(samples_path(job_dir, order.generation, order.rank))
         self.checkpoints = job_dir / "checkpoints"
+        self.last_manifest = Path(order.checkpoint) if order.checkpoint is not None else None
         self.recent: deque[float] = deque(maxlen=RECENT_STEPS)
         self.reported_at = 0.0
         self.ended_at = 0.0
@@ -163,7 +164,11 @@ class _Loop:
         self.steps.flush()
         self.digests.flush()
         at = checkpoint.Checkpoint(session.step, session.position, self.order.seed)
-        manifest = checkpoint.save(self.checkpoints, at, session.model, session.optimizer)
+        # The driver knows the last one until it has read that there is a newer.
+        manifest = checkpoint.save(
+            self.checkpoints, at, session.model, session.optimizer, keep=self.last_manifest
+        )
+        self.last_manifest = manifest
         now = time.monotonic()
         session.client.send(
             {"kind": kind, "path": str(manifest), "saved": now, "save_s": now - started}

@@ -82,6 +82,16 @@ def test_a_later_checkpoint_replaces_the_earlier_one_and_leaves_nothing_partial(
     assert load(second, model, made, verify=True).step == 9
 
 
+def test_the_checkpoint_that_may_still_be_wanted_is_kept(tmp_path):
+    model, made = trained("sgd", 1)
+    manifests = [None]
+    for step in (1, 2, 3):
+        at = Checkpoint(step, 12 * step, 3)
+        manifests.append(save(tmp_path, at, model, made, keep=manifests[-1]))
+    assert sorted(tmp_path.glob("*.json")) == manifests[2:]
+    assert load(manifests[2], model, made, verify=True).step == 2
+
+
 def test_a_crash_before_the_manifest_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     model, made = trained("sgd", 1)
     first = save(tmp_path, AT, model, made)
