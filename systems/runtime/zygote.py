@@ -90,6 +90,14 @@ class _Zygote:
         selector.register(self._socket, selectors.EVENT_READ)
         selector.register(self._wake_read, selectors.EVENT_READ)
         buffer = LineBuffer()
+        try:
+            self._serve(selector, buffer)
+        except OSError:
+            pass  # the launcher hung up, with words of ours unread
+        finally:
+            self._end()
+
+    def _serve(self, selector: selectors.BaseSelector, buffer: LineBuffer) -> None:
         while True:
             for key, _ in selector.select():
                 if key.fileobj is self._wake_read:
@@ -99,7 +107,6 @@ class _Zygote:
                     continue
                 data = self._socket.recv(1 << 16)
                 if not data:
-                    self._end()
                     return
                 for request in buffer.feed(data):
                     self._handle(request)

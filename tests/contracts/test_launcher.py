@@ -181,7 +181,11 @@ def test_closing_kills_what_is_left(starter, tmp_path):
     paths = [tmp_path / str(index) for index in range(3)]
     for path in paths:
         starter.start("wait", path)
-    pids = [int(starter.wait_for(path)) for path in paths]
+    deadline = time.monotonic() + TIMEOUT_S
+    while not all(path.exists() for path in paths):  # without asking for ends in between
+        assert time.monotonic() < deadline
+        PAUSE.wait(0.01)
+    pids = [int(path.read_text()) for path in paths]
     assert all(map(is_alive, pids))
     starter.launcher.close()
     assert not any(map(is_alive, pids))
