@@ -21,6 +21,7 @@ from harness.help import of_group, overview
 from harness.interrupts import TIME_LIMIT_EXIT, Interrupted
 from harness.problems import Problem, UserError, render, suggest
 from harness.progress import RunProgress
+from harness.similarity import similarity_lines
 from harness.store import StoredRun, StoreError, load_run
 from harness.study import Point, Study, load_study, product
 from harness.summary import console, executed_line, metrics_table, seconds
@@ -204,9 +205,10 @@ def _show_run(config: RunConfig, stored: StoredRun, status: str) -> None:
     out = console()
     axes = {group: config.choices[group] for group in ("scheduler", "backend", "engine")}
     out.print(metrics_table([(axes, status, stored.metrics)]))
-    alike = {k: v for k, v in stored.facts.items() if k.startswith("similarity_")}
+    alike = similarity_lines(stored.facts)
     if alike:
-        out.print("Similarity: " + ", ".join(f"{k[11:]} {v:.3g}" for k, v in alike.items()))
+        out.print("Similarity to the recorded trace (1:1 would be equal numbers):")
+        out.print("\n".join(f"  {line}" for line in alike))
     line = executed_line([stored.facts])
     if line:
         out.print(line)

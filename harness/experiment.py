@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
@@ -27,7 +28,9 @@ from harness.manifest import describe_trace, environment
 from harness.metrics import compute
 from harness.problems import Problem, UserError, at
 from harness.profiles import Profile, ProfileError, load_profile
+from harness.records import RunRecords
 from harness.replay import Progress, replay
+from harness.similarity import similarity
 from harness.store import RunStore, StoredRun
 from harness.trace.build import load_trace
 from harness.trace.trace import Trace
@@ -273,8 +276,26 @@ def execute(
         finally:
             _close(engine)
         records.facts.setdefault("peak_memory_bytes", _peak_memory_bytes())
+        if planned.engine.exclusive:
+            records.facts.update(_similarity_facts(planned, records))
         stored = writer.finish(records, compute(records))
     return stored.path
+
+
+def _similarity_facts(planned: Plan, records: RunRecords) -> dict[str, float]:
+    """How like the recorded trace a live replay was; see ``harness.similarity``."""
+    config, setup = planned.config, planned.setup
+    stops_s = [c.stopping_time_s for c in records.changes if c.stopping_time_s is not None]
+    rescale_s = fmean(stops_s) / records.facts.get("dilation", 1.0) if stops_s else None
+    jobs = planned.trace.jobs
+    here = similarity(jobs, setup.cluster.num_slots, setup.profile, rescale_s)
+    facts = {f"similarity_{name}": value for name, value in here.items()}
+    recorded_on = config.trace.get("recorded_on_slots")
+    if recorded_on is not None:
+        untouched = load_trace({**config.trace, "transforms": []}, TransformContext())
+        original = similarity(untouched.jobs, int(recorded_on), setup.profile)
+        facts |= {f"similarity_{name}_original": value for name, value in original.items()}
+    return facts
 
 
 def mirror_run(run: StoredRun, tracking: Mapping[str, Any]) -> None:

@@ -52,7 +52,7 @@ _EXAMPLES = (
     ("82,247 jobs", "python -m harness trace=philly cluster=slots400 tracking=none"),
     (
         "train for real, on this machine",
-        "python -m harness trace=itp195_cpu2 profile=published_mixed cluster=cpu2 engine=live",
+        "python -m harness trace=itp195_short profile=published_mixed cluster=cpu2 engine=live",
     ),
     ("what a study would run, and how long", "python -m harness study=main dry=true"),
 )

@@ -7,51 +7,69 @@ they agree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from statistics import fmean, median
 
+from harness.profiles import Profile, ProfileError
 from harness.trace.job import JobSpec
 
-
-@dataclass(frozen=True, slots=True)
-class Similarity:
-    """Ratios without a unit; None where the trace lacks what they need."""
-
-    load: float | None
-    """Slot-seconds asked over slots times the span of the submissions."""
-    demand_share: float
-    """Mean requested slots over the slots of the cluster."""
-    rescale_share: float | None
-    """Cost of one rescale (pause, seconds) over the median job's run time."""
-
-    def facts(self, prefix: str) -> dict[str, float]:
-        """The numbers that are known, named for the records."""
-        values = {
-            "load": self.load,
-            "demand_share": self.demand_share,
-            "rescale_share": self.rescale_share,
-        }
-        return {f"{prefix}_{name}": value for name, value in values.items() if value is not None}
+MEANINGS = {
+    "load": "slot-seconds asked over slots x span of the submissions",
+    "demand_share": "mean requested slots over slots of the cluster",
+    "communication_share": "mean of 1 - T(w) / (w T(1)) at the requested slots",
+    "rescale_share": "mean stopping time of a rescale over the median run time",
+}
+"""The numbers, all ratios without a unit."""
 
 
 def similarity(
-    jobs: Sequence[JobSpec], num_slots: int, durations_s: Sequence[float], rescale_s: float | None
-) -> Similarity:
-    """Similarity numbers of a trace on a cluster.
+    jobs: Sequence[JobSpec],
+    num_slots: int,
+    profile: Profile | None = None,
+    rescale_s: float | None = None,
+) -> dict[str, float]:
+    """The numbers of ``MEANINGS`` that can be known for a trace on a cluster.
 
-    ``durations_s`` are run times at the requested slots, one a job and in the same order
-    (recorded ones, or those of the profile); empty where they are not known. ``rescale_s``
-    is the pause of a typical rescale, if known.
+    Args:
+        jobs: the trace.
+        num_slots: slots of its cluster.
+        profile: curves of its workloads; None, or one without some of them: the share of
+            communication is left out.
+        rescale_s: stopping time of a typical rescale on the clock of the trace, if known.
     """
-    span_s = max(job.arrival_s for job in jobs) - min(job.arrival_s for job in jobs)
-    load = None
-    if durations_s and span_s > 0:
-        asked = sum(
-            job.requested_slots * seconds for job, seconds in zip(jobs, durations_s, strict=True)
-        )
-        load = asked / (num_slots * span_s)
-    share = None
-    if durations_s and rescale_s is not None:
-        share = rescale_s / median(durations_s)
-    return Similarity(load, fmean(job.requested_slots for job in jobs) / num_slots, share)
+    numbers = {"demand_share": fmean(job.requested_slots for job in jobs) / num_slots}
+    durations_s = [job.duration_s for job in jobs if job.duration_s is not None]
+    if len(durations_s) == len(jobs):
+        span_s = max(job.arrival_s for job in jobs) - min(job.arrival_s for job in jobs)
+        if span_s > 0:
+            asked = sum(
+                job.requested_slots * seconds
+                for job, seconds in zip(jobs, durations_s, strict=True)
+            )
+            numbers["load"] = asked / (num_slots * span_s)
+        if rescale_s is not None:
+            numbers["rescale_share"] = rescale_s / median(durations_s)
+    if profile is not None:
+        with suppress(ProfileError):  # a workload without a curve: it cannot be known
+            numbers["communication_share"] = fmean(
+                _communication_share(job, profile) for job in jobs
+            )
+    return numbers
+
+
+def _communication_share(job: JobSpec, profile: Profile) -> float:
+    curve = profile.throughput(job.workload, job.global_batch)
+    slots = job.requested_slots
+    return 1.0 - curve.samples_per_s(slots) / (slots * curve.samples_per_s(1))
+
+
+def similarity_lines(facts: Mapping[str, float]) -> list[str]:
+    """The ``similarity_`` facts of a run beside those of the original, one number a line."""
+    lines = []
+    for name, meaning in MEANINGS.items():
+        here, there = facts.get(f"similarity_{name}"), facts.get(f"similarity_{name}_original")
+        if here is not None or there is not None:
+            shown = ["not known" if value is None else f"{value:.3g}" for value in (here, there)]
+            lines.append(f"{name} {shown[0]}, original {shown[1]} ({meaning})")
+    return lines

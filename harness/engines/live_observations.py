@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -57,7 +58,9 @@ def collect(
     steps_of: dict[str, list[StepRecord]] = {}
     for job in sorted(jobs, key=lambda job: job.spec.order):
         job_id = job.spec.job_id
-        steps = read_steps(setup.run_dir / "jobs" / job_id / "steps.jsonl", job_id, started)
+        job_dir = setup.run_dir / "jobs" / job_id
+        steps = read_steps(job_dir / "steps.jsonl", job_id, started)
+        shutil.rmtree(job_dir / "checkpoints", ignore_errors=True)
         steps_of[job_id] = steps
         records.steps.extend(steps)
         requested |= job.requested_at

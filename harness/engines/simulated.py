@@ -3,7 +3,9 @@
 A running job makes T(w) samples per second by its profile. A change takes the profile's
 cost for (backend, workload, kind, sizes): during preparation the job goes on at its old
 size, during the pause it does not train, and all slots involved are held to the end.
-Preparation and pause of zero make the change free: it is done at once.
+Preparation and pause of zero make the change free: it is done at once. Where a profile was
+measured with the cost of a STOP (last evaluation, end of the processes), a job ends that much
+after its last sample.
 """
 
 from __future__ import annotations
@@ -93,6 +95,9 @@ class SimulatedEngine:
         self._backend = setup.backend.name
         self._abilities = setup.backend.abilities
         self._cost_factor = cost_factor
+        self._stops_cost = cost_factor > 0.0 and any(
+            cell.kind is ChangeKind.STOP for cell in setup.profile.cost_cells
+        )
         self._now_s = 0.0
         self._progress: dict[str, _Progress] = {}
         # (time, kind, arrival, job id, sequence, version, pause begins?, change)
@@ -181,6 +186,14 @@ class SimulatedEngine:
             {phase: seconds * factor for phase, seconds in cost.phases_s.items()},
         )
 
+    def _stop_s(self, change: Change) -> float:
+        """Time between the last sample of a job and its end, seconds."""
+        if not self._stops_cost:
+            return 0.0
+        workload, num_slots = change.job.workload, len(change.slots)
+        cost = self._profile.rescale_cost(self._backend, workload, ChangeKind.STOP, num_slots, 0)
+        return (cost.preparation_s + cost.pause_s) * self._cost_factor
+
     def _begin_pause(self, change: Change, progress: _Progress) -> Event:
         """Training stops; what was planned for the job is void, its change ends later."""
         progress.settle(self._now_s)
@@ -201,7 +214,8 @@ class SimulatedEngine:
             del self._progress[change.job.job_id]
         elif progress.rate > 0.0:
             left = max(0.0, progress.work - progress.done)
-            self._push(now_s + left / progress.rate, EventKind.JOB_FINISHED, change, progress)
+            end_s = now_s + left / progress.rate + self._stop_s(change)
+            self._push(end_s, EventKind.JOB_FINISHED, change, progress)
         is_rescale = change.kind in (ChangeKind.RESCALE, ChangeKind.MIGRATE)
         return Event(
             now_s,

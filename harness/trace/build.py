@@ -17,7 +17,7 @@ TRACES = Path(__file__).resolve().parents[2] / "configs" / "trace"
 """Where the shipped trace configurations are, with their data beside them."""
 
 _REQUIRED = ("name", "source", "licence", "reader")
-KEYS = (*_REQUIRED, "transforms")
+KEYS = (*_REQUIRED, "transforms", "recorded_on_slots")
 
 
 def load_trace(
@@ -27,7 +27,8 @@ def load_trace(
 
     Args:
         config: a trace's YAML as a plain mapping: ``name``, ``source``, ``licence``,
-            ``reader`` and ``transforms`` (each part with ``_target_`` and options).
+            ``reader`` and ``transforms`` (each part with ``_target_`` and options), and
+            ``recorded_on_slots``, the size of the original cluster, where it is known.
         context: seed, profile, cluster and workload pool of the run.
         base_dir: what a relative ``reader.path`` is relative to: the folder of the YAML.
 
@@ -55,6 +56,10 @@ def build_parts(config: Mapping[str, Any], base_dir: Path) -> tuple[Reader, Sequ
         for key in _REQUIRED
         if not config.get(key)
     ]
+    slots = config.get("recorded_on_slots", 1)
+    if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
+        way_out = "give the number of slots of the cluster it was recorded on"
+        problems.append(Problem("trace.recorded_on_slots", f"is {slots!r}", way_out))
     reader = None
     if config.get("reader"):
         reader = _part(_located(config["reader"], base_dir), "trace.reader", "read", problems)

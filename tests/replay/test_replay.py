@@ -226,3 +226,13 @@ def test_jobs_on_two_hosts_do_not_share_slots():
         assert (slot not in held) == bool(begins)
         held.symmetric_difference_update({slot})
     assert len(records.jobs) == 30
+
+
+def test_a_measured_stop_ends_a_job_after_its_last_sample():
+    cells = [
+        {"kind": "stop", "preparation_s": 0.0, "pause_s": 2.0},
+        {"preparation_s": 0.0, "pause_s": 0.0},
+    ]
+    records = simulate([job("a", 0, 2, 100)], Driver(start_what_fits), cells=cells)
+    assert records.jobs[0].finish_s == 52.0
+    assert records.jobs[0].samples_done == 100

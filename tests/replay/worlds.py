@@ -34,8 +34,8 @@ def job(job_id: str, arrival_s: float = 0.0, slots: int = 1, work: float = 100.0
     return JobSpec(job_id=job_id, arrival_s=arrival_s, **(fields | more))
 
 
-def profile(preparation_s: float = 0.0, pause_s: float = 0.0) -> Profile:
-    """T(w) = w samples per second, and the same cost for every change."""
+def profile(preparation_s: float = 0.0, pause_s: float = 0.0, cells: Any = None) -> Profile:
+    """T(w) = w samples per second, and the same cost for every change unless cells say else."""
     return load_profile(
         {
             "name": "test",
@@ -51,7 +51,7 @@ def profile(preparation_s: float = 0.0, pause_s: float = 0.0) -> Profile:
             },
             "throughput": {},
             "costs": None,
-            "rescale_costs": [{"preparation_s": preparation_s, "pause_s": pause_s}],
+            "rescale_costs": cells or [{"preparation_s": preparation_s, "pause_s": pause_s}],
         }
     )
 
@@ -113,10 +113,11 @@ def simulate(
     on: Cluster | None = None,
     costs: Mapping[str, float] | None = None,
     mechanism: Mechanism | None = None,
+    cells: Any = None,
     **options: Any,
 ) -> RunRecords:
     where = on or cluster()
-    known = profile(**(costs or {}))
+    known = profile(**(costs or {}), cells=cells)
     return replay(
         jobs=jobs,
         cluster=where,

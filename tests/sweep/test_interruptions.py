@@ -123,7 +123,7 @@ def test_points_die_with_a_sweep_that_is_killed_and_it_resumes(tmp_path, started
     assert partial_runs(tmp_path) == []
 
 
-LIVE = ["trace=itp195_cpu2", "profile=published_mixed", "cluster=cpu2", "engine=live", "--point"]
+LIVE = ["trace=itp195_short", "profile=published_mixed", "cluster=cpu2", "engine=live", "--point"]
 
 
 def descendants(process):
