@@ -42,20 +42,17 @@ def worlds(launcher, tmp_path):
 
 def reference(folder, num_workers, batch, optimizer):
     """Digests and losses of the stand-alone script."""
-    output = folder / "reference.json"
-    processes = [
-        subprocess.Popen(
-            [
-                *(sys.executable, "-m", "tests.backends.reference_ddp", str(rank)),
-                *(str(num_workers), str(folder / "store"), str(output)),
-                *(str(STEPS), str(batch), str(SEED), optimizer),
-            ],
-            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
-        )
-        for rank in range(num_workers)
+    output = folder / "reference.jsonl"
+    command = [
+        *(sys.executable, "-m", "systems.reference.plain_ddp", "--bitwise"),
+        *("tests.backends.tiny_workload.Tiny", "--options", json.dumps({"optimizer": optimizer})),
+        *("--workers", str(num_workers), "--steps", str(STEPS), "--batch", str(batch)),
+        *("--seed", str(SEED), "--out", str(output)),
     ]
-    assert [process.wait(60) for process in processes] == [0] * num_workers
-    return json.loads(output.read_text())
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
+    assert subprocess.run(command, env=environment, timeout=90, check=False).returncode == 0
+    *steps, digests = read_lines(output)
+    return {"losses": [step["loss"] for step in steps], **digests}
 
 
 def outcome(world, results):
