@@ -278,7 +278,9 @@ class LiveEngine:
             case ReportKind.DONE:
                 kind = EventKind.CHANGE_DONE
             case ReportKind.FAILED:
-                kind = EventKind.CHANGE_FAILED if job.is_alive else EventKind.JOB_FAILED
+                # Without a change of its own, or without workers to go on with, the job is over.
+                goes_on = report.change_id is not None and job.is_alive
+                kind = EventKind.CHANGE_FAILED if goes_on else EventKind.JOB_FAILED
             case ReportKind.LOST:
                 kind = EventKind.JOB_FAILED if job.num_losses >= 3 else EventKind.GRANT_LOST
             case ReportKind.FINISHED:
@@ -295,7 +297,7 @@ class LiveEngine:
                 samples_per_s=self._rate(job) if kind is EventKind.CHANGE_DONE else 0.0,
                 stopping_time_s=report.stopping_time_s,
                 phases_s=dict(report.phases_s),
-                reason=report.reason,
+                reason=report.reason.replace(f"{self._setup.run_dir}/", ""),
             )
         ]
 

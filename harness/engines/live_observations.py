@@ -64,6 +64,7 @@ def collect(
         steps_of[job_id] = steps
         records.steps.extend(steps)
         requested |= job.requested_at
+        records.evaluations.extend(read_digests(job_dir / "digests.jsonl", job_id))
         for name, value in sorted(job.results.items()):
             records.evaluations.append(
                 EvaluationRecord(job_id, job.steps_executed, name, str(value))
@@ -108,6 +109,20 @@ def read_steps(path: Path, job_id: str, started: float) -> list[StepRecord]:
                 )
             )
     return steps
+
+
+def read_digests(path: Path, job_id: str) -> list[EvaluationRecord]:
+    """The digests that a job recorded on its way (``engine.digest_every``)."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8") as lines:
+        entries = [json.loads(line) for line in lines]
+    return [
+        EvaluationRecord(job_id, entry["step"], name, entry[name])
+        for entry in entries
+        for name in sorted(entry)
+        if name.startswith("digest_")
+    ]
 
 
 def samples_lost(steps: Sequence[StepRecord], requested_s: float) -> float | None:
