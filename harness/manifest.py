@@ -88,6 +88,22 @@ def hardware() -> dict[str, Any]:
     }
 
 
+def hardware_slug(found: Mapping[str, Any]) -> str:
+    """A short name of a machine for folders, such as ``amd-epyc-2cpu``.
+
+    Args:
+        found: ``hardware`` of a manifest.
+    """
+    name = re.sub(r"\(r\)|\(tm\)|@.*|\b\d+-core\b|\b(cpu|processor)\b", " ", found["cpu"].lower())
+    words = re.findall(r"[a-z0-9]+", name) or ["unknown"]
+    accelerators = sorted(found.get("accelerators") or [])
+    parts = [*words, f"{found['cores']}cpu"]
+    for model in dict.fromkeys(accelerators):
+        known = "-".join(re.findall(r"[a-z0-9]+", model.lower()))
+        parts.append(f"{accelerators.count(model)}x-{known}")
+    return "-".join(parts)
+
+
 def _cpu_name() -> str:
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")

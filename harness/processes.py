@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,10 @@ class PointProcess:
 
     words: Sequence[str]
     log_path: Path
+    module: str = "harness"
+    """What is run with ``python -m``."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables besides those of this process."""
     started_s: float = field(default_factory=time.monotonic)
     _process: subprocess.Popen[bytes] | None = None
 
@@ -43,11 +47,11 @@ class PointProcess:
         self.started_s = time.monotonic()
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "harness", *self.words],
+                [sys.executable, "-m", self.module, *self.words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                env={**os.environ, **self.environment, "PYTHONPATH": os.pathsep.join(paths)},
                 process_group=0,
                 preexec_fn=die_with_parent,
             )
@@ -56,6 +60,11 @@ class PointProcess:
     def returncode(self) -> int | None:
         """Exit code, minus the signal's number, or None while it runs."""
         return None if self._process is None else self._process.poll()
+
+    def wait(self) -> int:
+        """Wait for its end; the exit code."""
+        assert self._process is not None
+        return self._process.wait()
 
     def signal(self, signum: int) -> None:
         """Signal the point's own process; it closes its workers itself."""

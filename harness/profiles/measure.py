@@ -7,12 +7,9 @@ size, and then finishes. Trial r begins at size r, so that every size is also a 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import yaml
 
 from harness.build import build
 from harness.compose import quote
@@ -21,9 +18,12 @@ from harness.experiment import read_pool
 from harness.problems import Problem, UserError
 from harness.study import Point
 from harness.sweep import Sweep, read_words
+from harness.trace.one_job import write_one_job
 
 WARM_UP_STEPS = 3
 """Steps after every change that do not count for the throughput."""
+
+_SOURCE = "written by python -m harness.profile measure"
 
 _AFTER_EVERYTHING_S = 1e6
 """A resume is scripted for the n-th multiple of this time: while the only job is suspended
@@ -102,7 +102,9 @@ def points_of(measurement: Measurement) -> Sweep:
             for workload in pool:
                 for batch in measurement.batches:
                     steps = num_visits * (WARM_UP_STEPS + measurement.steps)
-                    trace = _write_trace(measurement.folder, workload, batch, turned, steps)
+                    trace = write_one_job(
+                        measurement.folder, workload, batch, turned, steps, _SOURCE
+                    )
                     points.append(
                         Point(
                             (
@@ -171,36 +173,3 @@ def script_of(
         elif number > 0:
             script.append({"job": 0, "at_step": at_step, "slots": size})
     return script
-
-
-def _write_trace(folder: Path, workload: str, batch: int, sizes: Sequence[int], steps: int) -> Path:
-    """A trace of one job, as a CSV and the YAML that describes it; the YAML's path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    stem = f"{workload}-{batch}-{sizes[0]}of{max(sizes)}-{steps}"
-    row = {
-        "arrival": 0,
-        "slots": sizes[0],
-        "workload": workload,
-        "batch": batch,
-        "work": steps * batch,
-        "min_slots": 1,
-        "max_slots": max(sizes),
-    }
-    with (folder / f"{stem}.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(row)
-        writer.writerow(row.values())
-    description = {
-        "name": f"one_{stem}",
-        "source": "written by python -m harness.profile measure",
-        "licence": "Apache-2.0",
-        "reader": {
-            "_target_": "harness.trace.columns.ColumnsReader",
-            "path": f"{stem}.csv",
-            "columns": {name: name for name in row},
-        },
-        "transforms": [],
-    }
-    path = folder / f"{stem}.yaml"
-    path.write_text(yaml.safe_dump(description, sort_keys=False), encoding="utf-8")
-    return path

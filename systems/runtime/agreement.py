@@ -39,6 +39,7 @@ class Agreement:
         self._stop = False
         self._target_step = target_step
         self._words = torch.zeros(3, dtype=torch.float64)
+        self._values = self._words.numpy()  # the same memory, ten times faster to write to
         self._work: dist.Work | None = None
 
     def begin(self, loss: float) -> None:
@@ -49,11 +50,9 @@ class Agreement:
                     self._stop = True
                 elif message["kind"] == "hold":
                     self._target_step = message["target_step"]
-            self._words[0] = float(self._stop)
-            self._words[1] = self._target_step
+            self._values[:] = (self._stop, self._target_step, loss)
         else:
-            self._words[:2] = 0.0
-        self._words[2] = loss
+            self._values[:] = (0.0, 0.0, loss)
         if self._group is not None:
             work = dist.all_reduce(self._words, group=self._group, async_op=True)
             self._work = cast(dist.Work, work)
@@ -62,5 +61,5 @@ class Agreement:
         """Wait for what all workers gave."""
         if self._work is not None:
             self._work.wait()
-        stop, target_step, loss = self._words.tolist()
+        stop, target_step, loss = self._values.tolist()
         return Verdict(stop > 0, int(target_step), loss)

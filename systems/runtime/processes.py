@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
-
-import psutil
 
 from harness.cluster import Cluster, Slot
 from harness.contracts.engine import Change
 from harness.contracts.launcher import ProcessSpec
+from harness.network import interface_of
 from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.job_group import JobGroup
 from systems.runtime.options import RuntimeOptions
@@ -82,15 +80,3 @@ def process_spec(
         log_path=Path(order.job_dir) / f"worker-{order.generation:04d}-{order.rank:03d}.log",
         preimported=preimported,
     )
-
-
-@lru_cache(maxsize=64)
-def interface_of(address: str) -> str | None:
-    """Name of this machine's interface with that address, or None if it is another's.
-
-    Collectives then stay on the network of the host's address.
-    """
-    for name, entries in psutil.net_if_addrs().items():
-        if any(entry.address == address for entry in entries):
-            return name
-    return None

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 FLUSH_EVERY_S = 1.0
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class LineWriter:
@@ -30,7 +31,7 @@ class LineWriter:
 
     def add(self, entry: Mapping[str, Any]) -> None:
         """Add a line."""
-        self._lines.append(json.dumps(entry, separators=(",", ":")) + "\n")
+        self._lines.append(_encode(entry) + "\n")
         if time.monotonic() - self._flushed_at > FLUSH_EVERY_S:
             self.flush()
 

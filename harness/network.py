@@ -1,0 +1,19 @@
+"""This machine's network, as the worker processes need it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import psutil
+
+
+@lru_cache(maxsize=64)
+def interface_of(address: str) -> str | None:
+    """Name of this machine's interface with that address, or None if it is another's.
+
+    Collectives then stay on the network of the host's address.
+    """
+    for name, entries in psutil.net_if_addrs().items():
+        if any(entry.address == address for entry in entries):
+            return name
+    return None

@@ -1,0 +1,194 @@
+"""``python -m harness.overhead``: what the harness costs in every training step."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from harness.interrupts import Interrupted, interruptible
+from harness.manifest import environment, machine_load
+from harness.overhead import numbers
+from harness.overhead.blocks import Block, BlockError, order_of, plan_cells, run_block
+from harness.overhead.record import NAME, BlockStore, make_record, record_path, write_json
+from harness.overhead.settings import DEFAULTS, Settings, read_settings
+from harness.problems import Problem, UserError, render
+from harness.progress import SweepProgress
+from harness.store import StoreError
+from harness.summary import console, seconds
+
+_GUESS_S = 10.0
+"""What a block may take, until one has been measured."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.overhead",
+        description=(
+            "How much slower is a training step under a backend than in a plain script with"
+            " stock DistributedDataParallel? Trains blocks of steps in drawn order: the plain"
+            " script, the backend through the live engine, the plain script again (for the"
+            f" noise). Defaults: {DEFAULTS.name} among the configurations."
+        ),
+        epilog=(
+            "Keep the machine quiet meanwhile. Every finished block is kept: the same command"
+            " goes on after a stop. Exit codes: 0 measured; 1 a block failed; 2 a wrong"
+            " argument; 130 or 143 stopped."
+        ),
+    )
+    parser.add_argument("--workloads", metavar="POOL/NAME,...", help="such as toy/toy,tiny/bert")
+    parser.add_argument("--workers", metavar="N,...", help="numbers of workers")
+    parser.add_argument("--steps", type=int, metavar="N", help="steps of a block, of all workloads")
+    parser.add_argument("--drop", type=int, metavar="N", help="first steps that do not count")
+    parser.add_argument("--trials", type=int, metavar="N", help="trials of three blocks")
+    parser.add_argument("--batch", type=int, metavar="N", help="global batch")
+    parser.add_argument("--seed", type=int, metavar="N", help="of the order and of training")
+    parser.add_argument("--backend", metavar="NAME", help="option of the group backend")
+    parser.add_argument("--cluster", metavar="NAME", help="option of the group cluster")
+    parser.add_argument("--reference", metavar="MODULE", help="the stand-alone script")
+    parser.add_argument(
+        "--work", type=Path, default=Path("results/sweeps") / NAME, metavar="DIR",
+        help="finished blocks, runs and logs (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--to", type=Path, default=Path("results/reference"), metavar="DIR",
+        help=f"the record goes to DIR/HARDWARE/{NAME}/ (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="measure finished blocks anew")
+    parser.add_argument("--dry", action="store_true", help="say what would run; start nothing")
+    return parser
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    workers: list[int] | None = None
+    if options.workers is not None:
+        try:
+            workers = [int(number) for number in options.workers.split(",")]
+        except ValueError:
+            way_out = "give whole numbers with commas, for example 1,2"
+            problem = Problem("--workers", f"is {options.workers!r}", way_out)
+            raise UserError([problem]) from None
+    return read_settings(
+        reference=options.reference,
+        backend=options.backend,
+        cluster=options.cluster,
+        workloads=None if options.workloads is None else options.workloads.split(","),
+        workers=workers,
+        batch=options.batch,
+        trials=options.trials,
+        steps=options.steps,
+        steps_of=None if options.steps is None else {},
+        drop=options.drop,
+        seed=options.seed,
+    )
+
+
+def measure(
+    store: BlockStore, blocks: Sequence[Block], folder: Path, *, force: bool
+) -> dict[Block, Mapping[str, Any]]:
+    """Run the blocks that are missing; all of them.
+
+    Raises:
+        BlockError: one failed; those before it are kept.
+    """
+    found = {} if force else {b: entry for b in blocks if (entry := store.find(b)) is not None}
+    missing = [block for block in blocks if block not in found]
+    taken_s: list[float] = []
+    with SweepProgress(len(blocks), len(found)) as progress:
+        for number, block in enumerate(missing):
+            usual_s = sum(taken_s) / len(taken_s) if taken_s else _GUESS_S
+            progress.waiting(usual_s * (len(missing) - number), [block.name])
+            load, began = machine_load(), time.monotonic()
+            store.add(block, run_block(block, store.reference, folder), load)
+            entry = store.find(block)
+            assert entry is not None
+            found[block] = entry
+            taken_s.append(time.monotonic() - began)
+            progress.ended(block.name, "done", taken_s[-1])
+    return found
+
+
+def show(record: Mapping[str, Any]) -> None:
+    """Print the table of a record."""
+    out = console()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    headings = ("plain ms", "ratio", "95%", "noise", "95%", "extra us", "ratio of means", "< 1%")
+    for heading in ("workload", "workers", "trials", *headings):
+        table.add_column(heading, justify="left" if heading == "workload" else "right")
+    for cell in record["cells"]:
+        middle, mean = cell["median"], cell["mean"]
+        table.add_row(
+            cell["workload"],
+            str(cell["num_workers"]),
+            str(len(cell["trials"])),
+            f"{1000 * middle['plain_s']:.3f}",
+            f"{middle['ratio']['value']:.4f}",
+            _interval(middle["ratio"]),
+            f"{middle['noise']['value']:.4f}",
+            _interval(middle["noise"]),
+            f"{middle['extra_us']:.0f}",
+            f"{mean['ratio']['value']:.4f}",
+            numbers.Ratio(**middle["ratio"]).verdict(),
+        )
+    out.print(table)
+    load = record["load_1min"]
+    out.print(
+        f"ratio: {record['settings']['backend']} over plain, medians of steps; noise: plain over"
+        f" plain. Load average before blocks: {load['min']:.2f} to {load['max']:.2f}."
+    )
+
+
+def _interval(ratio: Mapping[str, float | None]) -> str:
+    low, high = ratio["low"], ratio["high"]
+    return "" if low is None or high is None else f"{low:.4f} to {high:.4f}"
+
+
+def _main(options: argparse.Namespace, command: list[str]) -> int:
+    settings = _settings(options)
+    blocks = order_of(plan_cells(settings, options.work), settings.trials, settings.seed)
+    about = environment(command)
+    store = BlockStore(options.work / "blocks", about, settings.reference, settings.backend)
+    path = record_path(options.to, about)
+    if options.dry:
+        left = sum(options.force or store.find(block) is None for block in blocks)
+        for block in blocks:
+            print(f"{block.name}: {block.cell.steps} steps on cores {list(block.cell.cores)}")
+        time_text = seconds(_GUESS_S * left)
+        print(f"{len(blocks)} blocks, {left} to run, about {time_text}, then {path}")
+        print("--dry: nothing was started.")
+        return 0
+    with interruptible():
+        found = measure(store, blocks, options.work, force=options.force)
+    record = make_record(settings, blocks, found, about)
+    write_json(path, record)
+    show(record)
+    print(f"Record: {path}")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure what is missing, write the record, print the table; the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    options = build_parser().parse_args(words)
+    try:
+        return _main(options, ["python", "-m", "harness.overhead", *words])
+    except UserError as error:
+        print(render(error.problems), file=sys.stderr)
+        return 2
+    except (BlockError, StoreError) as error:
+        print(f"{error}\nFinished blocks are kept; the same command goes on.", file=sys.stderr)
+        return 1
+    except Interrupted as interrupted:
+        print("Stopped; finished blocks are kept, the same command goes on.", file=sys.stderr)
+        return interrupted.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

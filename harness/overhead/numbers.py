@@ -1,0 +1,79 @@
+"""From the periods of steps to an overhead: pure functions.
+
+A trial gives one ratio: the backend's step over the geometric mean of the two plain blocks
+beside it. An estimate is the geometric mean over trials, with the central 95% of the same
+mean over trials drawn with replacement (percentile bootstrap). The noise is estimated alike
+from the second plain block over the first, which differ in nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+import numpy as np
+
+from harness.overhead.blocks import Kind
+
+RESAMPLES = 10_000
+TARGET = 1.01
+"""A step through the project should take less than this times a plain one."""
+
+Trial = Mapping[str, float]
+"""Seconds of a step by kind of block."""
+CENTRES: Mapping[str, Callable[[Sequence[float]], float]] = {"median": median, "mean": fmean}
+"""How the steps of a block become one number. The median is steady; the mean also sees what
+does not happen in every step (flushing logs, sampling the machine)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio over trials; no interval from a single one."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    def verdict(self) -> str:
+        """Whether the target is kept: ``yes``, ``no``, or ``undecided``."""
+        low, high = (self.value if end is None else end for end in (self.low, self.high))
+        return "yes" if high < TARGET else "no" if low >= TARGET else "undecided"
+
+
+def counted(periods_s: Sequence[float], drop: int) -> Sequence[float]:
+    """The periods that count: without those of the first steps."""
+    return periods_s[drop:]
+
+
+def overhead(trials: Sequence[Trial]) -> Ratio:
+    """The backend's step over a plain one."""
+    return ratio([t[Kind.BACKEND] / math.sqrt(t[Kind.PLAIN] * t[Kind.AGAIN]) for t in trials])
+
+
+def noise(trials: Sequence[Trial]) -> Ratio:
+    """A plain step over a plain step."""
+    return ratio([t[Kind.AGAIN] / t[Kind.PLAIN] for t in trials])
+
+
+def extra_us(trials: Sequence[Trial]) -> float:
+    """What the backend adds to a step, microseconds: the median over trials."""
+    return median(1e6 * (t[Kind.BACKEND] - (t[Kind.PLAIN] + t[Kind.AGAIN]) / 2) for t in trials)
+
+
+def ratio(values: Sequence[float], seed: int = 0) -> Ratio:
+    """Geometric mean of ratios, with its bootstrap interval.
+
+    Raises:
+        ValueError: there is none, or one is not above 0.
+    """
+    if not values or min(values) <= 0:
+        raise ValueError(f"ratios are {list(values)}; at least one, all above 0, is needed")
+    logs = np.log(np.asarray(values, dtype=np.float64))
+    value = float(np.exp(logs.mean()))
+    if len(values) == 1:
+        return Ratio(value, None, None)
+    drawn = np.random.default_rng(seed).choice(logs, (RESAMPLES, len(logs)))
+    low, high = np.exp(np.percentile(drawn.mean(axis=1), [2.5, 97.5]))
+    return Ratio(value, float(low), float(high))

@@ -1,0 +1,147 @@
+"""Files of the overhead study: one for each finished block, and the record of them all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from harness.config import hash_json
+from harness.manifest import hardware_slug
+from harness.overhead import numbers
+from harness.overhead.blocks import Block, Cell, Kind
+from harness.overhead.settings import Settings
+from harness.store import StoreError
+
+NAME = "bench_overhead"
+RECORD = "record.json"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class BlockStore:
+    """Finished blocks below a folder, each in a file of its own."""
+
+    folder: Path
+    environment: Mapping[str, Any]
+    """Of this machine and this code, as in every manifest."""
+    reference: str
+    backend: str
+
+    def path(self, block: Block) -> Path:
+        """Where a block is; another machine, library or setting gives another name."""
+        hardware = self.environment["hardware"]
+        packages = self.environment["packages"]
+        conditions = [
+            *(self.reference, self.backend, block.cell.facts, self.environment["python"]),
+            *(hardware["cpu"], hardware["cores"], packages.get("torch")),
+        ]
+        return self.folder / f"{block.name}-{hash_json(conditions)[:8]}.json"
+
+    def find(self, block: Block) -> Mapping[str, Any] | None:
+        """What was measured, or None.
+
+        Raises:
+            StoreError: the file is damaged.
+        """
+        path = self.path(block)
+        if not path.is_file():
+            return None
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            assert isinstance(found["periods_s"], list)
+        except (OSError, ValueError, KeyError, TypeError, AssertionError):
+            way_out = "remove it and run the command again"
+            raise StoreError(f"{path}: is damaged; {way_out}") from None
+        return dict(found)
+
+    def add(self, block: Block, periods_s: Sequence[float], load: Mapping[str, float]) -> None:
+        """Write a finished block, in one step."""
+        document = {
+            "workload": block.cell.workload,
+            "trial": block.trial,
+            "kind": block.kind,
+            **block.cell.facts,
+            "git_commit": self.environment["git_commit"],
+            "git_dirty": self.environment["git_dirty"],
+            "load_before": dict(load),
+            "periods_s": list(periods_s),
+        }
+        write_json(self.path(block), document)
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a file so that it is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}-{os.getpid()}")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(document, indent=1) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def make_record(
+    settings: Settings,
+    blocks: Sequence[Block],
+    found: Mapping[Block, Mapping[str, Any]],
+    environment: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Everything that the study says, from its finished blocks.
+
+    Trials count once all of their three blocks are there.
+    """
+    cells = list(dict.fromkeys(block.cell for block in blocks))
+    loads = [float(entry["load_before"]["load_1min"]) for entry in found.values()]
+    return {
+        "name": NAME,
+        "schema_version": SCHEMA_VERSION,
+        **environment,
+        "settings": asdict(settings),
+        "commits": sorted({str(entry["git_commit"]) for entry in found.values()}),
+        "any_dirty": any(entry["git_dirty"] for entry in found.values()),
+        "load_1min": {"min": min(loads), "median": median(loads), "max": max(loads)},
+        "cells": [made for cell in cells if (made := _cell_record(cell, settings, blocks, found))],
+    }
+
+
+def _cell_record(
+    cell: Cell,
+    settings: Settings,
+    blocks: Sequence[Block],
+    found: Mapping[Block, Mapping[str, Any]],
+) -> dict[str, Any]:
+    own = [block for block in blocks if block.cell is cell and block in found]
+    trials: dict[int, dict[Kind, Sequence[float]]] = {}
+    for block in own:
+        periods_s = numbers.counted(found[block]["periods_s"], settings.drop)
+        trials.setdefault(block.trial, {})[block.kind] = periods_s
+    whole = {trial: kinds for trial, kinds in sorted(trials.items()) if len(kinds) == len(Kind)}
+    if not whole:
+        return {}
+    made: dict[str, Any] = {"workload": cell.workload, **cell.facts, "trials": []}
+    centred: dict[str, list[dict[str, float]]] = {name: [] for name in numbers.CENTRES}
+    for trial, kinds in whole.items():
+        entry: dict[str, Any] = {"trial": trial}
+        entry["order"] = [block.kind for block in own if block.trial == trial]
+        for name, centre in numbers.CENTRES.items():
+            centred[name].append({kind: centre(kinds[kind]) for kind in Kind})
+            entry[f"{name}_s"] = centred[name][-1]
+        made["trials"].append(entry)
+    for name, values in centred.items():
+        made[name] = {
+            "plain_s": median(v for t in values for v in (t[Kind.PLAIN], t[Kind.AGAIN])),
+            "ratio": asdict(numbers.overhead(values)),
+            "noise": asdict(numbers.noise(values)),
+            "extra_us": numbers.extra_us(values),
+        }
+    return made
+
+
+def record_path(to: Path, environment: Mapping[str, Any]) -> Path:
+    """Where the record of this machine is."""
+    return to / hardware_slug(environment["hardware"]) / NAME / RECORD

@@ -1,0 +1,101 @@
+"""What the overhead study compares: defaults of ``configs/overhead.yaml``, flags on top."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import yaml
+
+from harness.annotations import MismatchError, coerce, show
+from harness.compose import CONFIG_DIR
+from harness.problems import Problem, UserError, suggest
+
+DEFAULTS = CONFIG_DIR / "overhead.yaml"
+LEAST_COUNTED = 5
+"""Steps of a block that must remain to be counted."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to measure.
+
+    Raises:
+        UserError: everything that is out of range, at once.
+    """
+
+    reference: str
+    """Module of the stand-alone script, run with ``python -m``."""
+    backend: str
+    cluster: str
+    workloads: tuple[str, ...]
+    """``POOL/NAME``."""
+    workers: tuple[int, ...]
+    batch: int
+    trials: int
+    steps: int
+    """Steps of a block."""
+    drop: int
+    """First steps of a block that do not count."""
+    steps_of: Mapping[str, int] = field(default_factory=dict)
+    """Steps of a block of some workloads, instead of ``steps``."""
+    seed: int = 0
+    """Of the order of blocks, and of training."""
+
+    def __post_init__(self) -> None:
+        problems: list[Problem | str] = []
+        for name in self.workloads:
+            pool, slash, workload = name.partition("/")
+            if not (pool and slash and workload):
+                problems.append(Problem("--workloads", f"{name!r}", "write POOL/NAME: tiny/bert"))
+        numbers = self.workers
+        if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
+            fact = f"is {' '.join(map(str, numbers)) or 'empty'}"
+            problems.append(Problem("--workers", fact, "give different numbers from 1 up"))
+        elif max(numbers) > self.batch:
+            fact = f"is {self.batch} for {max(numbers)} workers"
+            problems.append(Problem("--batch", fact, "every worker needs at least 1 sample"))
+        if not self.workloads or len(set(self.workloads)) < len(self.workloads):
+            problems.append(Problem("--workloads", "is empty or names one twice", "name each once"))
+        if self.trials < 1:
+            problems.append(Problem("--trials", f"is {self.trials}", "give 1 or more"))
+        if self.drop < 1:
+            problems.append(Problem("--drop", f"is {self.drop}", "the first step always warms up"))
+        for name, steps in {"": self.steps, **self.steps_of}.items():
+            if steps < self.drop + LEAST_COUNTED:
+                fact = f"{f'of {name} ' if name else ''}is {steps}, {self.drop} are dropped"
+                way_out = f"give at least {self.drop + LEAST_COUNTED}"
+                problems.append(Problem("--steps", fact, way_out))
+        if problems:
+            raise UserError(problems)
+
+    def num_steps(self, workload: str) -> int:
+        """Steps of a block of this workload."""
+        return self.steps_of.get(workload, self.steps)
+
+
+def read_settings(**given: Any) -> Settings:
+    """The defaults of the file, with what was given instead; None is not given.
+
+    Raises:
+        UserError: the file or a value is wrong; everything at once.
+    """
+    document = yaml.safe_load(DEFAULTS.read_text(encoding="utf-8"))
+    values = {**document, **{key: value for key, value in given.items() if value is not None}}
+    hints = typing.get_type_hints(Settings)
+    known = {f.name for f in fields(Settings)}
+    problems: list[Problem | str] = []
+    for key, value in values.items():
+        if key not in known:
+            problems.append(Problem(f"{DEFAULTS.name}: {key}", "unknown key", suggest(key, known)))
+            continue
+        try:
+            values[key] = coerce(value, hints[key])
+        except MismatchError as mismatch:
+            way_out = f"give {mismatch}"
+            problems.append(Problem(f"{DEFAULTS.name}: {key}", f"is {show(value)}", way_out))
+    if problems:
+        raise UserError(problems)
+    return Settings(**values)

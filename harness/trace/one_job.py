@@ -1,0 +1,53 @@
+"""A trace of one job, as files: for commands that measure one program at a time."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+
+def write_one_job(
+    folder: Path, workload: str, batch: int, sizes: Sequence[int], steps: int, source: str
+) -> Path:
+    """Write a CSV of one job and the YAML that describes it; the YAML's path.
+
+    Args:
+        folder: is made if it is not there; files of the same name are written over.
+        workload: name in the pool.
+        batch: global batch.
+        sizes: the first is the request, the largest the most slots it can use.
+        steps: work, in steps of ``batch`` samples.
+        source: who wrote it, for the manifest.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"{workload}-{batch}-{sizes[0]}of{max(sizes)}-{steps}"
+    row = {
+        "arrival": 0,
+        "slots": sizes[0],
+        "workload": workload,
+        "batch": batch,
+        "work": steps * batch,
+        "min_slots": 1,
+        "max_slots": max(sizes),
+    }
+    with (folder / f"{stem}.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(row)
+        writer.writerow(row.values())
+    description = {
+        "name": f"one_{stem}",
+        "source": source,
+        "licence": "Apache-2.0",
+        "reader": {
+            "_target_": "harness.trace.columns.ColumnsReader",
+            "path": f"{stem}.csv",
+            "columns": {name: name for name in row},
+        },
+        "transforms": [],
+    }
+    path = folder / f"{stem}.yaml"
+    path.write_text(yaml.safe_dump(description, sort_keys=False), encoding="utf-8")
+    return path
