@@ -99,6 +99,14 @@ def test_simulation_imports_no_training_library(folder):
     assert not violations(folder, TRAINING, loaded_at_import)
 
 
+def test_the_plain_script_stands_alone():
+    """What the runtime is compared with shares no line with it."""
+    path = ROOT / "systems" / "reference" / "plain_ddp.py"
+    names = [name for name, _ in imported(ast.parse(path.read_text()), path)]
+    assert "torch" in names
+    assert not [name for name in names if within(name, (*ROOMS, "tests"))]
+
+
 def test_only_tracking_imports_mlflow():
     found = [
         line

@@ -37,9 +37,11 @@ class Ratio:
     high: float | None
 
     def verdict(self) -> str:
-        """Whether the target is kept: ``yes``, ``no``, or ``undecided``."""
-        low, high = (self.value if end is None else end for end in (self.low, self.high))
-        return "yes" if high < TARGET else "no" if low >= TARGET else "undecided"
+        """Whether the target is kept: ``yes``, ``no``, or ``undecided`` if the interval says
+        neither, or there is none."""
+        if self.low is None or self.high is None:
+            return "undecided"
+        return "yes" if self.high < TARGET else "no" if self.low >= TARGET else "undecided"
 
 
 def counted(periods_s: Sequence[float], drop: int) -> Sequence[float]:

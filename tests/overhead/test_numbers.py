@@ -1,0 +1,121 @@
+"""From periods to an overhead, on numbers worked by hand; the order of blocks."""
+
+import math
+from collections import Counter
+
+import pytest
+
+from harness.overhead import numbers
+from harness.overhead.blocks import Cell, Kind, order_of
+from harness.overhead.numbers import Ratio, counted, extra_us, noise, overhead, ratio
+from harness.overhead.settings import read_settings
+from harness.problems import UserError
+
+
+def trial(plain, backend, again):
+    return {Kind.PLAIN: plain, Kind.BACKEND: backend, Kind.AGAIN: again}
+
+
+def test_the_first_steps_do_not_count():
+    assert counted([9.0, 8.0, 1.0, 2.0, 6.0], 2) == [1.0, 2.0, 6.0]
+    values = counted([9.0, 8.0, 1.0, 2.0, 6.0], 2)
+    assert {name: centre(values) for name, centre in numbers.CENTRES.items()} == {
+        "median": 2.0,
+        "mean": 3.0,
+    }
+
+
+def test_overhead_is_the_geometric_mean_of_ratios_to_both_plain_blocks():
+    # First: 6 over sqrt(1 x 4) = 3; second: 12 over sqrt(4 x 4) = 3; third: 3/4.
+    trials = [trial(1, 6, 4), trial(4, 12, 4), trial(4, 3, 4)]
+    assert overhead(trials).value == pytest.approx((3 * 3 * 0.75) ** (1 / 3))
+    assert noise(trials).value == pytest.approx(4 ** (1 / 3))
+
+
+def test_extra_time_is_the_median_over_trials_in_microseconds():
+    trials = [trial(1e-3, 1.5e-3, 2e-3), trial(1e-3, 1.2e-3, 1e-3), trial(1e-3, 2e-3, 1e-3)]
+    assert extra_us(trials) == pytest.approx(200)  # of 0, 200, 1000
+
+
+def test_one_trial_has_no_interval_and_equal_trials_have_a_point():
+    assert ratio([1.02]) == Ratio(pytest.approx(1.02), None, None)
+    even = ratio([1.02] * 4)
+    assert even.low == pytest.approx(1.02) == pytest.approx(even.high)
+
+
+def test_the_interval_is_that_of_resampled_means_and_repeatable():
+    # Of two values drawn twice each mean has the probabilities 1/4, 1/2, 1/4, so the central
+    # 95% reaches from the one value to the other.
+    found = ratio([1.0, 1.21])
+    assert (found.low, found.value, found.high) == (
+        pytest.approx(1.0),
+        pytest.approx(1.1),
+        pytest.approx(1.21),
+    )
+    many = [1 + 0.01 * math.sin(i) for i in range(50)]
+    assert ratio(many) == ratio(many)
+    assert ratio(many).low < ratio(many).value < ratio(many).high
+    # Four times the trials, half the width.
+    narrow, wide = ratio(many * 4), ratio(many)
+    assert (narrow.high - narrow.low) / (wide.high - wide.low) == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("values", [[], [1.0, 0.0], [-1.0]])
+def test_impossible_ratios_are_refused(values):
+    with pytest.raises(ValueError, match="above 0"):
+        ratio(values)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.99, 1.0099, "yes"),
+        (1.01, 1.02, "no"),
+        (0.99, 1.02, "undecided"),
+        (None, None, "undecided"),
+    ],
+)
+def test_the_target_is_judged_by_the_interval(low, high, verdict):
+    assert Ratio(1.0, low, high).verdict() == verdict
+
+
+def cells(*names):
+    return [Cell(f"toy/{name}", 1, (), 20, 32, None, (0,), {}) for name in names]
+
+
+def test_blocks_of_a_trial_stand_together_in_drawn_order():
+    blocks = order_of(cells("a", "b"), 30, seed=1)
+    threes = [blocks[start : start + 3] for start in range(0, len(blocks), 3)]
+    assert len(threes) == 60
+    for three in threes:
+        assert len({(block.cell, block.trial) for block in three}) == 1
+        assert {block.kind for block in three} == set(Kind)
+    places = Counter(three[0].kind for three in threes)
+    assert min(places[kind] for kind in Kind) >= 10
+    assert len({three[0].cell.name for three in threes[::2]}) == 2
+    assert len({block.name for block in blocks}) == len(blocks)
+
+
+def test_the_order_is_a_function_of_the_seed():
+    own = cells("a", "b", "c")
+    first, same, other = (order_of(own, 4, seed) for seed in (1, 1, 2))
+    assert first == same != other
+
+
+def test_flags_go_before_the_file():
+    settings = read_settings(workers=[1], steps=None, steps_of={"tiny/bert": 90})
+    assert settings.workers == (1,)
+    assert settings.num_steps("tiny/bert") == 90
+    assert settings.num_steps("tiny/vgg16") == settings.steps == 60
+    assert settings.backend == "static"
+
+
+def test_all_mistakes_of_the_settings_at_once():
+    with pytest.raises(UserError) as caught:
+        read_settings(
+            workloads=["toy", "toy"], workers=[2, 2], trials=0, drop=0, steps=3, steps_of={}
+        )
+    places = [problem.place for problem in caught.value.problems]
+    assert sorted(places) == sorted(
+        ["--workloads", "--workloads", "--workloads", "--workers", "--trials", "--drop", "--steps"]
+    )
