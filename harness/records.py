@@ -143,5 +143,6 @@ class RunRecords:
     """Wall-clock duration of every scheduler call; kept apart since it never repeats."""
     facts: dict[str, float] = field(default_factory=dict)
     """Single numbers that only the run itself knows: replay_wall_s, num_events,
-    num_slots, steps_executed, steps_credited, pace_overrun_share, peak_memory_bytes,
-    and the similarity numbers (similarity_*)."""
+    num_slots, steps_executed, steps_credited, steps_executed_<workload>, rescales_<workload>,
+    pace_overrun_share (steps that took longer than their pace), peak_memory_bytes, and
+    the similarity numbers (similarity_*)."""

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -172,10 +173,12 @@ class RunWriter:
 
     def _write(self, records: RunRecords, metrics: Mapping[str, float]) -> None:
         digests = {}
+        started = time.perf_counter()
         for name in TABLES:
             rows = records.latencies_us if name == "latencies" else getattr(records, name)
             if rows:
                 digests[name] = write_table(self.path / f"{name}.csv.gz", name, rows)
+        self.manifest["records_write_s"] = time.perf_counter() - started
         _write_text(self.path / CONFIG, self._config)
         _write_json(self.path / DIGESTS, digests)
         _write_json(self.path / FACTS, records.facts)

@@ -52,12 +52,12 @@ def metrics_table(rows: Sequence[tuple[Mapping[str, str], str, Mapping[str, floa
     Args:
         rows: axes (name and value), status, metrics; empty metrics where there are none.
     """
-    axes = list(dict.fromkeys(axis for row in rows for axis in row[0]))
+    axes = _telling_axes([row[0] for row in rows])
     shown = [h for h in HEADLINES if any(h[0] in metrics for _, _, metrics in rows)]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     for axis in axes:
         table.add_column(axis, no_wrap=True)
-    table.add_column("status")
+    table.add_column("status", no_wrap=True)
     for _, heading, _ in shown:
         table.add_column(heading, justify="right")
     for values, status, metrics in rows:
@@ -66,16 +66,39 @@ def metrics_table(rows: Sequence[tuple[Mapping[str, str], str, Mapping[str, floa
     return table
 
 
+def _telling_axes(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """The axes that tell the rows apart: those that only repeat the others are left out."""
+    axes = list(dict.fromkeys(axis for row in rows for axis in row))
+    for axis in reversed(axes):
+        rest = [other for other in axes if other != axis]
+        if rest and len({tuple(row.get(a) for a in rest) for row in rows}) == len(rows):
+            axes = rest
+    return axes
+
+
 def executed_line(facts: Iterable[Mapping[str, float]]) -> str | None:
-    """How many of the steps were really executed, over live runs; None without any."""
+    """How many of the steps were really executed, over live runs and for each workload; None
+    without any."""
     executed = credited = 0.0
+    workloads: dict[str, list[float]] = {}
     for run in facts:
+        for name in sorted(run):
+            if name.startswith("steps_executed_"):
+                workload = name.removeprefix("steps_executed_")
+                counts = workloads.setdefault(workload, [0.0, 0.0])
+                counts[0] += run[name]
+                counts[1] += run.get(f"rescales_{workload}", 0.0)
         executed += run.get("steps_executed", 0.0)
         credited += run.get("steps_credited", 0.0)
     total = executed + credited
     if not total:
         return None
+    each = ", ".join(
+        f"{name} {steps:,.0f} steps and {rescales:,.0f} rescales"
+        for name, (steps, rescales) in sorted(workloads.items())
+    )
     return (
         f"Really executed: {executed:,.0f} of {total:,.0f} training steps"
-        f" ({executed / total:.2%}); the others were credited by fast-forward."
+        f" ({executed / total:.2%}); the others were credited by fast-forward.\n"
+        f"Trained by real worker processes: {each}."
     )

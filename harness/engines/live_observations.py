@@ -71,6 +71,20 @@ def collect(
             )
     executed = sum(job.steps_executed for job in jobs)
     credited = sum(job.steps_credited for job in jobs)
+    for workload in {job.spec.workload for job in jobs}:
+        trained = {job.spec.job_id: job for job in jobs if job.spec.workload == workload}
+        records.facts[f"steps_executed_{workload}"] = float(
+            sum(job.steps_executed for job in trained.values())
+        )
+        records.facts[f"rescales_{workload}"] = float(
+            sum(
+                change.job_id in trained and change.kind == "rescale" and change.outcome == "done"
+                for change in records.changes
+            )
+        )
+    overruns = [job.results["pace_overruns"] for job in jobs if "pace_overruns" in job.results]
+    if overruns and executed:
+        records.facts["pace_overrun_share"] = sum(map(float, overruns)) / executed
     records.facts["steps_executed"] = float(executed)
     records.facts["steps_credited"] = float(credited)
     records.changes = [

@@ -117,7 +117,7 @@ def _chart(name: str, title: str, rows: Sequence[Row], runs: Sequence[ReportRun]
     axis.invert_yaxis()
     axis.set_xlim(0, max(max(row.high for row in shown), float(left.max())) * 1.22 or 1.0)
     axis.set_xlabel("duration of the change (s)")
-    axis.set_ylabel("workload, kind, size before → after (slots)")
+    axis.set_ylabel("change (slots before → after)")
     axis.grid(visible=False, axis="y")
     figure.legend(loc="outside upper left", ncols=len(phases), columnspacing=1.2)
     style.put_note(figure, runs)
