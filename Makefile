@@ -2,8 +2,8 @@
 # exact versions of requirements.lock; later calls start at once.
 #
 #   make PYTHON=/path/to/python3.12   another interpreter (3.11 or newer)
-#   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make
-#                                     CPU builds of PyTorch (much smaller than the CUDA ones)
+#   PIP_EXTRA_INDEX_URL=URL make      with PyTorch's index of CPU builds: much smaller than
+#                                     the CUDA builds of the default index
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; \
