@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from harness.records import SCHEMA_VERSION, RunRecords
-from harness.tables import TABLES, read_frame, read_table, write_table
+from harness.tables import TABLES, TableError, read_frame, read_table, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,13 +57,13 @@ class StoredRun:
 
     @cached_property
     def records(self) -> RunRecords:
-        """Everything that was recorded.
+        """Everything that was recorded; without the tables that were ``left_out``.
 
         Raises:
             TableError: a table is damaged.
         """
         records = RunRecords(facts=dict(self.facts))
-        for name in TABLES:
+        for name in (name for name in TABLES if name not in self.left_out):
             attribute = "latencies_us" if name == "latencies" else name
             setattr(records, attribute, self.rows(name))
         return records
@@ -78,12 +78,17 @@ class StoredRun:
         """sha256 of every table's plain CSV, as it was written."""
         return dict(_read_json(self.path / DIGESTS))
 
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """Tables left out when the run was copied to the reference, and their bytes."""
+        return dict(self.manifest.get("left_out") or {})
+
     def rows(self, name: str) -> list[Any]:
         """The records of one table, read anew at every call; empty if it has no file.
 
         Raises:
             StoreError: there is no table of that name.
-            TableError: it is damaged.
+            TableError: it is damaged, or was left out.
         """
         path = self._table_path(name)
         return read_table(path, name) if path.exists() else []
@@ -93,7 +98,7 @@ class StoredRun:
 
         Raises:
             StoreError: there is no table of that name.
-            TableError: it is damaged.
+            TableError: it is damaged, or was left out.
         """
         return read_frame(self._table_path(name), name)
 
@@ -102,6 +107,7 @@ class StoredRun:
 
         Raises:
             StoreError: there is no table of that name.
+            TableError: it was left out.
         """
         path = self._table_path(name)
         return path.stat().st_size if path.exists() else 0
@@ -113,6 +119,11 @@ class StoredRun:
     def _table_path(self, name: str) -> Path:
         if name not in TABLES:
             raise StoreError(f"no table is called {name!r}; known: {', '.join(TABLES)}")
+        if name in self.left_out:
+            raise TableError(
+                f"{self.path}: table {name} was left out when this run was copied (--slim);"
+                f" run the point again: python -m harness --from {self.path / CONFIG}"
+            )
         return self.path / f"{name}.csv.gz"
 
 

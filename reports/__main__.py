@@ -37,13 +37,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = shlex.join(["python", "-m", "reports", *words])
         with mpl.rc_context(style.RC):
             wanted = [name for name in FIGURES if name in {*names, *ALWAYS}]
-            drawings = [(name, drawing) for name in wanted for drawing in FIGURES[name](runs)]
+            whole = [run for run in runs if run.is_drawable]
+            drawings = [
+                (name, drawing)
+                for name in wanted
+                for drawing in FIGURES[name](runs if name in ALWAYS else whole)
+            ]
             site.write(chosen.out, title, command, runs, drawings, chosen.formats)
     except (SelectionError, StoreError, TableError) as error:
         print(error, file=sys.stderr)
         return 2
     drawn = sum(drawing.figure is not None for _, drawing in drawings)
     seconds = time.perf_counter() - began
+    if len(whole) < len(runs):
+        print(f"{len(runs) - len(whole)} runs were copied without tables: only in the comparison")
     print(f"{drawn} figures of {len(runs)} runs in {seconds:.1f} s: {chosen.out / 'index.html'}")
     return 0
 

@@ -61,6 +61,11 @@ class ReportRun:
         return self.stored.facts.get("steps_executed", 0.0) > 0
 
     @property
+    def is_drawable(self) -> bool:
+        """No table that figures are drawn from was left out when the run was copied."""
+        return not {"jobs", "grants", "changes"} & set(self.stored.left_out)
+
+    @property
     def is_emulated(self) -> bool:
         """Live, but every step padded to a profile's curve."""
         return self.is_live and self.stored.config.get("engine", {}).get("pace") == "profile"

@@ -83,8 +83,9 @@ def _common_jct(
     for engine in {key[0] for key in parts}:
         keys = [key for key in parts if key[0] == engine]
         firsts = [parts[key][0] for key in keys]
-        if len(firsts) > 1 and any(run.metrics.get("jobs_refused") for run in firsts):
-            means = jct_common_mean_s([run.stored.records.jobs for run in firsts])
+        refusing = any(run.metrics.get("jobs_refused") for run in firsts)
+        if len(firsts) > 1 and refusing and all(run.is_drawable for run in firsts):
+            means = jct_common_mean_s([run.jobs for run in firsts])
             found |= dict(zip(keys, means, strict=True)) if means else {}
     return found
 

@@ -1,0 +1,244 @@
+"""``python -m harness.reference study=NAME``: copies a study's finished runs to the reference.
+
+The copies lie in ``results/reference/<hardware>/<study>/<run id>/`` and are ordinary runs,
+without the logs and checkpoints of their jobs. With ``--slim`` large tables are left out too;
+the manifest of such a copy lists them (``left_out``), and everything that reads it says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.experiment import Library, plan
+from harness.manifest import hardware_slug
+from harness.problems import Problem, UserError, render
+from harness.store import MANIFEST, RunStore, StoredRun, StoreError, iter_runs, load_run
+from harness.study import Study, load_study
+from harness.sweep import read_words
+from harness.tables import TABLES
+from harness.validate import check_run
+
+SLIM_BYTES = 200_000
+"""Tables above this size are left out of slim copies."""
+_MACHINE = ("cpu", "cores", "accelerators")
+"""What of a manifest's hardware tells machines apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One run to copy."""
+
+    run: StoredRun
+    to: Path
+    left_out: Mapping[str, int]
+    """Tables that are not copied, and their bytes."""
+
+
+def find_runs(label: str, results: Path, words: Sequence[str] = ()) -> list[StoredRun]:
+    """The finished runs of a study's points, or those that carry a sweep's label.
+
+    A study is looked up point by point, as the command that runs it does. A label that is no
+    study (``profile-NAME``, or that of ``-m``) is searched for in the manifests.
+
+    Args:
+        label: name or file of a study, or the label of a sweep.
+        results: folder with the runs.
+        words: overrides with which the study was run.
+
+    Raises:
+        UserError: there is no such run, or points of the study have not been run.
+        StoreError: a run cannot be read by this version.
+    """
+    study = _study(label)
+    if study is None:
+        runs = [run for run in iter_runs(results) if run.manifest.get("sweep") == label]
+        if words:
+            way_out = "leave them out; only a study can be looked up with overrides"
+            raise UserError([Problem(" ".join(words), f"{label} is no study", way_out)])
+        if not runs:
+            fact = f"no study is called so, and no run in {results} has that label"
+            raise UserError([Problem(label, fact, "name a study, or the label of a sweep")])
+        return runs
+    library, store = Library(), RunStore(results)
+    found: dict[str, StoredRun] = {}
+    missing = []
+    for point in study.points():
+        config = read_words([*study.base, *words, *point.overrides])
+        run_id = plan(config, library, check_workloads=False).run_id
+        run = store.find(run_id)
+        if run is None:
+            missing.append(" ".join(point.overrides) or run_id)
+        else:
+            found[run_id] = run
+    if missing:
+        total = len(missing) + len(found)
+        shown = "; ".join(missing[:3]) + ("; ..." if len(missing) > 3 else "")
+        fact = f"{len(missing)} of {total} points have no finished run in {results} ({shown})"
+        way_out = f"run them: python -m harness {' '.join([f'study={label}', *words])}"
+        raise UserError([Problem(f"study {label}", fact, way_out)])
+    return list(found.values())
+
+
+def _study(label: str) -> Study | None:
+    try:
+        return load_study(label)
+    except UserError:
+        if label.endswith((".yaml", ".yml")):
+            raise
+        return None
+
+
+def plan_copies(
+    runs: Iterable[StoredRun], label: str, to: Path, *, slim: bool, hardware: str | None = None
+) -> list[Copy]:
+    """Where every run goes, and without what.
+
+    Args:
+        runs: finished runs of one study.
+        label: its name.
+        to: the folder of the reference.
+        slim: leave out large tables.
+        hardware: copy the runs of this machine only (a slug).
+
+    Raises:
+        UserError: the runs were made on several machines, or on another than those that are
+            there already.
+    """
+    machines: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        machines.setdefault(_machine(run), []).append(run)
+    slugs = {key: hardware_slug(own[0].manifest["hardware"]) for key, own in machines.items()}
+    if hardware is not None:
+        machines = {key: own for key, own in machines.items() if slugs[key] == hardware}
+    if len(machines) != 1:
+        listed = ", ".join(f"{slugs[key]} ({len(own)} runs)" for key, own in machines.items())
+        known = ", ".join(sorted(set(slugs.values())))
+        fact = f"made on several machines: {listed}" if machines else f"none made on {hardware}"
+        way_out = f"choose with --hardware; known: {known}"
+        raise UserError([Problem(f"runs of {label}", fact, way_out)])
+    ((key, own),) = machines.items()
+    folder = to / slugs[key] / label
+    others = [run for run in iter_runs(folder) if _machine(run) != key]
+    if others:
+        fact = f"holds {len(others)} runs of another machine, {_machine(others[0])}"
+        raise UserError([Problem(str(folder), fact, "move them, or give another --to")])
+    return [Copy(run, folder / run.run_id, _large(run) if slim else {}) for run in own]
+
+
+def _machine(run: StoredRun) -> str:
+    hardware = run.manifest.get("hardware") or {}
+    return json.dumps({key: hardware.get(key) for key in _MACHINE})
+
+
+def _large(run: StoredRun) -> dict[str, int]:
+    sizes = {name: run.table_bytes(name) for name in TABLES if name not in run.left_out}
+    return {name: size for name, size in sizes.items() if size > SLIM_BYTES}
+
+
+def copy_runs(copies: Sequence[Copy], *, force: bool = False) -> tuple[int, int]:
+    """Copy what is not there yet; how many were copied, and how many were there.
+
+    Raises:
+        UserError: a run is unsound, or another copy is in a place and ``force`` is not given.
+    """
+    problems: list[Problem | str] = []
+    waiting = []
+    for copy in copies:
+        problems += check_run(copy.run.path)
+        if not copy.to.exists() or force:
+            waiting.append(copy)
+        elif _manifest(copy) != dict(load_run(copy.to).manifest):
+            fact = "is there already, and differs from the run"
+            problems.append(Problem(str(copy.to), fact, "--force writes over it"))
+    if problems:
+        raise UserError(problems)
+    for copy in waiting:
+        _copy(copy)
+    return len(waiting), len(copies) - len(waiting)
+
+
+def _manifest(copy: Copy) -> dict[str, Any]:
+    left_out = {**copy.run.left_out, **copy.left_out}
+    return {**copy.run.manifest, **({"left_out": left_out} if left_out else {})}
+
+
+def _copy(copy: Copy) -> None:
+    partial = copy.to.with_name(f".partial-{copy.to.name}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    without = {MANIFEST, *(f"{name}.csv.gz" for name in copy.left_out)}
+    for path in copy.run.files():
+        if path.name not in without:
+            shutil.copyfile(path, partial / path.name)
+    text = json.dumps(_manifest(copy), indent=1) + "\n"
+    (partial / MANIFEST).write_text(text, encoding="utf-8")
+    if copy.to.exists():
+        shutil.rmtree(copy.to)
+    partial.rename(copy.to)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.reference",
+        description=(
+            "Copy the finished runs of a study to results/reference/HARDWARE/STUDY/, without"
+            " logs and checkpoints. Copies that are there and equal are left alone."
+        ),
+        epilog="Exit codes: 0 copied; 2 a wrong argument, or nothing that can be copied.",
+    )
+    parser.add_argument("study", help="study=NAME, NAME a study or the label of a sweep")
+    parser.add_argument("words", nargs="*", metavar="KEY=VALUE", help="overrides it was run with")
+    parser.add_argument("--results", type=Path, default=Path("results/runs"), metavar="DIR")
+    parser.add_argument("--to", type=Path, default=Path("results/reference"), metavar="DIR")
+    parser.add_argument(
+        "--slim", action="store_true", help=f"leave out tables above {SLIM_BYTES // 1000} kB"
+    )
+    parser.add_argument("--hardware", metavar="SLUG", help="only the runs of this machine")
+    parser.add_argument("--force", action="store_true", help="write over other copies")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Copy the runs of a study; the exit code."""
+    options = build_parser().parse_intermixed_args(argv)
+    key, _, label = options.study.partition("=")
+    try:
+        if key != "study" or not label:
+            raise UserError([Problem(options.study, "is no argument", "write study=NAME")])
+        name = Path(label).stem if label.endswith((".yaml", ".yml")) else label
+        runs = find_runs(label, options.results, options.words)
+        copies = plan_copies(runs, name, options.to, slim=options.slim, hardware=options.hardware)
+        num_copied, num_there = copy_runs(copies, force=options.force)
+    except UserError as error:
+        print(render(error.problems), file=sys.stderr)
+        return 2
+    except StoreError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for copy in copies:
+        if copy.left_out:
+            listed = ", ".join(f"{n} ({s / 1000:,.0f} kB)" for n, s in copy.left_out.items())
+            print(f"{copy.to.name}: without {listed}")
+    ours = {copy.to.name for copy in copies}
+    others = [run for run in iter_runs(copies[0].to.parent) if run.run_id not in ours]
+    if others:
+        print(
+            f"{len(others)} other runs lie there too, such as {others[0].run_id}: remove them if"
+            " they are of an earlier state of the study"
+        )
+    size = sum(path.stat().st_size for copy in copies for path in copy.to.iterdir())
+    there = f", {num_there} were there" if num_there else ""
+    print(f"{num_copied} runs copied{there}: {copies[0].to.parent}, {size / 1e6:,.2f} MB in all")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
