@@ -164,12 +164,18 @@ def _width(sweep: Sweep) -> int:
 
 
 def remaining_s(entries: Sequence[Entry], width: int) -> float:
-    """Seconds that the open points may take: ``width`` side by side, exclusive ones alone."""
+    """Seconds that the open points may take: ``width`` side by side, exclusive ones alone.
+
+    Estimates are corrected by what the exclusive points that have ended here really took.
+    """
+    ended = [e for e in entries if e.status == "done" and e.planned.engine.exclusive]
+    guessed_s = sum(e.estimate_s for e in ended)
+    correction = sum(e.wall_s for e in ended) / guessed_s if guessed_s else 1.0
     still = [(e.remaining_s, e.planned.engine.exclusive) for e in entries if e.is_open]
     side_by_side = [seconds_left for seconds_left, exclusive in still if not exclusive]
     alone_s = sum(seconds_left for seconds_left, exclusive in still if exclusive)
     longest = max(side_by_side, default=0.0)
-    return alone_s + max(longest, sum(side_by_side) / width)
+    return correction * alone_s + max(longest, sum(side_by_side) / width)
 
 
 def run_sweep(sweep: Sweep, entries: list[Entry]) -> int:

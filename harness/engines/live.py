@@ -32,7 +32,7 @@ from harness.profiles import ProfileError
 from harness.records import RunRecords
 
 _GUESSED_STEP_S = 0.3
-_GUESSED_START_S = 8.0
+_GUESSED_START_S = 4.0
 
 
 @dataclass(frozen=True)
@@ -87,18 +87,21 @@ class Live:
     def estimated_wall_s(self, setup: EngineSetup) -> float:
         """Starting every job once and its executed steps, as many side by side as fit.
 
-        A step takes what the profile says when paced, and is guessed at 0.3 s otherwise;
-        with fast-forward a job executes three steady stretches.
+        A step takes what the profile says when paced or when the profile was measured with
+        real runs here, and is guessed at 0.3 s otherwise; with fast-forward a job executes
+        its first steps and three steady stretches.
         """
+        knows = self.pace == "profile" or bool(setup.profile.provenance.get("measured_here"))
         slot_s = 0.0
         for job in setup.jobs:
             step_s = _GUESSED_STEP_S
-            if self.pace == "profile":
+            if knows:
                 curve = setup.profile.throughput(job.workload, job.global_batch)
                 step_s = job.global_batch / curve.samples_per_s(job.requested_slots)
             steps = job.work_samples / job.global_batch
             if self.fast_forward:
-                steps = min(steps, 3.0 * (self.steady_steps + self.margin_steps))
+                stretches = 3.0 * (self.steady_steps + self.margin_steps)
+                steps = min(steps, self.first_steps + stretches)
             slot_s += job.requested_slots * (_GUESSED_START_S + steps * step_s * self.dilation)
         return _GUESSED_START_S + slot_s / setup.cluster.num_slots
 
