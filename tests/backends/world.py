@@ -13,6 +13,8 @@ from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.training import ReportKind, TrainingOrder, WorkloadSpec
 from harness.trace.job import JobSpec
 from systems.launchers.local import PREIMPORT, Local
+from systems.runtime.data_order import DataOrder
+from systems.runtime.step_log import read_consumed
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 TINY = "tests.backends.tiny_workload.Tiny"
@@ -148,3 +150,10 @@ class World:
     def do(self, kind, slots=(), **details):
         """Ask for a change and wait until it is done."""
         return self.until_change(self.ask(kind, slots, **details))
+
+
+def consumed_ids(world, num_samples, seed=7, job_id="job"):
+    """Sample ids in the order of their positions, from the workers' own logs."""
+    order = DataOrder(seed, num_samples)
+    parts = sorted(read_consumed(world.job_dir(job_id)), key=lambda part: part.start)
+    return [sample for part in parts for sample in order.ids(part.start, part.stop)]

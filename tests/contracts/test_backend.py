@@ -1,23 +1,11 @@
 """The suite of the backend seam: real processes, every file in configs/backend."""
 
-import json
-import os
-import random
-import signal
-import socket
-import subprocess
-import sys
-import time
-from pathlib import Path
-
-import psutil
 import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
-from systems.runtime.data_order import DataOrder
-from systems.runtime.step_log import read_consumed, read_lines
-from tests.backends.world import World, configured, descendants, options, warm_launcher
+from systems.runtime.step_log import read_lines
+from tests.backends.world import World, configured, consumed_ids, descendants, options
 
 NAMES = options("backend")
 CHANGES = {
@@ -25,40 +13,6 @@ CHANGES = {
     ChangeKind.MIGRATE: "migrate",
     ChangeKind.SUSPEND: "suspend",
 }
-DRIVER = Path(__file__).resolve().parents[1] / "backends" / "drive_forever.py"
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
-    assert psutil.Process().children() == []
-
-
-@pytest.fixture(params=NAMES)
-def world(request, launcher, tmp_path):
-    world = World(configured("backend", request.param, start="preimported"), launcher, tmp_path)
-    yield world
-    world.backend.close()
-    world.backend.close()
-    assert descendants() == []
-
-
-@pytest.fixture
-def able_world(world):
-    """A world whose backend can rescale and suspend; the others have nothing to show here."""
-    if not (world.backend.abilities.rescale and world.backend.abilities.suspend):
-        pytest.skip(f"{world.backend.name} can neither rescale nor suspend")
-    return world
-
-
-def consumed_ids(world, num_samples, seed=7, job_id="job"):
-    """Sample ids in the order of their positions, from the workers' own logs."""
-    order = DataOrder(seed, num_samples)
-    parts = sorted(read_consumed(world.job_dir(job_id)), key=lambda part: part.start)
-    return [sample for part in parts for sample in order.ids(part.start, part.stop)]
 
 
 def test_a_job_is_accepted_started_reported_and_finished(world):
@@ -194,44 +148,6 @@ def test_a_workload_that_cannot_be_built_fails_its_start(world, options, fact):
     assert descendants() == []
 
 
-def test_an_exception_in_a_step_fails_the_job_with_its_own_reason(world):
-    world.until_change(world.start((0, 1, 2), fail_at_step=5))
-    failed = world.until(lambda report: report.kind in (ReportKind.FAILED, ReportKind.LOST))
-    assert (failed.kind, failed.change_id) == (ReportKind.FAILED, None)
-    assert "ArithmeticError: this workload was told to fail in a step" in failed.reason
-
-
-def test_a_killed_worker_loses_the_job_which_can_be_resumed(world):
-    world.until_change(world.start((0, 1, 2), step_s=0.002))
-    world.until_step(20)
-    victim = random.Random(3).choice(descendants())
-    killed_at = time.monotonic()
-    victim.kill()
-    lost = world.until_end(ReportKind.LOST)
-    assert lost.at_s - killed_at < 2.0
-    assert "SIGKILL" in lost.reason
-    assert (lost.step, lost.samples) == (0, 0)  # nothing was saved
-    assert descendants() == []
-    world.do(ChangeKind.RESUME, (0, 1))
-    world.backend.hold("job", 30)
-    end = world.until_end()
-    assert end.step >= 30
-    assert len(consumed_ids(world, 97)) == end.samples
-
-
-def test_a_worker_killed_while_it_starts_loses_the_job(world):
-    change = world.start((0, 1, 2))
-    world.until(lambda report: report.kind is ReportKind.ACCEPTED)
-    deadline = time.monotonic() + 20
-    while not (found := descendants()) and time.monotonic() < deadline:
-        world.reports += world.backend.poll(0.001)
-    found[-1].kill()
-    lost = world.until_end(ReportKind.LOST)
-    assert lost.change_id == change
-    assert descendants() == []
-    world.do(ChangeKind.RESUME, (0,))
-
-
 def test_every_sample_is_consumed_exactly_once(world):
     world.until_change(world.start((0, 1, 2), batch=13))
     if world.backend.abilities.rescale:
@@ -266,91 +182,6 @@ def test_paced_steps_take_their_time(world):
     assert 0.02 < period_s < 0.06
     assert end.results["pace_overruns"] == sum(line["late"] for line in lines)
     assert end.results["pace_overruns"] < 10
-
-
-def test_a_stranger_without_the_token_is_refused(world):
-    world.until_change(world.start((0, 1), step_s=0.002))
-    listening = [
-        connection.laddr
-        for connection in psutil.Process().net_connections("tcp")
-        if connection.status == psutil.CONN_LISTEN
-    ]
-    assert [address.ip for address in listening] == ["127.0.0.1"]
-    for lines in (
-        {"kind": "greeting", "job_id": "job", "generation": 1, "rank": 0, "token": "0" * 64},
-        {"kind": "greeting", "job_id": "nobody", "generation": 1, "rank": 0},
-        {"kind": "failed", "job_id": "job", "reason": "", "collective": False},
-    ):
-        with socket.create_connection(listening[0], 5) as stranger:
-            stranger.sendall(json.dumps(lines).encode() + b"\n")
-            world.until_step(world.reports[-1].step + 1)
-            stranger.settimeout(5)
-            assert stranger.recv(1) == b""
-    for noise in (b"x" * 100_000, b"[]\n", b"\xff\xfe\n"):
-        with socket.create_connection(listening[0], 5) as stranger:
-            stranger.sendall(noise)
-            world.until_step(world.reports[-1].step + 1)
-            stranger.settimeout(5)
-            with pytest.raises(ConnectionResetError) if len(noise) > 4096 else _closed():
-                assert stranger.recv(1) == b""
-                raise ConnectionResetError
-    world.backend.hold("job", 0)
-    world.until_end()
-
-
-class _closed:  # noqa: N801  (stands beside pytest.raises)
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        return kind is ConnectionResetError
-
-
-def test_workers_listen_on_the_hosts_own_address_only(world):
-    world.until_change(world.start((0, 1)))
-    addresses = {
-        connection.laddr.ip
-        for process in descendants()
-        for connection in process.net_connections("tcp")
-        if connection.status == psutil.CONN_LISTEN
-    }
-    assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
-
-
-@pytest.mark.parametrize("start", ["cold", "preimported"])
-@pytest.mark.parametrize("name", NAMES)
-def test_sigkill_of_the_driver_leaves_no_process(name, start, tmp_path):
-    marker = f"{tmp_path.name}-{os.getpid()}-{time.monotonic_ns()}"
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "tests.backends.drive_forever", name, start, str(tmp_path)],
-        env={**os.environ, "ELASTRACE_TEST_MARKER": marker},
-        stdout=subprocess.PIPE,
-        cwd=DRIVER.parents[2],
-    )
-    assert driver.stdout is not None
-    assert driver.stdout.readline() == b"training\n"
-    assert len(marked(marker)) >= 3  # the driver and two workers at least
-    driver.send_signal(signal.SIGKILL)
-    driver.wait(10)
-    deadline = time.monotonic() + 5
-    while (left := marked(marker)) and time.monotonic() < deadline:
-        psutil.wait_procs(left, 0.05)
-    assert marked(marker) == []
-
-
-def marked(marker):
-    """Processes with the marker in their environment (a fork shows that of its parent)."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if marker in process.environ().values() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
-
-
-# What follows needs rescaling and suspension.
 
 
 def test_rescales_in_a_row_keep_count_and_time_their_phases(able_world):

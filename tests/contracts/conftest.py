@@ -1,0 +1,32 @@
+"""A world for each backend in configs/backend: real processes, warm starts, nothing left."""
+
+import psutil
+import pytest
+
+from tests.backends.world import World, configured, descendants, options, warm_launcher
+
+
+@pytest.fixture(scope="module")
+def launcher():
+    launcher = warm_launcher()
+    launcher.open()
+    yield launcher
+    launcher.close()
+    assert psutil.Process().children() == []
+
+
+@pytest.fixture(params=options("backend"))
+def world(request, launcher, tmp_path):
+    world = World(configured("backend", request.param, start="preimported"), launcher, tmp_path)
+    yield world
+    world.backend.close()
+    world.backend.close()
+    assert descendants() == []
+
+
+@pytest.fixture
+def able_world(world):
+    """A world whose backend can rescale and suspend; the others have nothing to show here."""
+    if not (world.backend.abilities.rescale and world.backend.abilities.suspend):
+        pytest.skip(f"{world.backend.name} can neither rescale nor suspend")
+    return world
