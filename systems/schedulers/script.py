@@ -10,7 +10,7 @@ from enum import StrEnum
 from harness.contracts.scheduler import JobView
 
 _MOMENTS = ("at_s", "at_samples", "at_step")
-_KEYS = ("job", *_MOMENTS, "slots")
+_KEYS = ("job", *_MOMENTS, "slots", "batch")
 
 
 class Order(StrEnum):
@@ -34,6 +34,8 @@ class Step:
     """Samples the job has done."""
     at_step: int | None = None
     """Steps of the job's own global batch."""
+    batch: int | None = None
+    """Global batch to have with these slots; None: the job's own."""
 
     @property
     def moment(self) -> str:
@@ -94,12 +96,14 @@ def _step(entry: Mapping[str, object]) -> Step:
     action, moments = entry["slots"], {name: entry.get(name) for name in _MOMENTS}
     job = entry["job"]
     at_s, at_samples, at_step = moments.values()
+    batch = entry.get("batch")
     return Step(
         job=job if isinstance(job, int) else str(job),
         action=action if isinstance(action, int) else Order(str(action)),
         at_s=float(at_s) if isinstance(at_s, int | float) else None,
         at_samples=float(at_samples) if isinstance(at_samples, int | float) else None,
         at_step=at_step if isinstance(at_step, int) else None,
+        batch=batch if isinstance(batch, int) else None,
     )
 
 
@@ -119,6 +123,12 @@ def _problems_of(place: str, entry: Mapping[str, object]) -> list[str]:
         problems.append(
             f"{place}: slots is {action!r}; give a number from 1, {Order.SUSPEND} or {Order.REFUSE}"
         )
+    batch = entry.get("batch")
+    if batch is not None:
+        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+            problems.append(f"{place}: batch is {batch!r}; give a global batch from 1")
+        if not is_count:
+            problems.append(f"{place}: batch without slots; give the slots that train with it")
     given = [name for name in _MOMENTS if entry.get(name) is not None]
     if len(given) != 1:
         told = " and ".join(given) if given else "no moment"

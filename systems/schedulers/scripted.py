@@ -27,7 +27,9 @@ class Scripted:
     """Follows a script; what the script does not decide is first in, first out, in gangs.
 
     ``script``: a list of steps ``{job: id or index of arrival, at_s | at_samples | at_step,
-    slots: count | suspend | refuse}``. ``at_s`` is on the engine's clock; ``at_samples``
+    slots: count | suspend | refuse, batch: global batch}``. ``batch`` is optional; without it
+    a step means the job's own (halting a job to go on with another batch is how Saxena et al.
+    change it, section III). ``at_s`` is on the engine's clock; ``at_samples``
     counts the job's samples, ``at_step`` its steps at its own global batch. The steps of a job
     happen in the order listed, each no earlier than the one before.
 
@@ -123,6 +125,8 @@ class Scripted:
         """What the job's due steps come to, and whether one of them has to wait for slots."""
         steps = self._steps[job.job_id]
         target, is_blocked = held, False
+        before = job.grant.global_batch if job.grant else None
+        batch = before
         while steps and steps[0].due_s(job, now_s) <= now_s:
             action = steps[0].action
             if action is Order.REFUSE:
@@ -134,6 +138,7 @@ class Scripted:
                 is_blocked = True
                 break
             target = action if isinstance(action, int) else 0
+            batch = steps[0].batch
             steps.popleft()
             self._waiting.discard(job.job_id)
             if target:
@@ -142,9 +147,11 @@ class Scripted:
                 self._held_back.add(job.job_id)
         if not steps:
             self._steps.pop(job.job_id, None)
-        if target == held:
+        if target == held and batch == before:
             return None, is_blocked
-        return Grant(target) if target else Suspend(), is_blocked
+        if not target:
+            return Suspend(), is_blocked
+        return Grant(target, global_batch=batch), is_blocked
 
     def _next_wake(self, view: ClusterView) -> float | None:
         """When the first step that is not yet due will be, as far as can be said now."""
@@ -163,6 +170,8 @@ def _requirements(script: tuple[Step, ...]) -> frozenset[Requirement]:
     requires = set()
     before: dict[str | int, int | Order | None] = {}
     for step in script:
+        if step.batch is not None:
+            requires.add(Requirement.CHANGE_BATCH)
         if step.action is Order.SUSPEND:
             requires.add(Requirement.SUSPEND)
         elif isinstance(step.action, int):

@@ -141,3 +141,32 @@ def test_all_problems_of_a_script_at_once():
     with pytest.raises(ValueError, match="comes after a later step") as caught:
         Scripted(script)
     assert all(f"script[{i}]" in str(caught.value) for i in [*range(len(BAD)), len(BAD) + 1])
+
+
+def test_a_step_can_change_the_batch_on_the_same_slots_and_back():
+    """Saxena's halt and resume with another batch: the slots stay, the batch changes."""
+    script = [
+        {"job": "a", "at_s": 5, "slots": 2, "batch": 32},
+        {"job": "a", "at_s": 10, "slots": 2},
+    ]
+    wide = job("a", 0, 2, 60, min_global_batch=8, max_global_batch=64)
+    records, recorder = run([wide], Scripted(script), cluster(1, 4))
+    assert recorder.requires >= {Requirement.CHANGE_BATCH, Requirement.RESCALE}
+    assert [(g.start_s, g.end_s, g.global_batch) for g in records.grants] == [
+        (0, 5, 8),
+        (5, 10, 32),
+        (10, 30, 8),
+    ]
+    assert [change.kind for change in records.changes] == ["start", "rescale", "rescale"]
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ({"job": 0, "at_s": 1, "slots": 1, "batch": 0}, "batch is 0; give a global batch"),
+        ({"job": 0, "at_s": 1, "slots": "suspend", "batch": 8}, "batch without slots"),
+    ],
+)
+def test_a_wrong_batch_is_refused(step, message):
+    with pytest.raises(ValueError, match=message):
+        Scripted([step])
