@@ -121,9 +121,7 @@ def main() -> None:
             IMAGES / "mlflow_runs.png",
             "1600,900",
         )
-        shoot(
-            browser, f"{base}/#/compare-runs?{query}", IMAGES / "mlflow_compare.png", "1600,1500"
-        )
+        shoot(browser, f"{base}/#/compare-runs?{query}", IMAGES / "mlflow_compare.png", "1600,1500")
     finally:
         server.terminate()
         server.wait(timeout=30)

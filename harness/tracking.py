@@ -33,7 +33,15 @@ from filelock import FileLock
 from harness.problems import UserError
 from harness.store import RESULT_DIRS, StoredRun, StoreError, load_run, run_paths
 from harness.tables import TableError
-from harness.tracking_rows import Point, began_ms, contents_digest, curves, parameters, tags
+from harness.tracking_rows import (
+    Point,
+    began_ms,
+    contents_digest,
+    curves,
+    display_name,
+    parameters,
+    tags,
+)
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput
@@ -178,7 +186,7 @@ def _mirror(client: MlflowClient, experiment: str, run: StoredRun) -> bool:
             return False
         client.delete_run(found.info.run_id)
     start_ms = began_ms(run)
-    name = run.manifest.get("name") or run.run_id
+    name = display_name(run)
     made = client.create_run(experiment, start_time=start_ms, tags=tags(run), run_name=name)
     run_id = made.info.run_id
     _log(client, run_id, run)

@@ -30,9 +30,24 @@ class Point(NamedTuple):
 
 
 def parameters(run: StoredRun) -> dict[str, str]:
-    """The configuration under dotted keys, without what is a tag already."""
+    """The chosen option of every group under its own name, then all settings.
+
+    MLflow's compare page shows the first parameters that differ, by name. Choices come first
+    there (backend, engine, scheduler), and settings begin with ``setting.``.
+    """
+    choices = dict(run.manifest.get("choices") or run.config.get("choices") or {})
     values = {key: run.config[key] for key in run.config if key not in ("choices", "tracking")}
-    return {_name(key): text[:PARAM_LENGTH] for key, text in _flat(values)}
+    named = {group: str(option) for group, option in choices.items() if group != "tracking"}
+    settings = {f"setting.{key}": text for key, text in _flat(values)}
+    return {_name(key): text[:PARAM_LENGTH] for key, text in (named | settings).items()}
+
+
+def display_name(run: StoredRun) -> str:
+    """Name of the run in lists: its label, or scheduler, backend and engine; then a short id."""
+    choices = dict(run.manifest.get("choices") or run.config.get("choices") or {})
+    telling = [choices[group] for group in ("scheduler", "backend", "engine") if group in choices]
+    label = run.manifest.get("name") or " ".join(telling) or run.run_id
+    return f"{label} {run.run_id.rpartition('-')[2][:4]}" if telling else str(label)
 
 
 def tags(run: StoredRun) -> dict[str, str]:

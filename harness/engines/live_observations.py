@@ -23,8 +23,15 @@ STEPS_BEFORE_REQUEST = 10
 """Steps whose mean duration is the undisturbed rate."""
 
 
+SAMPLE_EVERY_S = 5.0
+
+
 class SystemSampler:
-    """Samples the machine and this process' tree about once a second."""
+    """Samples the machine and this process' tree every few seconds.
+
+    A sample reads every process of the machine, which takes milliseconds of a core that the
+    workers may be using: hence not more often.
+    """
 
     def __init__(self) -> None:
         self.samples: list[SystemRecord] = []
@@ -37,7 +44,7 @@ class SystemSampler:
         now = time.monotonic()
         if now < self._next_at:
             return
-        self._next_at = now + 1.0
+        self._next_at = now + SAMPLE_EVERY_S
         memory_bytes, num_processes = 0, 0
         for process in [self._me, *self._me.children(recursive=True)]:
             try:

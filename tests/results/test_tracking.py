@@ -104,8 +104,8 @@ def test_mirror_report_and_refill_after_erasing(tmp_path: Path, config: dict[str
 def check_contents(run: StoredRun, held: SimpleNamespace) -> None:
     assert {k: v for k, v in held.metrics.items() if "/" not in k} == run.metrics
     assert held.status == "FINISHED"
-    assert held.params["backend.start"] == "cold"
-    assert held.params["seed"] == "0"
+    assert held.params["setting.backend.start"] == "cold"
+    assert held.params["setting.seed"] == "0"
     wanted = {
         "sweep": "demo", "system": "stop_resume", "scheduler": "fifo", "workload": "tiny",
         "trace": "five_jobs", "cluster": "cpu4", "engine": "live", "pace": "none",
