@@ -119,9 +119,9 @@ def main() -> None:
             f"{base}/#/experiments/{experiment}/runs?searchFilter="
             + urllib.parse.quote(f"tags.sweep = '{options.sweep}'"),
             IMAGES / "mlflow_runs.png",
-            "1600,900",
+            "2000,900",
         )
-        shoot(browser, f"{base}/#/compare-runs?{query}", IMAGES / "mlflow_compare.png", "1600,1500")
+        shoot(browser, f"{base}/#/compare-runs?{query}", IMAGES / "mlflow_compare.png", "2000,1500")
     finally:
         server.terminate()
         server.wait(timeout=30)
