@@ -31,8 +31,7 @@ def live_through(world, rng, num_kills):
     next_blow = time.monotonic()
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        for report in world.backend.poll(0.01):
-            world.reports.append(report)
+        for report in world.poll(0.01):
             if report.kind is ReportKind.DONE:
                 change = None
             elif report.kind is ReportKind.LOST:

@@ -1,6 +1,7 @@
 """A small world for backends: a cluster, a launcher, one backend, and its reports so far."""
 
 import time
+from collections import deque
 from itertools import count
 from pathlib import Path
 
@@ -61,6 +62,7 @@ class World:
         self.backend = backend
         self.folder = folder
         self.reports = []
+        self.unread = deque()
         self._ids = count(1)
         self._jobs = {}
         self._slots = {}
@@ -116,15 +118,27 @@ class World:
         return Change(next(self._ids), kind, self._jobs[job_id], before, tuple(slots), batch)
 
     def until(self, wanted, timeout_s=60.0):
-        """Poll until a report is ``wanted``; returns it."""
+        """Poll until a report is ``wanted``; returns it.
+
+        What came in the same poll after it is looked at by the next call.
+        """
         deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            found = self.backend.poll(0.5)
-            self.reports += found
-            for report in found:
-                if wanted(report):
-                    return report
+        while True:
+            while self.unread:
+                self.reports.append(self.unread.popleft())
+                if wanted(self.reports[-1]):
+                    return self.reports[-1]
+            if time.monotonic() >= deadline:
+                break
+            self.unread.extend(self.backend.poll(0.5))
         raise AssertionError(f"not reported within {timeout_s} s; reports: {self.reports[-8:]}")
+
+    def poll(self, timeout_s):
+        """What is unread, or the next reports; all of it is read then."""
+        found = list(self.unread) or self.backend.poll(timeout_s)
+        self.unread.clear()
+        self.reports += found
+        return found
 
     def until_change(self, change_id, kind=ReportKind.DONE):
         """Poll until a change is done (or whatever ``kind`` says); other ends are errors."""

@@ -211,7 +211,7 @@ def test_suspend_leaves_no_process_and_resume_goes_on_from_there(able_world):
     suspended = world.do(ChangeKind.SUSPEND)
     assert set(suspended.phases_s) == {"save", "stop"}
     assert descendants() == []
-    assert world.backend.poll(0.0) == []
+    assert world.poll(0.0) == []
     resumed = world.do(ChangeKind.RESUME, (1, 2, 3))
     assert resumed.step == suspended.step + 1
     assert resumed.stopping_time_s is None

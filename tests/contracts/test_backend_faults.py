@@ -51,7 +51,7 @@ def test_a_worker_killed_while_it_starts_loses_the_job(world):
     world.until(lambda report: report.kind is ReportKind.ACCEPTED)
     deadline = time.monotonic() + 20
     while not (found := descendants()) and time.monotonic() < deadline:
-        world.reports += world.backend.poll(0.001)
+        world.poll(0.001)
     found[-1].kill()
     lost = world.until_end(ReportKind.LOST)
     assert lost.change_id == change
