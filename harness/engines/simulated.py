@@ -58,8 +58,15 @@ class Simulated:
             try:
                 setup.profile.throughput(workload, batch)
             except ProfileError as error:
-                problems.append(str(error))
-        return problems
+                problems += error.problems
+                continue
+            if self.rescale_cost == "zero" or self.rescale_cost_factor == 0.0:
+                continue
+            try:
+                setup.profile.rescale_cost(setup.backend.name, workload, ChangeKind.START, 0, 1)
+            except ProfileError as error:
+                problems += error.problems
+        return list(dict.fromkeys(map(str, problems)))
 
     def open(self, setup: EngineSetup) -> SimulatedEngine:
         """An engine at time 0."""
