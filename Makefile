@@ -27,7 +27,7 @@ env: $(INSTALLED) ## Make .venv with the exact versions of requirements.lock
 run: $(INSTALLED) ## The main job: real training under elastic backends, then the report
 	@$(PY) -m harness study=main
 	@$(PY) -m reports study=main --results results/runs --out reports/site/main
-	@$(PY) -m harness.tracking fill --report reports/site/main
+	@$(PY) -m harness.tracking fill --results results/runs --report reports/site/main
 	@echo "Report: reports/site/main/index.html"
 	@echo "MLflow: make ui"
 
