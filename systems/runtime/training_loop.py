@@ -19,7 +19,7 @@ from systems.runtime.session import Session, leave, prepare
 from systems.runtime.state import digests
 from systems.runtime.step_log import LineWriter, samples_path
 
-PROGRESS_EVERY_S = 0.05
+PROGRESS_EVERY_S = 0.2
 RECENT_STEPS = 20
 
 
