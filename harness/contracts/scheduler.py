@@ -176,6 +176,12 @@ class Scheduler(Protocol):
         """What the backend must be able to do."""
         ...
 
+    @property
+    def wants_progress(self) -> bool:
+        """Whether it is asked after every PROGRESS and CHANGE_DONE too, which costs a decision
+        for each report of each job; most need only what arrives, ends or fails."""
+        ...
+
     def decide(self, view: ClusterView) -> Decision:
         """The grants that should change now. Same views, same decisions."""
         ...

@@ -51,7 +51,7 @@ DECIDING = frozenset(
     }
 )
 """Events after which the scheduler is asked. The others wait in the news of the next view;
-a scheduler that sets ``wants_progress`` is also asked after PROGRESS and CHANGE_DONE."""
+a scheduler whose ``wants_progress`` is True is also asked after PROGRESS and CHANGE_DONE."""
 
 
 class ReplayError(Exception):
@@ -133,7 +133,7 @@ class _Replay:
         self.news: list[Event] = []
         self.num_events = 0
         self.deciding = DECIDING
-        if getattr(scheduler, "wants_progress", False):
+        if scheduler.wants_progress:
             self.deciding = DECIDING | {EventKind.PROGRESS, EventKind.CHANGE_DONE}
 
     def run(self, on_progress: Callable[[Progress], None] | None) -> None:

@@ -53,6 +53,7 @@ class Edf:
         if elastic:
             requires.add(Requirement.RESCALE)
         self.requires = frozenset(requires)
+        self.wants_progress = False
         self._order: SortedList[_Order] = SortedList()
         self._place: dict[str, _Order] = {}
         self._granted: dict[str, int] = {}

@@ -32,6 +32,7 @@ class Fifo:
 
     needs: frozenset[Knowledge] = frozenset()
     requires: frozenset[Requirement] = frozenset()
+    wants_progress = False
 
     def __init__(self, backfill: bool = False) -> None:
         self._backfill = backfill

@@ -71,6 +71,7 @@ class Tiresias:
 
     needs: frozenset[Knowledge] = frozenset()
     requires: frozenset[Requirement] = frozenset({Requirement.SUSPEND})
+    wants_progress = False
 
     def __init__(
         self,

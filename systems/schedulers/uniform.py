@@ -37,6 +37,7 @@ class Uniform:
     """
 
     requires: frozenset[Requirement] = frozenset({Requirement.RESCALE})
+    wants_progress = False
 
     def __init__(self, use_throughput: bool = True) -> None:
         self._use_throughput = use_throughput

@@ -71,6 +71,7 @@ class Driver:
     rule: Callable[[ClusterView], Decision]
     needs: frozenset[Knowledge] = frozenset()
     requires: frozenset[Requirement] = frozenset()
+    wants_progress: bool = False
     views: list[ClusterView] = field(default_factory=list)
 
     def decide(self, view: ClusterView) -> Decision:

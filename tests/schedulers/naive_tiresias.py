@@ -12,6 +12,7 @@ TOLERANCE_S = 1e-6
 class NaiveTiresias:
     needs = frozenset()
     requires = frozenset()
+    wants_progress = False
 
     def __init__(self, limits, promote_after):
         self.limits, self.promote_after = tuple(limits), promote_after

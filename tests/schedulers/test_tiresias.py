@@ -96,6 +96,7 @@ class Compared:
 
     needs = frozenset()
     requires = frozenset()
+    wants_progress = False
 
     def __init__(self, limits, promote_after):
         self.fast = Tiresias(limits, promote_after)

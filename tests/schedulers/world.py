@@ -44,7 +44,7 @@ class Recorder:
     def __post_init__(self) -> None:
         self.needs = self.inner.needs
         self.requires = self.inner.requires
-        self.wants_progress = getattr(self.inner, "wants_progress", False)
+        self.wants_progress = self.inner.wants_progress
 
     def decide(self, view: ClusterView) -> Decision:
         decision = self.inner.decide(view)
