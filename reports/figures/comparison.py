@@ -44,7 +44,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
                 name=f"comparison-{number}",
                 title=f"{TITLE}: {setting}",
                 caption="Means over trials; ± is half of the 95% interval (Student's t), given"
-                " from 5 trials on. A metric that does not apply is empty.",
+                " from 5 trials on. A metric that does not apply is empty. Stopping times are"
+                " wall-clock seconds in live rows and seconds of the virtual clock in simulated"
+                " ones: where a live clock was slowed (engine.dilation), they are not comparable"
+                " here; the figure of simulated against live converts them.",
                 run_ids=[run.run_id for run in inside],
                 table=_table(inside),
             )
