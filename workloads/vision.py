@@ -6,6 +6,7 @@ at all of it (``small_pictures.py``). Size ``paper`` is torchvision's own model 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ def _logits(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
     return scores
 
 
-class _ImageWorkload:
+class _ImageWorkload(ABC):
     """What ResNet50 and VGG16 share: everything but the network and the numbers."""
 
     name: str
@@ -90,8 +91,9 @@ class _ImageWorkload:
         )
         self.num_samples = len(self._data.train)
 
+    @abstractmethod
     def _network(self, width: int | None, num_classes: int) -> torch.nn.Module:
-        raise NotImplementedError
+        """The network of this width (None: as published)."""
 
     def build_model(self, seed: int) -> torch.nn.Module:
         """The network, its parameters drawn from ``seed``; no other random state moves."""
