@@ -1,0 +1,1 @@
+"""Stop-free elasticity: training goes on while workers join, leave, move or die."""

@@ -1,0 +1,75 @@
+"""What a driver tells each worker of an elastic job. Torch-free; both sides use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from systems.runtime.control import Message
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticOrder:
+    """A worker's part in an elastic job. Ranks are not in it: they change as workers come and go.
+
+    The worker's rank is its index in the members of the present generation.
+    """
+
+    job_id: str
+    worker: str
+    """``w`` and a number that counts the workers of a job."""
+    joining: bool
+    """Whether the job trains already and this worker joins it; else it is a founder."""
+    members: tuple[str, ...]
+    """The founders in rank order; empty for a joiner, whom the leader tells."""
+    generation: int
+    """Number of the founders' generation; 0 for a joiner."""
+    workload: str
+    """``package.module.Class``."""
+    options: Mapping[str, Any]
+    seed: int
+    global_batch: int
+    target_step: int
+    job_dir: str
+    checkpoint: str | None
+    """Manifest to start from; None: from scratch, or from the other workers."""
+    checkpoint_every: int
+    digest_every: int
+    step_floors_s: Mapping[str, float]
+    """Paced mode: least seconds of a step by number of workers (a key of JSON is a text)."""
+    device: str
+    """``cpu``, ``cuda``, or ``auto``: cuda where there is one and the slot is not a CPU."""
+    device_type: str
+    own_device: bool
+    """Whether every worker has a device of its own, as NCCL needs."""
+    num_threads: int
+    address: str
+    """Address of this worker's host, on which it listens."""
+    store_address: str
+    store_port: int
+    data_order: str
+    block_samples: int
+    transfer: str
+    """``background``, ``peer`` or ``broadcast``: how joiners get the state."""
+    recovery: str
+    """``none``, ``consistent``, ``approximate`` or ``exact``: what follows a worker's death."""
+    heartbeat_s: float
+    hang_timeout_s: float
+    leader_expiry_s: float
+    leader_refresh_s: float
+    switch_allowance_s: float
+    """Least time between the leader's word and the switch (T_a of the EDL paper, section 4.2)."""
+    collective_timeout_s: float
+    recovery_timeout_s: float
+    """Longest time from a worker's death until the survivors go on."""
+
+    def message(self) -> Message:
+        """This order as a control message."""
+        return {"kind": "order", **asdict(self)}
+
+    @classmethod
+    def from_message(cls, message: Message) -> ElasticOrder:
+        """The order in a control message."""
+        fields = {key: value for key, value in message.items() if key != "kind"}
+        return cls(**{**fields, "members": tuple(fields["members"])})
