@@ -1,0 +1,280 @@
+"""What the leader of an elastic job decides: a state machine without clock, socket or thread.
+
+Every input is a method; each returns the actions that follow. Inputs may come twice or late:
+what they say is written down, and ``_advance`` looks at what is true by now.
+
+Source: EDL, sections 4.1 to 4.3. Scale-out, scale-in and migration are one adjustment from the
+present members to new ones. Differs: joiners are counted in when they have finished preparing,
+so that a slow one keeps nobody waiting; the switch is announced through the first worker's
+words (``words``), which all members see at the same step, instead of by a message in advance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from systems.elastic.recovery import Halted, Membership, Recovery, plan_resume
+from systems.runtime.control import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Send a message to a worker."""
+
+    worker: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Send a message to the driver."""
+
+    message: Message
+
+
+Action: TypeAlias = Tell | Answer
+
+
+@dataclass
+class Adjustment:
+    """A change of the members that is under way."""
+
+    change_id: int
+    target: Membership
+    joiners: tuple[str, ...]
+    generation: int = 0
+    """Given when the topology is sent; 0 before."""
+    built: set[str] = field(default_factory=set)
+    caught_up: set[str] = field(default_factory=set)
+    is_announced: bool = False
+
+
+class Coordinator:
+    """One leader's term. A new leader makes a new one and learns from the registrations."""
+
+    def __init__(
+        self, membership: Membership, generation: int, *, transfer: str, recovery: str
+    ) -> None:
+        self._memberships = {generation: membership}
+        """By generation; of old ones only the one before the present is kept."""
+        self.generation = generation
+        self._highest = generation
+        self._transfer = transfer
+        self._mode = recovery
+        self._registered: set[str] = set()
+        self._receivers: dict[str, tuple[str, int]] = {}
+        """Where a worker takes the state, of those that are prepared to."""
+        self._dead: set[str] = set()
+        self.adjustment: Adjustment | None = None
+        self.recovery: Recovery | None = None
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The workers of the present generation, by rank."""
+        return self._memberships[self.generation].members
+
+    # Inputs.
+
+    def registered(self, worker: str, status: Message) -> list[Action]:
+        """A worker has connected; ``status`` is its greeting."""
+        if worker in self._dead:
+            return []
+        self._registered.add(worker)
+        self._highest = max(self._highest, status["highest"])
+        if status["prepared"]:
+            self._receivers[worker] = (status["address"], status["port"])
+        if self.recovery is not None and worker in self._concerned():
+            return [Tell(worker, self.recovery.halt_message())]
+        return self._advance()
+
+    def adjust(self, request: Message) -> list[Action]:
+        """The driver asks for other members."""
+        target = Membership(tuple(request["members"]), request["global_batch"])
+        change_id = request["change_id"]
+        if self.adjustment is not None and self.adjustment.change_id == change_id:
+            return []  # asked again
+        reason = ""
+        if self.adjustment is not None:
+            return [Answer({"kind": "retry", "change_id": change_id})]
+        unknown = set(target.members) - set(self.members) - set(request["joiners"])
+        if self.recovery is not None:
+            reason = "a worker has died and the others are recovering"
+        elif dead := sorted(self._dead & set(target.members)):
+            reason = f"{', '.join(dead)} died"
+        elif unknown:
+            reason = f"{', '.join(sorted(unknown))} neither train nor join"
+        if reason:
+            return [_failed(change_id, reason)]
+        self.adjustment = Adjustment(change_id, target, tuple(request["joiners"]))
+        return self._advance()
+
+    def prepared(self, worker: str, address: str, port: int) -> list[Action]:
+        """A joiner can take the state now."""
+        self._receivers[worker] = (address, port)
+        return self._advance()
+
+    def built(self, worker: str, generation: int) -> list[Action]:
+        """A worker has built the group of a generation."""
+        if self.adjustment is not None and self.adjustment.generation == generation:
+            self.adjustment.built.add(worker)
+        return self._advance()
+
+    def caught_up(self, worker: str, generation: int) -> list[Action]:
+        """A joiner has the state and keeps up with the others."""
+        if self.adjustment is not None and self.adjustment.generation == generation:
+            self.adjustment.caught_up.add(worker)
+        return self._advance()
+
+    def switched(self, generation: int, membership: Membership) -> list[Action]:
+        """A worker works in this generation now, so all of its members will, or have died."""
+        self._highest = max(self._highest, generation)
+        if generation <= self.generation:
+            return []
+        self._memberships = {
+            self.generation: self._memberships[self.generation],
+            generation: membership,
+        }
+        self.generation = generation
+        if self.adjustment is not None and self.adjustment.target == membership:
+            self.adjustment = None  # also one that a leader before this one had announced
+        if self.recovery is not None and self.recovery.number == generation:
+            self.recovery = None
+        return self._advance()
+
+    def halted(self, worker: str, number: int, report: Halted) -> list[Action]:
+        """A survivor has stopped at a step boundary and waits."""
+        if self.recovery is not None and self.recovery.number == number:
+            self.recovery.halted[worker] = report
+        return self._advance()
+
+    def lost(self, workers: Sequence[str]) -> list[Action]:
+        """Workers have died; whoever says it may say it again."""
+        new = {worker for worker in workers if worker not in self._dead}
+        if not new:
+            return []
+        self._dead |= new
+        self._registered -= new
+        adjustment = self.adjustment
+        if new & self._concerned(dead=True):
+            if adjustment is None or not new <= set(adjustment.joiners) or adjustment.is_announced:
+                return self._halt()
+        elif adjustment is None or not new & set(adjustment.joiners):
+            return []
+        return self._cancel(f"{', '.join(sorted(new))} died before it had joined")
+
+    def cancel(self, reason: str) -> list[Action]:
+        """Give the adjustment up, if it is not announced yet."""
+        if self.adjustment is None or self.adjustment.is_announced:
+            return []
+        return self._cancel(reason)
+
+    # What follows.
+
+    def _concerned(self, *, dead: bool = False) -> set[str]:
+        """Who trains now, or is about to after a topology was sent."""
+        workers = set(self.members)
+        if self.adjustment is not None and self.adjustment.generation:
+            workers |= set(self.adjustment.target.members)
+        return workers if dead else workers - self._dead
+
+    def _next_generation(self) -> int:
+        self._highest += 1
+        return self._highest
+
+    def _advance(self) -> list[Action]:
+        if self.recovery is not None:
+            return self._advance_recovery(self.recovery)
+        if self.adjustment is not None:
+            return self._advance_adjustment(self.adjustment)
+        return []
+
+    def _advance_adjustment(self, adjustment: Adjustment) -> list[Action]:
+        new = set(adjustment.target.members)
+        if not adjustment.generation:
+            are_here = new | set(self.members) <= self._registered
+            if are_here and set(adjustment.joiners) <= set(self._receivers):
+                return self._send_topology(adjustment)
+        elif not adjustment.is_announced and self._are_ready(adjustment):
+            adjustment.is_announced = True
+            message: Message = {"kind": "announce", "generation": adjustment.generation}
+            return [Tell(self.members[0], message)]
+        return []
+
+    def _are_ready(self, adjustment: Adjustment) -> bool:
+        """Whether the new members could switch at any step from now on."""
+        waiting = self._transfer == "background" and set(adjustment.joiners) - adjustment.caught_up
+        return not waiting and set(adjustment.target.members) <= adjustment.built
+
+    def _send_topology(self, adjustment: Adjustment) -> list[Action]:
+        adjustment.generation = self._next_generation()
+        old = self.members
+        donors: dict[str, list[tuple[str, int]]] = {}
+        for index, joiner in enumerate(adjustment.joiners):
+            donors.setdefault(old[index % len(old)], []).append(self._receivers[joiner])
+        message: Message = {
+            "kind": "topology",
+            "generation": adjustment.generation,
+            "change_id": adjustment.change_id,
+            "members": list(adjustment.target.members),
+            "global_batch": adjustment.target.global_batch,
+            "joiners": list(adjustment.joiners),
+            "donors": donors,
+        }
+        everybody = dict.fromkeys([*old, *adjustment.target.members])
+        return [Tell(worker, message) for worker in everybody]
+
+    def _cancel(self, reason: str) -> list[Action]:
+        adjustment = self.adjustment
+        assert adjustment is not None
+        self.adjustment = None
+        actions: list[Action] = [
+            Tell(worker, {"kind": "dismissed"})
+            for worker in adjustment.joiners
+            if worker in self._registered
+        ]
+        if adjustment.generation:
+            cancel: Message = {"kind": "cancel", "generation": adjustment.generation}
+            actions += [Tell(worker, cancel) for worker in self.members if worker not in self._dead]
+        return [*actions, _failed(adjustment.change_id, reason)]
+
+    def _halt(self) -> list[Action]:
+        """Stop the survivors at a boundary; also when another dies while they recover."""
+        if self._mode == "none":
+            return []  # the driver ends the job
+        self.recovery = Recovery(self._next_generation())
+        return [
+            Tell(worker, self.recovery.halt_message())
+            for worker in sorted(self._concerned() & self._registered)
+        ]
+
+    def _advance_recovery(self, recovery: Recovery) -> list[Action]:
+        if recovery.resumed is not None or not self._concerned() <= set(recovery.halted):
+            return []
+        known = dict(self._memberships)
+        adjustment = self.adjustment
+        if adjustment is not None and adjustment.generation:
+            known[adjustment.generation] = adjustment.target
+        plan = plan_resume(recovery.halted, known, self._dead, self._mode)
+        if plan is None:
+            reason = "no survivor has the whole state"
+            return [Answer({"kind": "recovery_failed", "reason": reason})]
+        recovery.resumed = plan.membership
+        actions: list[Action] = [
+            Tell(worker, plan.message(recovery)) for worker in sorted(recovery.halted)
+        ]
+        if adjustment is not None:
+            self.adjustment = None
+            if plan.from_generation != adjustment.generation:
+                actions += [
+                    Tell(worker, {"kind": "dismissed"})
+                    for worker in adjustment.joiners
+                    if worker in self._registered and worker not in recovery.halted
+                ]
+                actions.append(_failed(adjustment.change_id, "a worker died"))
+        return actions
+
+
+def _failed(change_id: int, reason: str) -> Answer:
+    return Answer({"kind": "adjust_failed", "change_id": change_id, "reason": reason})

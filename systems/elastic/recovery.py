@@ -1,0 +1,126 @@
+"""How the survivors of a worker's death go on: who, from which step, with whose state.
+
+Source: EDL, section 4.3 (forced exit). ``approximate``: the survivors redo the mini-batch, and
+where their counts differ the lowest rank's state is everybody's. ``consistent``: they go back
+to the last checkpoint. ``exact`` is ours: they go on from the last step that anybody committed.
+A step is committed only once its gradients and words came from all workers, and the state is
+the same on all of them at every boundary; so this is bitwise what would have followed if the
+dead had left gracefully at that step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from systems.runtime.control import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Who trains, by rank, and the global batch they share."""
+
+    members: tuple[str, ...]
+    global_batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Halted:
+    """Where a survivor stopped."""
+
+    generation: int
+    """In whose group it worked last; 0 if in none."""
+    step: int
+    """Steps it has committed; -1 if it has not the whole state."""
+    address: str
+    port: int
+    """Where it takes a state."""
+
+
+@dataclass
+class Recovery:
+    """One attempt to go on; another death begins another."""
+
+    number: int
+    """Also the number of the generation that follows."""
+    halted: dict[str, Halted] = field(default_factory=dict)
+    resumed: Membership | None = None
+
+    def halt_message(self) -> Message:
+        """What survivors are told first."""
+        return {"kind": "halt", "generation": self.number}
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePlan:
+    """What the survivors are told next."""
+
+    membership: Membership
+    from_generation: int
+    """The generation whose members go on: the present one, or the one being switched to."""
+    step: int
+    source: str
+    """Who gives its state to those that are behind."""
+    behind: Mapping[str, tuple[str, int]]
+    """Who takes it, and where."""
+    from_checkpoint: bool
+
+    def message(self, recovery: Recovery) -> Message:
+        """This plan as a control message."""
+        return {
+            "kind": "resume",
+            "generation": recovery.number,
+            "from_generation": self.from_generation,
+            "members": list(self.membership.members),
+            "global_batch": self.membership.global_batch,
+            "step": self.step,
+            "source": self.source,
+            "behind": dict(self.behind),
+            "from_checkpoint": self.from_checkpoint,
+        }
+
+
+def plan_resume(
+    halted: Mapping[str, Halted],
+    memberships: Mapping[int, Membership],
+    dead: Collection[str],
+    mode: str,
+) -> ResumePlan | None:
+    """How survivors go on; None if none of them has the whole state.
+
+    Args:
+        halted: every survivor; leavers and joiners of a switch under way are among them.
+        memberships: of the generations that somebody may be in.
+        dead: all that have ever died.
+        mode: ``consistent``, ``approximate`` or ``exact``.
+    """
+    whole = {worker: at for worker, at in halted.items() if at.step >= 0}
+    known = [at.generation for at in whole.values() if at.generation in memberships]
+    if not known:
+        return None
+    from_generation = max(known)  # if one has switched, all were about to
+    target = memberships[from_generation]
+    members = tuple(worker for worker in target.members if worker not in dead)
+    candidates = [worker for worker in members if worker in whole]
+    candidates += sorted(set(whole) - set(members))  # a leaver may be the only one that knows
+    if not members:
+        return None
+    if mode == "exact":
+        source = max(candidates, key=lambda worker: whole[worker].step)
+    else:
+        source = candidates[0]
+    step = whole[source].step
+    behind = {
+        worker: (halted[worker].address, halted[worker].port)
+        for worker in members
+        if halted[worker].step != step
+    }
+    from_checkpoint = mode == "consistent"
+    return ResumePlan(
+        membership=Membership(members, target.global_batch),
+        from_generation=from_generation,
+        step=step,
+        source=source,
+        behind={} if from_checkpoint else behind,
+        from_checkpoint=from_checkpoint,
+    )
