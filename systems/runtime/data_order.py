@@ -1,15 +1,22 @@
-"""Which samples a step consumes: a function of the seed and of the position, nothing else.
+"""Which samples a step consumes: a function of the seed and of what was consumed before.
 
-A job's samples form one endless sequence: a permutation of all ids for epoch 0, another for
-epoch 1, and so on. A *position* is an index into that sequence. A step takes the next
-``global_batch`` positions, across the end of an epoch if need be, and its workers take
-contiguous slices of them. Since positions count samples, the batch may change at any step.
+An *order* is pure arithmetic, the same in every worker: from the state of the data at a step
+boundary, the number of workers and the global batch follow what each of them consumes in the
+coming step, and the state after it. Nothing is asked for and nothing is told, so the state is
+part of what all workers have in common, like the parameters.
+
+An order arranges the samples of every epoch in a sequence of its own. A *range* is a piece of
+such a sequence; which sample ids it holds, ``ids`` says.
 """
 
 from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +24,121 @@ import numpy.typing as npt
 _STREAM = zlib.crc32(b"data order")
 
 
-class DataOrder:
-    """The sequence of sample ids of one job."""
+class Range(NamedTuple):
+    """A piece of an epoch's sequence of samples; both ends as in ``range``."""
+
+    epoch: int
+    start: int
+    stop: int
+
+
+class DataState(Protocol):
+    """What has been consumed, at a step boundary. Immutable."""
+
+    @property
+    def consumed(self) -> int:
+        """Samples consumed so far."""
+        ...
+
+    @property
+    def num_epochs(self) -> int:
+        """Epochs, counted from the first, all of whose samples have been consumed."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as JSON values, for checkpoints and for workers that join."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one step consumes."""
+
+    parts: tuple[tuple[Range, ...], ...]
+    """By rank."""
+    after: DataState
+    """The state once the step has been executed."""
+
+
+class SampleOrder(Protocol):
+    """An order of a job's samples."""
+
+    kind: ClassVar[str]
+    num_samples: int
+    """Samples of an epoch."""
+
+    def initial(self) -> DataState:
+        """The state of a job that has consumed nothing."""
+        ...
+
+    def plan(self, state: DataState, num_workers: int, global_batch: int) -> Plan:
+        """What each of ``num_workers`` consumes in the step after ``state``; pure.
+
+        Raises:
+            ValueError: some worker would have nothing to do.
+        """
+        ...
+
+    def ids(self, ranges: Iterable[Range]) -> list[int]:
+        """The sample ids in some ranges, in their order."""
+        ...
+
+    def from_json(self, values: Mapping[str, Any]) -> DataState:
+        """A state from what its ``to_json`` gave.
+
+        Raises:
+            ValueError: the values are not a state of this order.
+        """
+        ...
+
+
+def data_order(kind: str, seed: int, num_samples: int, block_samples: int) -> SampleOrder:
+    """The order called ``kind``.
+
+    Args:
+        kind: ``positions`` or ``blocks``.
+        seed: the job's.
+        num_samples: samples of an epoch.
+        block_samples: samples of a block; only ``blocks`` needs it.
+
+    Raises:
+        ValueError: an unknown kind, or numbers that no order can be made of.
+    """
+    from systems.runtime.block_order import BlockOrder  # it builds on this module
+
+    if kind == PositionOrder.kind:
+        return PositionOrder(seed, num_samples)
+    if kind == BlockOrder.kind:
+        return BlockOrder(seed, num_samples, block_samples)
+    raise ValueError(f"data order {kind!r} is unknown; known: {PositionOrder.kind}, blocks")
+
+
+@dataclass(frozen=True, slots=True)
+class PositionState:
+    """How far a job is in the one sequence of its samples."""
+
+    consumed: int
+    num_samples: int
+
+    @property
+    def num_epochs(self) -> int:
+        """Epochs that lie behind."""
+        return self.consumed // self.num_samples
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as JSON values."""
+        return {"order": PositionOrder.kind, "consumed": self.consumed}
+
+
+class PositionOrder:
+    """One endless sequence: a permutation of all ids for epoch 0, another for epoch 1, ...
+
+    A step takes the next ``global_batch`` samples, across the end of an epoch if need be, and
+    its workers take contiguous slices of them. So the samples of a step are the same on any
+    number of workers, and the batch may change at any step.
+    """
+
+    kind: ClassVar[str] = "positions"
 
     def __init__(self, seed: int, num_samples: int) -> None:
         """Args: the job's seed, and the number of samples of an epoch.
@@ -28,27 +148,67 @@ class DataOrder:
         """
         if num_samples < 1:
             raise ValueError(f"num_samples is {num_samples}; an epoch needs at least 1 sample")
+        self.num_samples = num_samples
         self._seed = seed
-        self._num_samples = num_samples
-        self._epochs: dict[int, npt.NDArray[np.int64]] = {}
+
+    def initial(self) -> PositionState:
+        """Nothing consumed."""
+        return PositionState(0, self.num_samples)
+
+    def plan(self, state: DataState, num_workers: int, global_batch: int) -> Plan:
+        """The workers' slices of the next ``global_batch`` samples."""
+        begin = state.consumed
+        slices = [share(global_batch, num_workers, rank) for rank in range(num_workers)]
+        parts = tuple(tuple(self._ranges(begin + start, begin + stop)) for start, stop in slices)
+        return Plan(parts, PositionState(begin + global_batch, self.num_samples))
+
+    def _ranges(self, start: int, stop: int) -> Iterable[Range]:
+        while start < stop:
+            epoch, offset = divmod(start, self.num_samples)
+            end = min(offset + stop - start, self.num_samples)
+            yield Range(epoch, offset, end)
+            start += end - offset
+
+    def ids(self, ranges: Iterable[Range]) -> list[int]:
+        """The sample ids in some ranges."""
+        found: list[int] = []
+        for epoch, start, stop in ranges:
+            found += _permutation(self._seed, self.num_samples, epoch)[start:stop].tolist()
+        return found
+
+    def from_json(self, values: Mapping[str, Any]) -> PositionState:
+        """A state from what ``to_json`` gave."""
+        check_kind(values, self.kind)
+        return PositionState(values["consumed"], self.num_samples)
+
+
+@lru_cache(maxsize=4)
+def _permutation(seed: int, num_samples: int, epoch: int) -> npt.NDArray[np.int64]:
+    return np.random.default_rng([seed, _STREAM, epoch]).permutation(num_samples)
+
+
+class DataOrder:
+    """``PositionOrder`` as asked for by positions that count on over the epochs."""
+
+    def __init__(self, seed: int, num_samples: int) -> None:
+        self._order = PositionOrder(seed, num_samples)
 
     def ids(self, start: int, stop: int) -> list[int]:
         """Sample ids at the positions ``start`` to ``stop - 1``."""
-        found: list[int] = []
-        while start < stop:
-            epoch, offset = divmod(start, self._num_samples)
-            count = min(stop - start, self._num_samples - offset)
-            found += self._epoch(epoch)[offset : offset + count].tolist()
-            start += count
-        return found
+        return self._order.ids(self._order._ranges(start, stop))
 
-    def _epoch(self, epoch: int) -> npt.NDArray[np.int64]:
-        if epoch not in self._epochs:
-            while len(self._epochs) > 1:  # a step looks at two epochs at most
-                del self._epochs[min(self._epochs)]
-            rng = np.random.default_rng([self._seed, _STREAM, epoch])
-            self._epochs[epoch] = rng.permutation(self._num_samples)
-        return self._epochs[epoch]
+
+def check_kind(values: Mapping[str, Any], kind: str) -> None:
+    """Refuse the state of another kind of order.
+
+    Raises:
+        ValueError: it is one.
+    """
+    if values.get("order") != kind:
+        raise ValueError(
+            f"the data's state is of the order {values.get('order')!r}, not {kind!r};"
+            f" set data_order={values.get('order')} to go on from it"
+        )
 
 
 def share(global_batch: int, num_workers: int, rank: int) -> tuple[int, int]:
