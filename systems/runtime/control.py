@@ -16,7 +16,8 @@ import queue
 import select
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 Message: TypeAlias = dict[str, Any]
@@ -88,8 +89,24 @@ class LineBuffer:
 class ControlClient:
     """A worker's end of the channel. A thread reads; whoever trains only looks into a queue."""
 
-    def __init__(self, address: str, port: int, greeting: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        greeting: Mapping[str, Any],
+        *,
+        inbox: queue.SimpleQueue[Message] | None = None,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
         """Connect and greet.
+
+        Args:
+            address: of the other side.
+            port: of the other side.
+            greeting: the first message, with the token.
+            inbox: where messages go, if several connections share one queue.
+            on_end: called when the other side has hung up; None: this process then ends, as
+                there is nobody left to train for.
 
         Raises:
             OSError: nobody listens there.
@@ -97,7 +114,8 @@ class ControlClient:
         self._socket = socket.create_connection((address, port), CONNECT_TIMEOUT_S)
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue() if inbox is None else inbox
+        self._on_end = on_end
         self._lock = threading.Lock()
         self._leaving = False
         self.send(greeting)
@@ -121,7 +139,7 @@ class ControlClient:
             ControlError: none came in time.
         """
         try:
-            return self._inbox.get(timeout=timeout_s)
+            return self.inbox.get(timeout=timeout_s)
         except queue.Empty:
             raise ControlError(f"the driver has said nothing for {timeout_s} s") from None
 
@@ -130,7 +148,7 @@ class ControlClient:
         messages = []
         while True:
             try:
-                messages.append(self._inbox.get_nowait())
+                messages.append(self.inbox.get_nowait())
             except queue.Empty:
                 return messages
 
@@ -139,16 +157,26 @@ class ControlClient:
         self._leaving = True
         self._socket.shutdown(socket.SHUT_WR)
 
+    def close(self) -> None:
+        """End the connection, whatever is under way on it."""
+        self._leaving = True
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
     def _read(self) -> None:
         buffer = LineBuffer()
         while True:
             try:
                 data = self._socket.recv(1 << 16)
                 for message in buffer.feed(data) if data else []:
-                    self._inbox.put(message)
+                    self.inbox.put(message)
             except (OSError, ControlError):
                 data = b""
             if not data and self._leaving:
+                return
+            if not data and self._on_end is not None:
+                self._on_end()
                 return
             if not data:
                 # Nobody is left to train for, and the main thread may be in a collective
