@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from harness.contracts.scheduler import JobView
 
-_MOMENTS = ("at_s", "at_samples", "at_step")
+_MOMENTS = ("at_s", "at_samples", "at_step", "after_steps")
+_GOLDEN = 0.6180339887498949
 _KEYS = ("job", *_MOMENTS, "slots", "batch")
 
 
@@ -34,21 +35,36 @@ class Step:
     """Samples the job has done."""
     at_step: int | None = None
     """Steps of the job's own global batch."""
+    after_steps: float | None = None
+    """Such steps since the job has had what the step before gave it (or since its start)."""
     batch: int | None = None
     """Global batch to have with these slots; None: the job's own."""
+    slots: tuple[int, ...] | None = None
+    """Exactly these slots, as many as ``action`` says; None: the placement chooses."""
 
     @property
     def moment(self) -> str:
-        """Which of the three moments is given."""
+        """Which of the moments is given."""
         return next(name for name in _MOMENTS if getattr(self, name) is not None)
 
-    def due_s(self, job: JobView, now_s: float) -> float:
+    def due_s(self, job: JobView, now_s: float, settled_samples: float | None = None) -> float:
         """When the step is due, as far as can be said now: ``now_s`` or before if it is due,
-        infinite while the job does not train."""
+        infinite while the job does not train.
+
+        Args:
+            job: the job as it was last seen.
+            now_s: engine's clock.
+            settled_samples: what the job had done when it had what the step before gave it;
+                None while it has not.
+        """
         if self.at_s is not None:
             return self.at_s
         if self.at_samples is not None:
             threshold = self.at_samples
+        elif self.after_steps is not None:
+            if settled_samples is None:
+                return math.inf
+            threshold = settled_samples + self.after_steps * job.spec.global_batch
         else:
             assert self.at_step is not None
             threshold = float(self.at_step * job.spec.global_batch)
@@ -92,18 +108,59 @@ def parse_script(script: Sequence[object]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def repeated(script: Sequence[Step], repeat: int, every_s: float) -> tuple[Step, ...]:
+    """The script so many times, one after another.
+
+    Args:
+        script: its steps.
+        repeat: how often.
+        every_s: each time ``at_s`` counts from so many seconds later.
+
+    ``after_steps`` becomes longer by a part of a step that is another one each time (multiples
+    of the golden ratio, which spread evenly however many there are), so that requests fall on
+    any moment of a step and not always on the same.
+
+    Raises:
+        ValueError: it cannot be repeated; one problem a line.
+    """
+    problems = []
+    if repeat < 1:
+        problems.append(f"repeat is {repeat}; give 1 or more")
+    if repeat > 1 and any(step.moment in ("at_samples", "at_step") for step in script):
+        problems.append("repeat with at_samples or at_step; give after_steps, or at_s and every_s")
+    at_s = [step.at_s for step in script if step.at_s is not None]
+    if repeat > 1 and at_s and not (math.isfinite(every_s) and every_s >= max(at_s)):
+        problems.append(f"every_s is {every_s}; it must be at least the last at_s, {max(at_s):g}")
+    if problems:
+        raise ValueError("\n".join(problems))
+    steps: list[Step] = []
+    for number in range(repeat):
+        for step in script:
+            if step.at_s is not None:
+                step = replace(step, at_s=step.at_s + number * every_s)
+            if step.after_steps is not None:
+                step = replace(step, after_steps=step.after_steps + len(steps) * _GOLDEN % 1.0)
+            steps.append(step)
+    return tuple(steps)
+
+
 def _step(entry: Mapping[str, object]) -> Step:
     action, moments = entry["slots"], {name: entry.get(name) for name in _MOMENTS}
     job = entry["job"]
-    at_s, at_samples, at_step = moments.values()
+    at_s, at_samples, at_step, after_steps = moments.values()
     batch = entry.get("batch")
+    exact = tuple(action) if isinstance(action, Sequence) and not isinstance(action, str) else None
+    if exact is not None:
+        action = len(exact)
     return Step(
         job=job if isinstance(job, int) else str(job),
         action=action if isinstance(action, int) else Order(str(action)),
         at_s=float(at_s) if isinstance(at_s, int | float) else None,
         at_samples=float(at_samples) if isinstance(at_samples, int | float) else None,
         at_step=at_step if isinstance(at_step, int) else None,
+        after_steps=float(after_steps) if isinstance(after_steps, int | float) else None,
         batch=batch if isinstance(batch, int) else None,
+        slots=exact,
     )
 
 
@@ -119,15 +176,17 @@ def _problems_of(place: str, entry: Mapping[str, object]) -> list[str]:
         problems.append(f"{place}: job is {job!r}; give a job id, or an index of arrival from 0")
     action = entry.get("slots")
     is_count = isinstance(action, int) and not isinstance(action, bool) and action >= 1
-    if not (is_count or (isinstance(action, str) and action in set(Order))):
+    is_exact = _is_slots(action)
+    if not (is_count or is_exact or (isinstance(action, str) and action in set(Order))):
         problems.append(
-            f"{place}: slots is {action!r}; give a number from 1, {Order.SUSPEND} or {Order.REFUSE}"
+            f"{place}: slots is {action!r}; give a number from 1, {Order.SUSPEND} or"
+            f" {Order.REFUSE}, or a list of different slots"
         )
     batch = entry.get("batch")
     if batch is not None:
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             problems.append(f"{place}: batch is {batch!r}; give a global batch from 1")
-        if not is_count:
+        if not (is_count or is_exact):
             problems.append(f"{place}: batch without slots; give the slots that train with it")
     given = [name for name in _MOMENTS if entry.get(name) is not None]
     if len(given) != 1:
@@ -142,3 +201,13 @@ def _problems_of(place: str, entry: Mapping[str, object]) -> list[str]:
             kind = "a whole number" if name == "at_step" else "a number"
             problems.append(f"{place}: {name} is {value!r}; give {kind} from 0")
     return problems
+
+
+def _is_slots(action: object) -> bool:
+    """Whether it is a list of different slots."""
+    if not isinstance(action, Sequence) or isinstance(action, str) or not action:
+        return False
+    whole = all(
+        isinstance(slot, int) and not isinstance(slot, bool) and slot >= 0 for slot in action
+    )
+    return whole and len(set(action)) == len(action)

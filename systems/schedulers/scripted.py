@@ -19,19 +19,23 @@ from harness.contracts.scheduler import (
 )
 from systems.schedulers.gang import gang_slots, refuse_misfit
 from systems.schedulers.news import touched
-from systems.schedulers.script import Order, Step, parse_script
+from systems.schedulers.script import Order, Step, parse_script, repeated
 from systems.schedulers.waiting import Key, WaitingJobs
 
 
 class Scripted:
     """Follows a script; what the script does not decide is first in, first out, in gangs.
 
-    ``script``: a list of steps ``{job: id or index of arrival, at_s | at_samples | at_step,
-    slots: count | suspend | refuse, batch: global batch}``. ``batch`` is optional; without it
-    a step means the job's own (halting a job to go on with another batch is how Saxena et al.
-    change it, section III). ``at_s`` is on the engine's clock; ``at_samples``
-    counts the job's samples, ``at_step`` its steps at its own global batch. The steps of a job
-    happen in the order listed, each no earlier than the one before.
+    ``script``: a list of steps ``{job: id or index of arrival, at_s | at_samples | at_step |
+    after_steps, slots: count | list of slots | suspend | refuse, batch: global batch}``.
+    ``batch`` is optional; without it a step means the job's own (halting a job to go on with
+    another batch is how Saxena et al. change it, section III). ``at_s`` is on the engine's
+    clock; ``at_samples`` counts the job's samples, ``at_step`` its steps at its own global
+    batch, ``after_steps`` such steps since the step before was done. The steps of a job happen
+    in the order listed, each no earlier than the one before.
+
+    ``repeat``: the whole script so many times. ``every_s``: each time ``at_s`` counts from so
+    much later.
 
     Every job starts as under ``Fifo`` unless a step that is due says otherwise: ``suspend``
     before the first start holds the job back until a later step. A step that asks for slots
@@ -47,8 +51,13 @@ class Scripted:
 
     needs: frozenset[Knowledge] = frozenset()
 
-    def __init__(self, script: Sequence[Mapping[str, object]] = ()) -> None:
-        self._script = parse_script(script)
+    def __init__(
+        self,
+        script: Sequence[Mapping[str, object]] = (),
+        repeat: int = 1,
+        every_s: float = 0.0,
+    ) -> None:
+        self._script = repeated(parse_script(script), repeat, every_s)
         self.requires = _requirements(self._script)
         self.wants_progress = any(step.at_s is None for step in self._script)
         """Whether it is to be asked after every report of progress too."""
@@ -57,6 +66,8 @@ class Scripted:
         self._steps: dict[str, deque[Step]] = {}
         self._waiting = WaitingJobs()
         self._held_back: set[str] = set()
+        self._settled: dict[str, float] = {}
+        """Samples a job had done when it had what its last step gave it."""
 
     def decide(self, view: ClusterView) -> Decision:
         """Do the steps that are due, then start whom they do not concern."""
@@ -72,6 +83,8 @@ class Scripted:
             is_blocked = progressed = False
             for job_id in list(self._steps):
                 job = view.jobs[job_id]
+                if job_id not in self._settled and _is_settled(job, view):
+                    self._settled[job_id] = job.samples_done
                 num_steps = len(self._steps[job_id])
                 held = _slots_of(changes.get(job_id, job.grant))
                 action, blocked = self._act(job, held, free, view.time_s)
@@ -116,6 +129,7 @@ class Scripted:
     def _forget(self, job_id: str) -> None:
         self._known.discard(job_id)
         self._steps.pop(job_id, None)
+        self._settled.pop(job_id, None)
         self._held_back.discard(job_id)
         self._waiting.discard(job_id)
 
@@ -127,7 +141,8 @@ class Scripted:
         target, is_blocked = held, False
         before = job.grant.global_batch if job.grant else None
         batch = before
-        while steps and steps[0].due_s(job, now_s) <= now_s:
+        exact: tuple[int, ...] | None = None
+        while steps and self._due_s(job, now_s) <= now_s:
             action = steps[0].action
             if action is Order.REFUSE:
                 if held or job.slots or job.state not in (JobState.PENDING, JobState.SUSPENDED):
@@ -138,8 +153,9 @@ class Scripted:
                 is_blocked = True
                 break
             target = action if isinstance(action, int) else 0
-            batch = steps[0].batch
+            batch, exact = steps[0].batch, steps[0].slots
             steps.popleft()
+            self._settled.pop(job.job_id, None)
             self._waiting.discard(job.job_id)
             if target:
                 self._held_back.discard(job.job_id)
@@ -147,18 +163,33 @@ class Scripted:
                 self._held_back.add(job.job_id)
         if not steps:
             self._steps.pop(job.job_id, None)
-        if target == held and batch == before:
+        is_moved = exact is not None and exact != job.slots
+        if target == held and batch == before and not is_moved:
             return None, is_blocked
         if not target:
             return Suspend(), is_blocked
-        return Grant(target, global_batch=batch), is_blocked
+        return Grant(target, slots=exact, global_batch=batch), is_blocked
+
+    def _due_s(self, job: JobView, now_s: float) -> float:
+        """When the job's next step is due."""
+        return self._steps[job.job_id][0].due_s(job, now_s, self._settled.get(job.job_id))
 
     def _next_wake(self, view: ClusterView) -> float | None:
         """When the first step that is not yet due will be, as far as can be said now."""
         now_s = view.time_s
-        dues = (steps[0].due_s(view.jobs[job_id], now_s) for job_id, steps in self._steps.items())
+        dues = (self._due_s(view.jobs[job_id], now_s) for job_id in self._steps)
         earliest = min((due_s for due_s in dues if due_s > now_s), default=math.inf)
         return None if math.isinf(earliest) else earliest
+
+
+def _is_settled(job: JobView, view: ClusterView) -> bool:
+    """Whether the job trains with what it was last given."""
+    return (
+        job.state is JobState.RUNNING
+        and job.grant is not None
+        and len(job.slots) == job.grant.num_slots
+        and job.job_id not in view.in_flight
+    )
 
 
 def _slots_of(action: Grant | Suspend | Refuse | None) -> int:
@@ -178,5 +209,7 @@ def _requirements(script: tuple[Step, ...]) -> frozenset[Requirement]:
             is_start = step.job not in before and step.at_s == 0.0
             if not is_start and before.get(step.job) is not Order.SUSPEND:
                 requires.add(Requirement.RESCALE)
+                if step.slots is not None:
+                    requires.add(Requirement.MIGRATE)
         before[step.job] = step.action
     return frozenset(requires)

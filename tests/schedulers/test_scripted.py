@@ -170,3 +170,56 @@ def test_a_step_can_change_the_batch_on_the_same_slots_and_back():
 def test_a_wrong_batch_is_refused(step, message):
     with pytest.raises(ValueError, match=message):
         Scripted([step])
+
+
+def test_steps_after_the_step_before_count_from_when_it_was_done():
+    """Every rescale costs 3 s of pause, and the next step counts from the end of that."""
+    known = profile(pause_s=3.0)
+    where = cluster(1, 4)
+    script = [{"job": 0, "after_steps": 2, "slots": 4}, {"job": 0, "after_steps": 2, "slots": 2}]
+    records = replay(
+        jobs=[job("a", 0, 2, 800)],
+        cluster=where,
+        scheduler=Scripted(script, repeat=2),
+        placement=Consolidated(),
+        engine=engine(where, known),
+        profile=known,
+    )
+    asked = [change.requested_s for change in records.changes if change.kind == "rescale"]
+    # Batch 8: a step takes 4 s on 2 slots and 2 s on 4; parts of a step are multiples of the
+    # golden ratio.
+    parts = [2.0 + 0.6180339887498949 * k % 1.0 for k in range(4)]
+    done, expected = 3.0, []
+    for part, step_s in zip(parts, (4.0, 2.0, 4.0, 2.0), strict=True):
+        expected.append(done + part * step_s)
+        done = expected[-1] + 3.0
+    assert asked == pytest.approx(expected)
+
+
+def test_a_repeated_script_moves_its_times():
+    script = [{"job": 0, "at_s": 2, "slots": 4}, {"job": 0, "at_s": 5, "slots": 2}]
+    scheduler = Scripted(script, repeat=2, every_s=10.0)
+    records, _ = run([job("a", 0, 2, 100)], scheduler, cluster(1, 4))
+    assert [start for start, *_ in periods(records, "a")] == [0, 2, 5, 12, 15]
+
+
+def test_exact_slots_move_a_job_without_changing_its_size():
+    script = [{"job": 0, "at_s": 4, "slots": [2, 3]}]
+    records, recorder = run([job("a", 0, 2, 40)], Scripted(script), cluster(1, 4))
+    assert [grant.slots for grant in records.grants] == [(0, 1), (2, 3)]
+    assert [change.kind for change in records.changes] == ["start", "migrate"]
+    assert recorder.requires == {Requirement.RESCALE, Requirement.MIGRATE}
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "message"),
+    [
+        ([{"job": 0, "at_step": 4, "slots": 2}], {"repeat": 2}, "repeat with at_samples or at_st"),
+        ([{"job": 0, "at_s": 4, "slots": 2}], {"repeat": 2}, "every_s is 0.0; it must be at lea"),
+        ([], {"repeat": 0}, "repeat is 0; give 1 or more"),
+        ([{"job": 0, "at_s": 4, "slots": [1, 1]}], {}, "or a list of different slots"),
+    ],
+)
+def test_a_script_that_cannot_be_repeated_is_refused(script, options, message):
+    with pytest.raises(ValueError, match=message):
+        Scripted(script, **options)
