@@ -1,0 +1,247 @@
+"""Process groups that can be given up from another thread.
+
+A group belongs to one *generation*: a number that grows whenever a job's members change. Its
+operations are gloo's. Gloo cannot cancel one: where a peer was killed, some members hear of it
+at once and others not before a time-out, and where a peer is stopped nobody does. So nothing
+here waits for gloo itself. Gloo's threads say when an operation has ended, and ``give_up``
+says the same of all operations at once; whatever hung is left behind and freed later.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import cast
+
+import torch
+import torch.distributed as dist
+
+COLLECTIVE_TIMEOUT_S = 1800.0
+
+
+class GroupLost(Exception):  # noqa: N818  the event has this name everywhere
+    """A group was given up, or one of its operations failed; it can do nothing any more."""
+
+
+class Pending:
+    """An operation under way. Its tensor must be left alone until ``wait`` has returned."""
+
+    __slots__ = ("_condition", "_future", "_group", "_is_over")
+
+    def __init__(self, group: Group, condition: threading.Condition) -> None:
+        self._group = group
+        self._condition = condition
+        self._future: torch.futures.Future[list[torch.Tensor]] | None = None
+        self._is_over = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the operation has ended well."""
+        return self._is_over
+
+    def wait(self) -> None:
+        """Wait for the end of the operation.
+
+        Raises:
+            GroupLost: the group was given up or lost before that. The tensor may hold
+                anything, and what was left behind may still write to it (``is_quiet``).
+        """
+        if not self._is_over:
+            with self._condition:
+                while not self._is_over:
+                    self._group.check()
+                    self._condition.wait()
+        if self._future is not None:
+            self._future.wait()  # over already; makes this thread's CUDA stream wait
+            self._future = None
+
+
+class Group:
+    """The members of one generation, as one of them sees them.
+
+    All members must begin the same operations in the same order. Many can be under way at
+    the same time.
+    """
+
+    def __init__(
+        self,
+        generation: int,
+        rank: int,
+        size: int,
+        process_group: dist.ProcessGroup | None,
+        collective_timeout_s: float = COLLECTIVE_TIMEOUT_S,
+    ) -> None:
+        """Use ``build_group``. ``process_group`` is None where ``size`` is 1."""
+        self.generation = generation
+        self.rank = rank
+        self.size = size
+        self._process_group = process_group
+        self._timeout = timedelta(seconds=collective_timeout_s)
+        self._condition = threading.Condition()
+        self._num_running = 0
+        self._lost: str | None = None
+        self._is_dropped = False
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was given up or an operation failed."""
+        return self._lost is not None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no operation can touch a tensor any more, or not before the next begins."""
+        with self._condition:
+            return self._num_running == 0
+
+    def check(self) -> None:
+        """Raises GroupLost if the group was given up, lost or dropped."""
+        if self._lost is not None:
+            raise GroupLost(f"the group of generation {self.generation} {self._lost}")
+
+    def all_reduce(
+        self, tensor: torch.Tensor, on_done: Callable[[], None] | None = None
+    ) -> Pending:
+        """Begin to add the members' tensors up, in place.
+
+        Args:
+            tensor: of the same shape and type on all members.
+            on_done: called when the sum is there, by a thread of gloo's. It must not block.
+
+        Raises:
+            GroupLost: the group was given up, lost or dropped.
+        """
+        options = dist.AllreduceOptions()  # adds, if nothing else is said
+        options.timeout = self._timeout
+        return self._begin(lambda group: group.allreduce([tensor], options), on_done)
+
+    def broadcast(
+        self, tensor: torch.Tensor, root: int, on_done: Callable[[], None] | None = None
+    ) -> Pending:
+        """Begin to copy the tensor of the rank ``root`` to all others; as ``all_reduce``."""
+        options = dist.BroadcastOptions()
+        options.rootRank = root
+        options.rootTensor = 0
+        options.timeout = self._timeout
+        return self._begin(lambda group: group.broadcast([tensor], options), on_done)
+
+    def give_up(self) -> None:
+        """End everything at once with GroupLost, for all threads, now and later.
+
+        From any thread, any number of times. Also frees the group as ``drop`` does, so that
+        members which still hang in an operation with this one hear of it.
+        """
+        self._lose("was given up")
+
+    def drop(self) -> None:
+        """Free the group in the background once what is under way has ended.
+
+        From now on no operation can be begun. Freeing takes 20 to 50 ms.
+        """
+        with self._condition:
+            self._is_dropped = True
+            self._free_if_idle()
+
+    def _begin(
+        self, start: Callable[[dist.ProcessGroup], dist.Work], on_done: Callable[[], None] | None
+    ) -> Pending:
+        pending = Pending(self, self._condition)
+        with self._condition:
+            self.check()
+            if self._is_dropped:
+                raise GroupLost(f"the group of generation {self.generation} was dropped")
+            group = self._process_group
+            if group is not None:
+                self._num_running += 1
+        if group is None:
+            pending._is_over = True
+            if on_done is not None:
+                on_done()
+            return pending
+        try:
+            future = start(group).get_future()
+        except BaseException:
+            self._ended(None)
+            raise
+
+        def ended(future: torch.futures.Future[list[torch.Tensor]]) -> None:
+            try:
+                future.value()
+            except RuntimeError as error:
+                self._ended(None)
+                self._lose(f"lost an operation: {str(error).splitlines()[0]}")
+                return
+            if on_done is not None and self._lost is None:
+                on_done()
+            self._ended(pending)
+
+        pending._future = future
+        future.add_done_callback(ended)
+        return pending
+
+    def _ended(self, pending: Pending | None) -> None:
+        """An operation is over; ``pending`` where it ended well."""
+        with self._condition:
+            self._num_running -= 1
+            if pending is not None:
+                pending._is_over = True
+            self._condition.notify_all()
+            self._free_if_idle()
+
+    def _lose(self, how: str) -> None:
+        with self._condition:
+            if self._lost is None:
+                self._lost = how
+            self._condition.notify_all()
+            self._is_dropped = True
+            self._free_if_idle()
+
+    def _free_if_idle(self) -> None:
+        """With the lock held. Never on a thread of gloo's own, which would wait for itself."""
+        if self._is_dropped and self._num_running == 0 and self._process_group is not None:
+            held = [self._process_group]
+            self._process_group = None
+            threading.Thread(target=held.clear, name="free group", daemon=True).start()
+
+
+def build_group(
+    address: str,
+    port: int,
+    generation: int,
+    rank: int,
+    size: int,
+    timeout_s: float,
+    prefix: str = "",
+    collective_timeout_s: float = COLLECTIVE_TIMEOUT_S,
+) -> Group:
+    """Meet the other members and connect to each. Blocks; may run beside another group's work.
+
+    The connections use the interface that ``GLOO_SOCKET_IFNAME`` names. Each call makes its
+    own client of the store: a client in use by two threads at once can deadlock both. With
+    CUDA tensors gloo copies through the memory of the host, which also works for several
+    members on one device; that, and any other kind of group, is unverified here. A kind whose
+    sums depend on anything but the members and the sizes would cost the same bits again.
+
+    Args:
+        address: where the job's store listens, with ``port``.
+        generation: never used before for these members.
+        rank: of this process among the members.
+        size: number of members; one alone needs no store and no sockets.
+        timeout_s: longest time to wait for the others.
+        prefix: in front of the generation in the names of the store's keys.
+        collective_timeout_s: after that long an operation fails; a safety net only.
+
+    Raises:
+        RuntimeError: the store or a member could not be reached in time.
+    """
+    if size == 1:
+        return Group(generation, rank, size, None)
+    timeout = timedelta(seconds=timeout_s)
+    store = dist.TCPStore(  # type: ignore[attr-defined]
+        address, port, timeout=timeout, wait_for_workers=False
+    )
+    keys = dist.PrefixStore(  # type: ignore[attr-defined]
+        f"{prefix}generation/{generation}", store
+    )
+    process_group = cast(dist.ProcessGroup, dist.ProcessGroupGloo(keys, rank, size, timeout))
+    return Group(generation, rank, size, process_group, collective_timeout_s)

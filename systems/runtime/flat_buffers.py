@@ -1,0 +1,65 @@
+"""A model's buffers in one piece of memory, so that they travel as one message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+ALIGNMENT_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    module: torch.nn.Module
+    name: str
+    view: torch.Tensor
+
+
+class FlatBuffers:
+    """Replaces every buffer of a model by a view into ``flat``, a tensor of bytes.
+
+    A module may put a new tensor in a buffer's place; ``gather`` brings it home.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        """Args: the model, on its device already. What its buffers hold is kept."""
+        buffers = dict(model.named_buffers())  # a buffer that has two names is there once
+        starts: dict[int, int] = {}
+        num_bytes = 0
+        for buffer in buffers.values():
+            starts[id(buffer)] = num_bytes
+            size = buffer.numel() * buffer.element_size()
+            num_bytes += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        device = next((buffer.device for buffer in buffers.values()), torch.device("cpu"))
+        self.flat = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
+        views: dict[int, torch.Tensor] = {}
+        self._places: list[_Place] = []
+        with torch.no_grad():
+            for module in model.modules():
+                for name, held in list(module._buffers.items()):
+                    if held is None:
+                        continue
+                    if id(held) not in views:
+                        views[id(held)] = self._view(starts[id(held)], held)
+                    view = views[id(held)]
+                    module._buffers[name] = view
+                    self._places.append(_Place(module, name, view))
+
+    def _view(self, start: int, buffer: torch.Tensor) -> torch.Tensor:
+        size = buffer.numel() * buffer.element_size()
+        # Through ``data`` each view counts its own versions. Else a change of one buffer
+        # would look to autograd like a change of all.
+        view = self.flat[start : start + size].view(buffer.dtype).view(buffer.shape).data
+        view.copy_(buffer)
+        return view
+
+    @torch.no_grad()
+    def gather(self) -> torch.Tensor:
+        """The memory of all buffers, as they are now."""
+        for place in self._places:
+            found = place.module._buffers[place.name]
+            if found is not place.view and found is not None:
+                place.view.copy_(found)
+                place.module._buffers[place.name] = place.view
+        return self.flat
