@@ -1,0 +1,204 @@
+"""Leader election among the workers of a job: compare-and-swap on one key that expires.
+
+Source: EDL (Wu et al., TPDS 2022), section 4.1. The key holds ``address|candidate|count``; its
+leader counts up every ``refresh_s``. Whoever sees the same text for ``expiry_s``, on its own
+clock, may swap it for its own. Nobody's clock is compared with anybody else's.
+
+What is promised while the store can be reached:
+
+- A leader that died is replaced within ``expiry_s + refresh_s`` of its last refresh; at once if
+  its death is certain (``presume_dead``) or it resigned.
+- A leader that was replaced (it had been stopped, say) learns that by its next look, at most
+  ``refresh_s`` after it runs again: that long two may believe to lead. ``is_sure`` of the old
+  one is false from ``expiry_s`` after its last refresh on, on its own clock.
+
+Nobody steps down because the store is lost: there is nothing to lose the key to. On a new
+store the leader claims the key, the others give it ``expiry_s`` to do so.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+
+from systems.elastic.election_state import ElectionState
+from systems.elastic.keystore import KeyStore, StoreLost
+
+EXPIRY_S = 3.0
+REFRESH_S = 1.0
+RETRY_S = 0.1
+"""Between two attempts to reach a store."""
+
+_log = logging.getLogger(__name__)
+
+
+class Election:
+    """A worker's part in the election; runs in a thread of its own."""
+
+    def __init__(
+        self,
+        make_store: Callable[[], KeyStore],
+        key: str,
+        me: str,
+        expiry_s: float = EXPIRY_S,
+        refresh_s: float = REFRESH_S,
+        on_leader: Callable[[str], None] = lambda address: None,
+        is_candidate: bool = True,
+    ) -> None:
+        """Begin.
+
+        Args:
+            make_store: opens the store; may raise ``StoreLost``, and is called again then.
+            key: where the leader's address is.
+            me: our address, ``host:port``; nobody else's.
+            expiry_s: how long a key may go without refresh.
+            refresh_s: time between two refreshes, and between two looks; at most a third of it.
+            on_leader: called with the address of every new leader, us included, from our
+                thread. It must be brief: the key is not refreshed meanwhile.
+            is_candidate: whether we would lead; if not, we only follow, until ``stand``.
+
+        Raises:
+            ValueError: the times or the address make no sense.
+        """
+        self._key = key
+        self._on_leader = on_leader
+        self._clock = time.monotonic
+        self._state = ElectionState(me, secrets.token_hex(4), expiry_s, refresh_s, is_candidate)
+        self._changed = threading.Condition()
+        self._is_awake = False
+        self._is_swapping = False
+        self._is_closed = False
+        self._tenure: object = None
+        self._told: tuple[str, str] | None = None
+        self._thread = self._start(make_store)
+
+    @property
+    def leader(self) -> str | None:
+        """Address of the leader as far as we know."""
+        with self._changed:
+            return self._state.leader_address
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether we lead and nobody else can: our last refresh is younger than the expiry."""
+        with self._changed:
+            return self._state.is_sure(self._clock())
+
+    def presume_dead(self, address: str) -> None:
+        """The process of that address is certainly dead: if it leads, take over now."""
+        with self._changed:
+            self._state.presume_dead(address, self._clock())
+            self._wake()
+
+    def stand(self) -> None:
+        """Be a candidate from now on."""
+        with self._changed:
+            self._state.is_candidate = True
+            self._wake()
+
+    def resign(self, timeout_s: float = 5.0) -> bool:
+        """Lead no more, now or later; whether the key was out of our hands in time."""
+        with self._changed:
+            self._state.is_candidate = False
+            self._wake()
+            return self._changed.wait_for(
+                lambda: not self._state.is_leader and not self._is_swapping, timeout_s
+            )
+
+    def replace_store(self, make_store: Callable[[], KeyStore]) -> None:
+        """The old store is lost, here is a new and empty one."""
+        with self._changed:
+            self._state.replaced(self._clock())
+            # A thread of its own: the old one may hang in a store that is stopped.
+            self._thread = self._start(make_store)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Stop taking part. A leader that does not resign first keeps the key until it expires."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not threading.current_thread():
+            thread.join(1.0)
+
+    def _start(self, make_store: Callable[[], KeyStore]) -> threading.Thread:
+        self._tenure = tenure = object()
+        thread = threading.Thread(
+            target=self._run, args=(make_store, tenure), name="election", daemon=True
+        )
+        thread.start()
+        return thread
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._is_awake = True
+            self._changed.notify_all()
+
+    def _is_over(self, tenure: object) -> bool:
+        return self._is_closed or tenure is not self._tenure
+
+    def _run(self, make_store: Callable[[], KeyStore], tenure: object) -> None:
+        store: KeyStore | None = None
+        while not self._is_over(tenure):
+            try:
+                if store is None:
+                    store = make_store()
+                    store.watch(self._key, self._wake)
+                pause_s = self._round(store, tenure)
+            except StoreLost as error:
+                _log.debug("election: %s", error)
+                if store is not None:
+                    store.close()
+                store = None
+                pause_s = RETRY_S
+                self._is_awake = False
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_awake or self._is_over(tenure), pause_s)
+        if store is not None:
+            store.close()
+
+    def _round(self, store: KeyStore, tenure: object) -> float:
+        """Look until nothing is to be done; how long there will be nothing."""
+        while True:
+            self._is_awake = False
+            value = store.get(self._key)
+            now = self._clock()
+            with self._changed:
+                if self._is_over(tenure):
+                    return 0.0
+                swap = self._state.look(value, now)
+                pause_s = self._state.next_look_s(now)
+                self._is_swapping = swap is not None
+                self._changed.notify_all()
+            self._tell()
+            if swap is None:
+                return pause_s
+            if swap.desired is None:
+                won = store.erase(self._key, swap.expected or "")
+            else:
+                quiet = swap.is_refresh
+                won = store.compare_and_swap(self._key, swap.expected, swap.desired, quiet)
+            with self._changed:
+                if self._is_over(tenure):
+                    return 0.0
+                if won:
+                    # As of when it was sent: what a reader may count from.
+                    self._state.won(swap, now)
+                self._is_swapping = False
+                self._changed.notify_all()
+            self._tell()
+
+    def _tell(self) -> None:
+        leader = self._state.leader
+        if leader == self._told:
+            return
+        self._told = leader
+        if leader is not None:
+            try:
+                self._on_leader(leader[0])
+            except Exception:
+                _log.exception("election: on_leader(%r) failed", leader[0])
