@@ -11,15 +11,19 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeAlias
 
-from systems.runtime.control import TOKEN_VARIABLE, ControlClient, ControlError
+from systems.runtime.control import TOKEN_VARIABLE, ControlClient, ControlError, Message
 from systems.runtime.order import WorkerOrder
 
 ORDER_TIMEOUT_S = 60.0
 
+Train: TypeAlias = Callable[[Message, ControlClient, float], None]
+"""Called with the order's message, the connection to the driver and when the order came."""
 
-def main(argv: Sequence[str]) -> int:
+
+def main(argv: Sequence[str]) -> NoReturn:
     """Entry point: ``ADDRESS PORT JOB_ID GENERATION RANK``, the token in the environment."""
     address, port, job_id, generation, rank = argv
     greeting = {
@@ -31,14 +35,22 @@ def main(argv: Sequence[str]) -> int:
         "pid": os.getpid(),
     }
     client = ControlClient(address, int(port), greeting)
+    work(client, _train)
+
+
+def _train(message: Message, client: ControlClient, ordered_at: float) -> None:
+    order = WorkerOrder.from_message(message)
+    loop = importlib.import_module("systems.runtime.training_loop")
+    loop.train(order, client, ordered_at)
+
+
+def work(client: ControlClient, train: Train) -> NoReturn:
+    """Wait for the order, train, and end this process; what fails is told to the driver."""
     try:
         message = client.receive(ORDER_TIMEOUT_S)
         if message.get("kind") != "order":
             raise ControlError(f"the driver sent {message.get('kind')!r} instead of an order")
-        order = WorkerOrder.from_message(message)
-        ordered_at = time.monotonic()
-        loop = importlib.import_module("systems.runtime.training_loop")
-        loop.train(order, client, ordered_at)
+        train(message, client, time.monotonic())
     except Exception as error:
         traceback.print_exc()
         client.send({"kind": "failed", "reason": _reason(error), "collective": _is_lost(error)})

@@ -1,0 +1,33 @@
+"""A worker process of an elastic job: greet the driver, get the order, train, leave."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import NoReturn
+
+from systems.elastic.order import ElasticOrder
+from systems.runtime.control import TOKEN_VARIABLE, ControlClient, Message
+from systems.runtime.worker import work
+
+
+def main(argv: Sequence[str]) -> NoReturn:
+    """Entry point: ``ADDRESS PORT JOB_ID WORKER``, the token in the environment."""
+    address, port, job_id, worker = argv
+    token = os.environ.pop(TOKEN_VARIABLE, "")
+    greeting = {
+        "kind": "greeting",
+        "job_id": job_id,
+        "worker": worker,
+        "token": token,
+        "pid": os.getpid(),
+    }
+    work(ControlClient(address, int(port), greeting), partial(_train, token))
+
+
+def _train(token: str, message: Message, client: ControlClient, ordered_at: float) -> None:
+    # Imports the training library, which the order's environment must precede.
+    loop = importlib.import_module("systems.elastic.elastic_loop")
+    loop.train(ElasticOrder.from_message(message), client, token, ordered_at)

@@ -1,0 +1,162 @@
+"""The leader's server: a thread in every worker that listens, and leads while it is elected.
+
+All inputs reach the coordinator through this one thread: workers' messages over their
+connections, and the driver's requests, which any worker passes on to the leader.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from systems.elastic.coordinator import Action, Coordinator, Tell
+from systems.elastic.heartbeat import HeartbeatWatch
+from systems.elastic.recovery import Halted, Membership
+from systems.runtime.control import Message
+from systems.runtime.control_server import Connection, ControlServer
+
+IDLE_WAIT_S = 0.5
+
+
+class LeaderServer:
+    """Listens from the start, so that its address is known; serves from ``lead`` on."""
+
+    def __init__(
+        self,
+        address: str,
+        job_id: str,
+        token: str,
+        worker: str,
+        to_driver: Callable[[Message], None],
+        heartbeat_s: float,
+        hang_timeout_s: float,
+    ) -> None:
+        """Listen on a free port of ``address``.
+
+        Raises:
+            OSError: the address is none of this machine's.
+        """
+        self._worker = worker
+        self._to_driver = to_driver
+        self._heartbeat_s = heartbeat_s
+        self._watch = HeartbeatWatch(hang_timeout_s)
+        self._coordinator: Coordinator | None = None
+        self._connections: dict[str, Connection] = {}
+        self._leaving: set[str] = set()
+        self._accused: set[str] = set()
+        self._closed = threading.Event()
+        self._server = ControlServer(
+            address,
+            lambda asked: token if asked == job_id else None,
+            self._on_message,
+            self._on_closed,
+        )
+        self.address, self.port = self._server.address
+        self._thread = threading.Thread(target=self._serve, name="leader", daemon=True)
+        self._thread.start()
+
+    def lead(self, coordinator: Coordinator) -> None:
+        """Begin a term; called before any worker can know of it."""
+        self._coordinator = coordinator
+
+    def step_down(self) -> None:
+        """Someone else leads: hang up on everybody, who will then look for the leader."""
+        self._coordinator = None
+
+    def close(self) -> None:
+        """End the thread and every connection."""
+        self._closed.set()
+
+    def _serve(self) -> None:
+        beat_at = 0.0
+        while not self._closed.is_set():
+            is_leading = self._coordinator is not None
+            self._server.wait(self._heartbeat_s if is_leading else IDLE_WAIT_S)
+            if not is_leading:
+                for connection in list(self._connections.values()):
+                    self._server.close_connection(connection)
+                continue
+            now = time.monotonic()
+            if now >= beat_at:
+                beat_at = now + self._heartbeat_s
+                for connection in list(self._connections.values()):
+                    self._server.send(connection, {"kind": "beat"})
+                self._accuse(now)
+        self._server.close()
+
+    def _accuse(self, now: float) -> None:
+        """Tell the driver who has been silent for too long; it kills them for certain."""
+        for worker, silent_s in self._watch.silent(now).items():
+            if worker not in self._accused:
+                self._accused.add(worker)
+                self._to_driver({"kind": "suspect", "worker": worker, "silent_s": silent_s})
+
+    def _on_message(self, connection: Connection, message: Message) -> None:
+        coordinator = self._coordinator
+        greeting = connection.greeting
+        assert greeting is not None
+        if coordinator is None:
+            self._server.close_connection(connection)
+            return
+        worker = greeting["worker"]
+        if message is greeting:
+            self._connections[worker] = connection
+            self._server.send(connection, {"kind": "welcome", "worker": self._worker})
+        self._watch.note(worker, time.monotonic())
+        self._act(self._input(coordinator, worker, message))
+
+    def _input(self, coordinator: Coordinator, worker: str, message: Message) -> list[Action]:
+        match message["kind"]:
+            case "greeting":
+                return coordinator.registered(worker, message)
+            case "adjust":
+                return coordinator.adjust(message)
+            case "prepared":
+                return coordinator.prepared(worker, message["address"], message["port"])
+            case "built":
+                return coordinator.built(worker, message["generation"])
+            case "caught_up":
+                return coordinator.caught_up(worker, message["generation"])
+            case "switched":
+                membership = Membership(tuple(message["members"]), message["global_batch"])
+                return coordinator.switched(message["generation"], membership)
+            case "halted":
+                report = Halted(
+                    message["generation"], message["step"], message["address"], message["port"]
+                )
+                return coordinator.halted(worker, message["number"], report)
+            case "lost":
+                return coordinator.lost(message["workers"])
+            case "quiet":
+                self._watch.forget(worker)  # until its next word
+            case "bye":
+                self._leaving.add(worker)
+                self._watch.forget(worker)
+        return []
+
+    def _on_closed(self, connection: Connection) -> None:
+        greeting = connection.greeting
+        if greeting is None:
+            return
+        worker = greeting["worker"]
+        self._watch.forget(worker)
+        if self._connections.get(worker) is not connection:
+            return
+        del self._connections[worker]
+        coordinator = self._coordinator
+        if coordinator is None or self._closed.is_set() or worker in self._leaving:
+            return
+        # Its process has ended, or its connection alone: the driver makes certain.
+        if worker not in self._accused:
+            self._accused.add(worker)
+            self._to_driver({"kind": "suspect", "worker": worker, "silent_s": 0.0})
+        self._act(coordinator.lost([worker]))
+
+    def _act(self, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, Tell):
+                if action.worker in self._connections:
+                    self._server.send(self._connections[action.worker], action.message)
+            else:
+                self._to_driver(action.message)

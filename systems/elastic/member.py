@@ -1,0 +1,277 @@
+"""A worker's part in the membership: it stands for election, follows the leader, and obeys.
+
+Everything but the training happens on threads of their own, so that a word is heard in the
+middle of a step. What the worker has told a leader is told to the next one again.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from systems.elastic.coordinator import Coordinator
+from systems.elastic.election import Election
+from systems.elastic.leader import LeaderServer
+from systems.elastic.order import ElasticOrder
+from systems.elastic.recovery import Membership
+from systems.elastic.tcp_keystore import TcpKeyStore
+from systems.runtime.control import ControlClient, ControlError, Message
+
+LEADER_KEY = "leader"
+CONNECT_RETRY_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """What the training side wants to hear at once, on the membership's thread."""
+
+    topology: Callable[[Message], None]
+    cancel: Callable[[int], None]
+    halt: Callable[[int], None]
+
+
+class Member:
+    """One worker in one job.
+
+    Attributes are read by the training thread: ``stop``, ``target_step`` and ``announced``
+    (generation to switch to; 0: none) are commands that the first worker puts into its words.
+    ``directives`` are what a worker that does not train waits for: ``resume``, ``dismissed``,
+    ``exit``.
+    """
+
+    def __init__(
+        self, order: ElasticOrder, token: str, driver: ControlClient, handlers: Handlers
+    ) -> None:
+        self.stop = False
+        self.target_step = order.target_step
+        self.announced = 0
+        self.generation = order.generation
+        self.membership = Membership(order.members, order.global_batch)
+        self.directives: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._order = order
+        self._token = token
+        self._driver = driver
+        self._handlers = handlers
+        self._highest = order.generation
+        self._receiver: tuple[str, int] | None = None
+        self._facts: dict[str, Message] = {}
+        """The last of each kind of message that a leader has to know."""
+        self._lock = threading.Lock()
+        self._leader: ControlClient | None = None
+        self._leader_worker = ""
+        self._leader_address = ""
+        self._heard_at = 0.0
+        self._is_accused = False
+        self._is_closed = False
+        self._store = (order.store_address, order.store_port)
+        self._server = LeaderServer(
+            order.address,
+            order.job_id,
+            token,
+            order.worker,
+            driver.send,
+            order.heartbeat_s,
+            order.hang_timeout_s,
+        )
+        self._me = f"{self._server.address}:{self._server.port}"
+        self._election = Election(
+            self._make_store,
+            LEADER_KEY,
+            self._me,
+            expiry_s=order.leader_expiry_s,
+            refresh_s=order.leader_refresh_s,
+            on_leader=self._on_leader,
+            is_candidate=not order.joining,
+        )
+        self._thread = threading.Thread(target=self._listen, name="membership", daemon=True)
+        self._thread.start()
+
+    # What the training side says.
+
+    def tell(self, message: Message) -> None:
+        """Tell the leader, and every later one; a later message of a kind replaces it."""
+        with self._lock:
+            self._facts[message["kind"]] = message
+            self._send(message)
+
+    def prepared(self, address: str, port: int) -> None:
+        """This worker can take a state at this address."""
+        self._receiver = (address, port)
+        self.tell({"kind": "prepared", "address": address, "port": port})
+
+    def switched(self, generation: int, membership: Membership) -> None:
+        """This worker belongs to a new generation now."""
+        self.generation = generation
+        self.membership = membership
+        self.announced = 0
+        self._highest = max(self._highest, generation)
+        self.tell(
+            {
+                "kind": "switched",
+                "generation": generation,
+                "members": list(membership.members),
+                "global_batch": membership.global_batch,
+            }
+        )
+        self._election.stand()
+
+    def quiet(self) -> None:
+        """Nothing will be heard of this worker for a while, and that is all right."""
+        with self._lock:
+            self._send({"kind": "quiet"})
+
+    def leave(self) -> None:
+        """Leave in order: whoever sees the connection end knows that this is no death."""
+        self._is_closed = True
+        self._election.resign()
+        with self._lock:
+            self._send({"kind": "bye"})
+        self._election.close()
+        self._server.close()
+
+    # What it hears.
+
+    def _listen(self) -> None:
+        heartbeat_s = self._order.heartbeat_s
+        beat_at = 0.0
+        while not self._is_closed:
+            with suppress(queue.Empty):
+                self._dispatch(self._driver.inbox.get(timeout=heartbeat_s))
+            now = time.monotonic()
+            if now >= beat_at:
+                late_s = now - beat_at if beat_at else 0.0
+                beat_at = now + heartbeat_s
+                with self._lock:
+                    self._send({"kind": "beat"})
+                if late_s > heartbeat_s:
+                    self._heard_at = now  # this thread slept, which says nothing about others
+                self._accuse_leader(now)
+
+    def _accuse_leader(self, now: float) -> None:
+        silent_s = now - self._heard_at
+        if self._leader is None or self._is_accused or not self._leader_worker:
+            return
+        if silent_s > self._order.hang_timeout_s and self._leader_worker != self._order.worker:
+            self._is_accused = True
+            self._driver.send(
+                {"kind": "suspect", "worker": self._leader_worker, "silent_s": silent_s}
+            )
+
+    def _dispatch(self, message: Message) -> None:
+        self._heard_at = time.monotonic()
+        match message["kind"]:
+            case "beat":
+                return
+            case "welcome":
+                self._leader_worker = message["worker"]
+            case "hold":
+                self.target_step = message["target_step"]
+            case "stop":
+                self.stop = True
+            case "adjust":
+                self.tell(message)
+            case "lost":
+                self._lost(message["workers"])
+            case "store":
+                self._store = (message["address"], message["port"])
+                self._election.replace_store(self._make_store)
+            case "leader_gone":
+                self._leader_gone(message["address"])
+            case "announce":
+                self.announced = message["generation"]
+            case "topology":
+                self._highest = max(self._highest, message["generation"])
+                self._handlers.topology(message)
+            case "cancel":
+                self._handlers.cancel(message["generation"])
+            case "halt":
+                self._highest = max(self._highest, message["generation"])
+                self._handlers.halt(message["generation"])
+            case "resume" | "dismissed" | "exit":
+                self.directives.put(message)
+            case kind:
+                raise ControlError(f"a worker that trains was sent {kind!r}")
+
+    def _lost(self, workers: list[str]) -> None:
+        with self._lock:
+            known = self._facts.get("lost", {"workers": []})["workers"]
+        self.tell({"kind": "lost", "workers": [*dict.fromkeys([*known, *workers])]})
+        if self._leader_worker in workers:
+            self._leader_gone(self._leader_address)
+
+    def _leader_gone(self, address: str) -> None:
+        with self._lock:
+            if address != self._leader_address:
+                return
+            if self._leader is not None:
+                self._leader.close()
+            self._leader = None
+            self._leader_worker = ""
+            self._leader_address = ""
+        self._election.presume_dead(address)
+
+    # Who leads.
+
+    def _make_store(self) -> TcpKeyStore:
+        return TcpKeyStore(*self._store)
+
+    def _on_leader(self, address: str) -> None:
+        """Called by the election's thread."""
+        if address == self._me:
+            coordinator = Coordinator(
+                self.membership,
+                self.generation,
+                transfer=self._order.transfer,
+                recovery=self._order.recovery,
+            )
+            self._server.lead(coordinator)
+            self._driver.send({"kind": "leader", "worker": self._order.worker})
+        else:
+            self._server.step_down()
+        host, _, port = address.rpartition(":")
+        greeting: Message = {
+            "kind": "greeting",
+            "job_id": self._order.job_id,
+            "token": self._token,
+            "worker": self._order.worker,
+            "generation": self.generation,
+            "highest": self._highest,
+            "prepared": self._receiver is not None,
+            "address": self._receiver[0] if self._receiver else "",
+            "port": self._receiver[1] if self._receiver else 0,
+        }
+        inbox = self._driver.inbox
+        try:
+            client = ControlClient(
+                host,
+                int(port),
+                greeting,
+                inbox=inbox,
+                on_end=lambda: inbox.put({"kind": "leader_gone", "address": address}),
+            )
+        except OSError:
+            inbox.put({"kind": "leader_gone", "address": address})
+            client = None
+        with self._lock:
+            if self._leader is not None:
+                self._leader.close()
+            self._leader = client
+            self._leader_address = address
+            self._leader_worker = ""
+            self._heard_at = time.monotonic()
+            self._is_accused = False
+            for message in self._facts.values():
+                self._send(message)
+
+    def _send(self, message: Message) -> None:
+        """To the leader, if there is one; the lock is held."""
+        if self._leader is None:
+            return
+        try:
+            self._leader.send(message)
+        except OSError:
+            return  # its reader notices as well, and the next leader is told
