@@ -8,6 +8,7 @@ from harness.contracts.launcher import Launcher
 from harness.contracts.training import Report, TrainingOrder
 from systems.runtime.driver import Driver
 from systems.runtime.options import RuntimeOptions
+from systems.runtime.processes import grouped_jobs
 
 _WAY_OUT = "choose a backend that can, for example backend=stop_resume"
 
@@ -51,7 +52,8 @@ class Static:
         Raises:
             RuntimeSetupError: no such address here, or the pre-import failed.
         """
-        self._driver = Driver(self._options, cluster, launcher)
+        make_job = grouped_jobs(self._options, cluster)
+        self._driver = Driver(self._options, cluster, launcher, make_job)
 
     def start(self, change: Change, order: TrainingOrder) -> None:
         """Start a job's workers from scratch."""

@@ -8,6 +8,7 @@ from harness.contracts.launcher import Launcher
 from harness.contracts.training import Report, TrainingOrder
 from systems.runtime.driver import Driver
 from systems.runtime.options import RuntimeOptions
+from systems.runtime.processes import grouped_jobs
 
 
 class StopResume:
@@ -57,7 +58,8 @@ class StopResume:
         Raises:
             RuntimeSetupError: no such address here, or the pre-import failed.
         """
-        self._driver = Driver(self._options, cluster, launcher)
+        make_job = grouped_jobs(self._options, cluster)
+        self._driver = Driver(self._options, cluster, launcher, make_job)
 
     def start(self, change: Change, order: TrainingOrder) -> None:
         """Start a job's workers from scratch."""
@@ -65,11 +67,11 @@ class StopResume:
 
     def rescale(self, change: Change) -> None:
         """Save, stop and start again with the slots and the batch of ``change``."""
-        self._running.stop_and_save(change)
+        self._running.alter(change)
 
     def suspend(self, change: Change) -> None:
         """Save and stop."""
-        self._running.stop_and_save(change)
+        self._running.alter(change)
 
     def resume(self, change: Change) -> None:
         """Start from the last checkpoint, or from scratch if the job never wrote one."""

@@ -1,6 +1,7 @@
-"""The driver's loop: all jobs of a backend, their workers' messages and exits. One thread.
+"""The driver's loop: all jobs of a backend, their processes' messages and exits. One thread.
 
-Backends whose workers are stopped and started as a whole are thin faces of this class.
+Backends on this runtime are thin faces of this class; what a job does with what it hears is
+its state machine's business (``driven_job``).
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import secrets
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 from harness.cluster import Cluster
@@ -16,17 +18,11 @@ from harness.contracts.launcher import Launcher, ProcessSpec
 from harness.contracts.training import Report, ReportKind, TrainingOrder
 from systems.runtime.control import Message
 from systems.runtime.control_server import Connection, ControlServer
-from systems.runtime.generation import Generation
-from systems.runtime.job_group import JobGroup, Phase, Timeouts
+from systems.runtime.driven_job import IDLE_WAIT_S, LOSING_WAIT_S, DrivenJob, Hands, MakeJob
 from systems.runtime.options import RuntimeOptions
-from systems.runtime.processes import process_spec, worker_orders
+from systems.runtime.slots_check import slots_problem
 
 CLOSE_TIMEOUT_S = 20.0
-IDLE_TICK_S = 0.25
-"""How often exits are asked for when nothing hints at one. A worker that dies while it is
-connected is noticed at once, by the end of its connection."""
-STARTING_TICK_S = 0.05
-LOSING_TICK_S = 0.005
 
 
 class RuntimeSetupError(Exception):
@@ -36,7 +32,9 @@ class RuntimeSetupError(Exception):
 class Driver:
     """See the module's text. Requests return at once; ``poll`` does the work."""
 
-    def __init__(self, options: RuntimeOptions, cluster: Cluster, launcher: Launcher) -> None:
+    def __init__(
+        self, options: RuntimeOptions, cluster: Cluster, launcher: Launcher, make_job: MakeJob
+    ) -> None:
         """Listen, and make the launcher import what it pre-imports, if it is to.
 
         Raises:
@@ -45,13 +43,17 @@ class Driver:
         self._options = options
         self._cluster = cluster
         self._launcher = launcher
-        self._jobs: dict[str, JobGroup] = {}
-        self._owners: dict[int, tuple[JobGroup, Generation, int]] = {}
+        self._make_job = make_job
+        self._jobs: dict[str, DrivenJob] = {}
+        self._tokens: dict[str, str] = {}
+        self._owners: dict[int, DrivenJob] = {}
+        """Whose a process is, by handle."""
+        self._speakers: dict[Connection, DrivenJob] = {}
         self._reports: list[Report] = []
         self._is_closed = False
         try:
             self._server = ControlServer(
-                options.bind, self._token_of, self._on_message, lambda connection: None
+                options.bind, self._tokens.get, self._on_message, self._on_closed
             )
         except OSError as error:
             raise RuntimeSetupError(
@@ -68,52 +70,52 @@ class Driver:
 
     def start(self, change: Change, order: TrainingOrder) -> None:
         """Start from scratch; what the job wrote before, if anything, no longer counts."""
-        job = self._jobs.get(order.job_id)
-        if job is not None and (job.change is not None or job.generation is not None):
+        before = self._jobs.get(order.job_id)
+        if before is not None and (before.change is not None or before.is_alive):
             self._answer(change, ReportKind.RETRY, "the job still has workers")
             return
-        if (problem := self._problem(change)) is not None:
+        if (problem := slots_problem(change, self._cluster)) is not None:
             self._answer(change, ReportKind.FAILED, problem)
             return
         order.job_dir.mkdir(parents=True, exist_ok=True)
-        begun = job.num_generations if job is not None else 0
-        job = JobGroup(
-            order,
-            secrets.token_hex(32),
-            Timeouts(self._options.start_timeout_s, self._options.stop_timeout_s),
-            self._make_generation,
-            self._reports.append,
+        token = secrets.token_hex(32)
+        hands = Hands(
+            token=token,
+            report=self._reports.append,
+            launch=partial(self._launch, order.job_id),
+            server=self._server,
+            launcher=self._launcher,
         )
-        job.num_generations = begun
+        job = self._make_job(order, hands, before)
         self._jobs[order.job_id] = job
+        self._tokens[order.job_id] = token
         job.begin(change)
-        self._adopt(job)
 
     def resume(self, change: Change) -> None:
         """Start from the last checkpoint, or from scratch where there is none."""
         job = self._free_job(change)
         if job is None:
             return
-        if job.phase is not Phase.IDLE:
+        if job.is_alive:
             self._answer(change, ReportKind.FAILED, "the job runs; only a stopped one resumes")
-        elif (problem := self._problem(change)) is not None:
+        elif (problem := slots_problem(change, self._cluster)) is not None:
             self._answer(change, ReportKind.FAILED, problem)
         else:
             job.begin(change)
-            self._adopt(job)
 
-    def stop_and_save(self, change: Change) -> None:
-        """RESCALE, MIGRATE or SUSPEND by way of a checkpoint."""
+    def alter(self, change: Change) -> None:
+        """RESCALE, MIGRATE or SUSPEND."""
         job = self._free_job(change)
         if job is None:
             return
-        problem = None if change.kind is ChangeKind.SUSPEND else self._problem(change)
-        if job.phase is Phase.IDLE:
+        suspends = change.kind is ChangeKind.SUSPEND
+        problem = None if suspends else slots_problem(change, self._cluster)
+        if not job.is_alive:
             problem = "the job has no workers; start or resume it first"
         if problem is not None:
             self._answer(change, ReportKind.FAILED, problem)
         else:
-            job.stop_and_save(change)
+            job.alter(change)
 
     def stop(self, change: Change) -> None:
         """Kill a job, whatever it is doing."""
@@ -145,7 +147,8 @@ class Driver:
             now = time.monotonic()
             if self._reports or now >= deadline:
                 break
-            wait_s = min(deadline - now, self._tick_s(now))
+            due_s = [job.wait_s(now) for job in self._jobs.values()]
+            wait_s = min([deadline - now, IDLE_WAIT_S, *due_s])
         reports = self._reports[:]
         self._reports.clear()
         return reports
@@ -155,66 +158,46 @@ class Driver:
         if self._is_closed:
             return
         self._is_closed = True
-        for _, generation, _ in list(self._owners.values()):
-            generation.kill()
+        for handle in list(self._owners):
+            self._launcher.signal(handle, signal.SIGKILL)
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
         while self._owners and time.monotonic() < deadline:
-            self._server.wait(LOSING_TICK_S)
+            self._server.wait(LOSING_WAIT_S)
             for end in self._launcher.ended():
-                self._owners.pop(end.handle, None)
+                self._owners.pop(end.handle, None)  # nobody is told any more
         self._server.close()
 
     def _pump(self, wait_s: float) -> None:
         """One round: messages, exits, what is overdue."""
         self._server.wait(wait_s)
         for end in self._launcher.ended():
-            owner = self._owners.pop(end.handle, None)
-            if owner is not None:
-                owner[0].exited(owner[2], end)
-                self._adopt(owner[0])
+            job = self._owners.pop(end.handle, None)
+            if job is not None:
+                job.exited(end.handle, end)
         for job in self._jobs.values():
             job.check()
-            self._adopt(job)
 
-    def _tick_s(self, now: float) -> float:
-        tick_s = IDLE_TICK_S
-        for job in self._jobs.values():
-            if job.generation is None:
-                continue
-            if job.next_check_s is not None:
-                tick_s = min(tick_s, max(0.0, job.next_check_s - now))
-            if job.generation.is_losing or job.phase is Phase.ENDING:
-                tick_s = min(tick_s, LOSING_TICK_S)
-            elif job.phase is Phase.STARTING:
-                tick_s = min(tick_s, STARTING_TICK_S)
-        return tick_s
-
-    def _adopt(self, job: JobGroup) -> None:
-        """Note which job the processes of a new generation belong to."""
-        generation = job.generation
-        if generation is not None and not generation.is_adopted:
-            generation.is_adopted = True
-            for rank, handle in generation.handles.items():
-                self._owners[handle] = (job, generation, rank)
-
-    def _token_of(self, job_id: str) -> str | None:
-        job = self._jobs.get(job_id)
-        return job.token if job is not None else None
+    def _launch(self, job_id: str, spec: ProcessSpec) -> int:
+        handle = self._launcher.start(spec)
+        self._owners[handle] = self._jobs[job_id]
+        return handle
 
     def _on_message(self, connection: Connection, message: Message) -> None:
-        greeting = connection.greeting
-        assert greeting is not None
-        job = self._jobs[greeting["job_id"]]
-        generation = job.generation
-        if generation is None or greeting["generation"] != generation.number:
-            self._server.close_connection(connection)  # of workers that are being killed
-        elif message is greeting:
-            if not job.connected(connection, greeting["rank"]):
+        if message is connection.greeting:
+            job = self._jobs[message["job_id"]]
+            if job.greeted(connection):
+                self._speakers[connection] = job
+            else:  # of workers that are being killed
                 self._server.close_connection(connection)
-        else:
-            job.message(greeting["rank"], message)
+        elif connection in self._speakers:
+            self._speakers[connection].heard(connection, message)
 
-    def _free_job(self, change: Change) -> JobGroup | None:
+    def _on_closed(self, connection: Connection) -> None:
+        job = self._speakers.pop(connection, None)
+        if job is not None:
+            job.disconnected(connection)
+
+    def _free_job(self, change: Change) -> DrivenJob | None:
         """The job of a change that may begin now; otherwise the change is answered here."""
         job = self._jobs.get(change.job.job_id)
         if job is None:
@@ -224,26 +207,6 @@ class Driver:
             self._answer(change, ReportKind.RETRY, reason)
             job = None
         return job
-
-    def _problem(self, change: Change) -> str | None:
-        """Why a job cannot train on these slots, or None."""
-        count = len(change.slots)
-        unknown = [slot for slot in change.slots if not 0 <= slot < self._cluster.num_slots]
-        if count == 0:
-            return "no slots were given"
-        if unknown:
-            return (
-                f"slots {unknown} are not in cluster {self._cluster.name!r},"
-                f" which has slots 0 to {self._cluster.num_slots - 1}"
-            )
-        if len(set(change.slots)) < count:
-            return f"slots {list(change.slots)} name a slot twice"
-        if count > change.global_batch:
-            return (
-                f"{count} slots cannot share a global batch of {change.global_batch}:"
-                " every worker needs at least 1 sample; use fewer slots or a larger batch"
-            )
-        return None
 
     def _answer(self, change: Change, kind: ReportKind, reason: str) -> None:
         """Answer a change that does not begin; the job is as it was."""
@@ -261,20 +224,6 @@ class Driver:
         )
 
     # Processes.
-
-    def _make_generation(self, job: JobGroup, change: Change) -> Generation:
-        orders = worker_orders(job, change, self._cluster, self._options)
-        specs = [
-            process_spec(
-                order,
-                self._cluster.slots[slot],
-                token=job.token,
-                control=self._server.address,
-                preimported=self._options.start == "preimported",
-            )
-            for order, slot in zip(orders, change.slots, strict=True)
-        ]
-        return Generation(orders, specs, self._server, self._launcher)
 
     def _warm_up(self) -> None:
         """Have a process forked on every host, so that the pre-import is over when jobs come."""
@@ -305,4 +254,4 @@ class Driver:
                     f"pre-import on {', '.join(sorted(handles.values()))} took longer than"
                     f" {self._options.start_timeout_s} s; raise start_timeout_s"
                 )
-            self._server.wait(LOSING_TICK_S)
+            self._server.wait(LOSING_WAIT_S)

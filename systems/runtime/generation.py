@@ -6,15 +6,15 @@ store's address on, and knows who has left, failed or died. It decides nothing.
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.contracts.launcher import Exit, Launcher, ProcessSpec
+from harness.contracts.launcher import Exit, ProcessSpec
 from systems.runtime.control import Message, encode
-from systems.runtime.control_server import Connection, ControlServer
+from systems.runtime.control_server import Connection
+from systems.runtime.driven_job import Hands, Saved
 from systems.runtime.order import WorkerOrder
 
 
@@ -28,23 +28,13 @@ class WorkerFailure:
     """Whether it looks like the consequence of another worker's death."""
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """A checkpoint that is on the disk."""
-
-    path: str
-    step: int
-    samples: int
-
-
 @dataclass
 class Generation:
     """Processes of one generation, by rank. Times are ``time.monotonic``."""
 
     orders: Sequence[WorkerOrder]
     specs: Sequence[ProcessSpec]
-    server: ControlServer
-    launcher: Launcher
+    hands: Hands
     spawned_at: float = 0.0
     handles: dict[int, int] = field(default_factory=dict)
     connections: dict[int, Connection] = field(default_factory=dict)
@@ -56,9 +46,7 @@ class Generation:
     greeted_at: float = 0.0
     """When the first worker, rank 0, had its order."""
     saved: Saved | None = None
-    is_adopted: bool = False
-    """Whether the driver knows its processes."""
-    _store: Message | None = None
+    _store: Mapping[str, Any] | None = None
     _waiting: list[Message] = field(default_factory=list)
 
     @property
@@ -79,6 +67,10 @@ class Generation:
             for rank, connection in self.connections.items()
         )
 
+    def rank_of(self, handle: int) -> int | None:
+        """The rank of a process, or None if it is not of this generation."""
+        return next((rank for rank, known in self.handles.items() if known == handle), None)
+
     def spawn(self) -> None:
         """Start one process for each rank.
 
@@ -91,62 +83,62 @@ class Generation:
             encode(order.message())  # refused here rather than when a worker asks for it
         self.spawned_at = time.monotonic()
         for rank, spec in enumerate(self.specs):
-            self.handles[rank] = self.launcher.start(spec)
+            self.handles[rank] = self.hands.launch(spec)
 
     def connected(self, rank: int, connection: Connection) -> bool:
         """A worker has greeted: hand it its order. False if this rank is not awaited."""
         if rank not in self.handles or rank in self.connections:
             return False
         self.connections[rank] = connection
-        self.server.send(connection, self.orders[rank].message())
+        self.hands.send(connection, self.orders[rank].message())
         if rank == 0:
             self.greeted_at = time.monotonic()
             for message in self._waiting:
-                self.server.send(connection, message)
+                self.hands.send(connection, message)
             self._waiting.clear()
         elif self._store is not None:
-            self.server.send(connection, self._store)
+            self.hands.send(connection, self._store)
         return True
 
     def tell(self, message: Message) -> None:
         """Send to the first worker; kept until it has connected."""
         if 0 in self.connections:
-            self.server.send(self.connections[0], message)
+            self.hands.send(self.connections[0], message)
         else:
             self._waiting.append(message)
 
-    def note(self, rank: int, message: Message) -> None:
+    def note(self, rank: int, message: Mapping[str, Any]) -> None:
         """Book-keeping for the messages that mean the same under every backend."""
         kind = message["kind"]
         if kind == "store":
             self._store = message
             for other, connection in self.connections.items():
                 if other != 0:
-                    self.server.send(connection, message)
+                    self.hands.send(connection, message)
         elif kind == "left":
             self.left.add(rank)
             if len(self.left) == len(self.handles):
                 for other, connection in self.connections.items():
                     if other != 0:
-                        self.server.send(connection, {"kind": "exit"})
+                        self.hands.send(connection, {"kind": "exit"})
         elif kind == "failed":
             self.failures.append(WorkerFailure(rank, message["reason"], message["collective"]))
             self.failed_at = self.failed_at or time.monotonic()
         elif kind in ("checkpoint", "saved"):
-            self.saved = Saved(message["path"], message["step"], message["samples"])
+            self.saved = Saved.from_message(message)
 
     def exited(self, rank: int, end: Exit) -> None:
         """A process has ended: take what it still had to say, then bury it."""
         if rank in self.connections:
-            self.server.drain(self.connections[rank])
-            self.server.close_connection(self.connections[rank])
+            self.hands.server.drain(self.connections[rank])
+            self.hands.server.close_connection(self.connections[rank])
         self.exits[rank] = end
 
     def kill(self) -> None:
         """Kill what is left."""
         for rank, handle in self.handles.items():
             if rank not in self.exits:
-                self.launcher.signal(handle, signal.SIGKILL)
+                self.hands.kill(handle)
 
     def unexplained_end(self) -> Exit | None:
         """The end of a process that neither left in order, nor failed with words, nor was

@@ -16,9 +16,18 @@ from typing import Any, TypeAlias
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.launcher import Exit
 from harness.contracts.training import Report, ReportKind, TrainingOrder
-from systems.runtime.control import Message
 from systems.runtime.control_server import Connection
-from systems.runtime.generation import Generation, Saved, phases_of
+from systems.runtime.driven_job import (
+    IDLE_WAIT_S,
+    LOSING_WAIT_S,
+    STARTING_WAIT_S,
+    DrivenJob,
+    Hands,
+    MakeJob,
+    Saved,
+    Timeouts,
+)
+from systems.runtime.generation import Generation, phases_of
 
 FAILURE_GRACE_S = 0.5
 """How long a failure's neighbours are heard before it is judged: a worker whose neighbour
@@ -61,36 +70,38 @@ class Ending:
     results: Mapping[str, float | str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """How long a job may take to start and to stop, seconds."""
-
-    start_s: float
-    stop_s: float
-
-
 Make: TypeAlias = Callable[["JobGroup", Change], Generation]
 """Makes the next generation of a job, with nothing started."""
 
 
+def job_groups(timeouts: Timeouts, make: Make) -> MakeJob:
+    """What a driver makes its jobs with, under a backend that stops and starts workers."""
+
+    def make_job(order: TrainingOrder, hands: Hands, before: DrivenJob | None) -> JobGroup:
+        return JobGroup(order, hands, timeouts, make, before.serial if before else 0)
+
+    return make_job
+
+
 class JobGroup:
-    """State of one job. Only ``driver`` calls it."""
+    """State of one job: a ``DrivenJob``."""
 
     def __init__(
         self,
         order: TrainingOrder,
-        token: str,
+        hands: Hands,
         timeouts: Timeouts,
         make: Make,
-        report: Callable[[Report], None],
+        serial: int = 0,
     ) -> None:
         self.order = order
-        self.token = token
+        self.hands = hands
         self.target_step = order.target_step
         self.checkpoint: Saved | None = None
         """The last one that is on the disk."""
         self.generation: Generation | None = None
-        self.num_generations = 0
+        self.serial = serial
+        """Number of the present or last generation."""
         self.phase = Phase.IDLE
         self.change: Change | None = None
         """The one in flight."""
@@ -98,7 +109,6 @@ class JobGroup:
         self.samples = 0
         self._timeouts = timeouts
         self._make = make
-        self._report = report
         self._ending: Ending | None = None
         self._step_s = 0.0
         self._deadline: float | None = None
@@ -117,7 +127,7 @@ class JobGroup:
         self._say(ReportKind.ACCEPTED)
         self._start_generation(change)
 
-    def stop_and_save(self, change: Change) -> None:
+    def alter(self, change: Change) -> None:
         """Ask a running job to save and leave, for RESCALE, MIGRATE and SUSPEND."""
         assert self.generation is not None
         self.change = change
@@ -148,14 +158,22 @@ class JobGroup:
 
     # Facts.
 
-    def connected(self, connection: Connection, rank: int) -> bool:
+    def greeted(self, connection: Connection) -> bool:
         """A worker has greeted with the right token."""
-        return self.generation is not None and self.generation.connected(rank, connection)
-
-    def message(self, rank: int, message: Message) -> None:
-        """A worker has said something."""
+        greeting = connection.greeting
+        assert greeting is not None
         generation = self.generation
-        assert generation is not None
+        if generation is None or greeting.get("generation") != generation.number:
+            return False
+        return generation.connected(greeting["rank"], connection)
+
+    def heard(self, connection: Connection, message: Mapping[str, Any]) -> None:
+        """A worker has said something."""
+        greeting, generation = connection.greeting, self.generation
+        assert greeting is not None
+        if generation is None or greeting["generation"] != generation.number:
+            return  # of workers that are being killed
+        rank = greeting["rank"]
         generation.note(rank, message)
         kind = message["kind"]
         if kind in ("checkpoint", "saved"):
@@ -183,11 +201,16 @@ class JobGroup:
                 results["pace_overruns"] = float(self._overruns)
             self._end(Ending(Fate.FINISHED, results=results), kill=False)
 
-    def exited(self, rank: int, end: Exit) -> None:
+    def disconnected(self, connection: Connection) -> None:
+        """What it means shows when the process has ended."""
+
+    def exited(self, handle: int, end: Exit) -> None:
         """A process has ended."""
-        assert self.generation is not None
-        self.generation.exited(rank, end)
-        self.check()
+        generation = self.generation
+        rank = generation.rank_of(handle) if generation is not None else None
+        if generation is not None and rank is not None:
+            generation.exited(rank, end)
+            self.check()
 
     def check(self) -> None:
         """See whether something is overdue, has failed, or is complete."""
@@ -203,14 +226,25 @@ class JobGroup:
             self._gone(generation)
 
     @property
-    def next_check_s(self) -> float | None:
-        """When ``check`` has to be called at the latest, on ``time.monotonic``."""
+    def is_alive(self) -> bool:
+        """Whether it has processes."""
+        return self.generation is not None
+
+    def wait_s(self, now: float) -> float:
+        """Longest time until ``check`` has to be called and exits have to be looked for."""
         generation = self.generation
+        wait_s = IDLE_WAIT_S
         if generation is None:
-            return None
+            return wait_s
         if self._ending is None and generation.failures:
-            return generation.failed_at + FAILURE_GRACE_S
-        return self._deadline
+            wait_s = min(wait_s, generation.failed_at + FAILURE_GRACE_S - now)
+        elif self._deadline is not None:
+            wait_s = min(wait_s, self._deadline - now)
+        if generation.is_losing or self.phase is Phase.ENDING:
+            wait_s = min(wait_s, LOSING_WAIT_S)
+        elif self.phase is Phase.STARTING:
+            wait_s = min(wait_s, STARTING_WAIT_S)
+        return max(0.0, wait_s)
 
     # What follows from them.
 
@@ -218,7 +252,7 @@ class JobGroup:
         self.phase = Phase.STARTING
         self._ending = None
         self._deadline = time.monotonic() + self._timeouts.start_s
-        self.num_generations += 1
+        self.serial += 1
         self.step = self.checkpoint.step if self.checkpoint else 0
         self.samples = self.checkpoint.samples if self.checkpoint else 0
         self._step_s = 0.0
@@ -228,7 +262,7 @@ class JobGroup:
         except Exception as error:  # a launcher may fail in any way it likes
             self._end(Ending(Fate.FAILED, f"no workers: {error}; logs: {self.order.job_dir}"))
 
-    def _first_step(self, generation: Generation, message: Message) -> None:
+    def _first_step(self, generation: Generation, message: Mapping[str, Any]) -> None:
         self.phase = Phase.RUNNING
         self._deadline = None
         self._phases_s |= phases_of(message, generation.spawned_at, generation.greeted_at)
@@ -237,7 +271,7 @@ class JobGroup:
             stopping_time_s = message["started"] - self._stopping_began
         self._done(stopping_time_s)
 
-    def _saved(self, message: Message) -> None:
+    def _saved(self, message: Mapping[str, Any]) -> None:
         self._phases_s["save"] = message["save_s"]
         self._phases_s["stop"] = -message["saved"]  # the end of the last process is added
         suspending = self.change is not None and self.change.kind is ChangeKind.SUSPEND
@@ -314,7 +348,7 @@ class JobGroup:
         self.change = None
 
     def _say(self, kind: ReportKind, **details: Any) -> None:
-        self._report(
+        self.hands.report(
             Report(
                 kind=kind,
                 job_id=self.order.job_id,

@@ -9,11 +9,33 @@ from harness.contracts.engine import Change
 from harness.contracts.launcher import ProcessSpec
 from harness.network import interface_of
 from systems.runtime.control import TOKEN_VARIABLE
-from systems.runtime.job_group import JobGroup
+from systems.runtime.driven_job import MakeJob, Timeouts
+from systems.runtime.generation import Generation
+from systems.runtime.job_group import JobGroup, job_groups
 from systems.runtime.options import RuntimeOptions
 from systems.runtime.order import WorkerOrder
 
 WORKER_ENTRY = "systems.runtime.worker:main"
+
+
+def grouped_jobs(options: RuntimeOptions, cluster: Cluster) -> MakeJob:
+    """Jobs whose workers are stopped and started as a whole, for a driver to make."""
+
+    def make_generation(job: JobGroup, change: Change) -> Generation:
+        orders = worker_orders(job, change, cluster, options)
+        specs = [
+            process_spec(
+                order,
+                cluster.slots[slot],
+                token=job.hands.token,
+                control=job.hands.server.address,
+                preimported=options.start == "preimported",
+            )
+            for order, slot in zip(orders, change.slots, strict=True)
+        ]
+        return Generation(orders, specs, job.hands)
+
+    return job_groups(Timeouts(options.start_timeout_s, options.stop_timeout_s), make_generation)
 
 
 def worker_orders(
@@ -26,7 +48,7 @@ def worker_orders(
     return [
         WorkerOrder(
             job_id=order.job_id,
-            generation=job.num_generations,
+            generation=job.serial,
             rank=rank,
             num_workers=len(slots),
             workload=order.workload.target,
@@ -56,7 +78,21 @@ def process_spec(
 ) -> ProcessSpec:
     """How the process of a worker is started on its slot."""
     address, port = control
-    threads = str(order.num_threads)
+    return ProcessSpec(
+        name=f"{order.job_id}.{order.generation}.{order.rank}",
+        entry=WORKER_ENTRY,
+        argv=(address, str(port), order.job_id, str(order.generation), str(order.rank)),
+        env=worker_environment(slot, order.address, order.num_threads, token),
+        host=order.address,
+        cores=slot.cores,
+        log_path=Path(order.job_dir) / f"worker-{order.generation:04d}-{order.rank:03d}.log",
+        preimported=preimported,
+    )
+
+
+def worker_environment(slot: Slot, address: str, num_threads: int, token: str) -> dict[str, str]:
+    """What has to be set in a worker's environment before torch is imported."""
+    threads = str(num_threads)
     env = {
         TOKEN_VARIABLE: token,
         "OMP_NUM_THREADS": threads,
@@ -65,18 +101,9 @@ def process_spec(
         "TOKENIZERS_PARALLELISM": "false",
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }
-    interface = interface_of(order.address)
+    interface = interface_of(address)
     if interface is not None:
         env["GLOO_SOCKET_IFNAME"] = interface
     if slot.device_type != "cpu":
         env["CUDA_VISIBLE_DEVICES"] = str(slot.device)
-    return ProcessSpec(
-        name=f"{order.job_id}.{order.generation}.{order.rank}",
-        entry=WORKER_ENTRY,
-        argv=(address, str(port), order.job_id, str(order.generation), str(order.rank)),
-        env=env,
-        host=order.address,
-        cores=slot.cores,
-        log_path=Path(order.job_dir) / f"worker-{order.generation:04d}-{order.rank:03d}.log",
-        preimported=preimported,
-    )
+    return env

@@ -1,0 +1,27 @@
+"""Whether a job can train on the slots of a change at all."""
+
+from __future__ import annotations
+
+from harness.cluster import Cluster
+from harness.contracts.engine import Change
+
+
+def slots_problem(change: Change, cluster: Cluster) -> str | None:
+    """Why a job cannot train on these slots, or None."""
+    count = len(change.slots)
+    unknown = [slot for slot in change.slots if not 0 <= slot < cluster.num_slots]
+    if count == 0:
+        return "no slots were given"
+    if unknown:
+        return (
+            f"slots {unknown} are not in cluster {cluster.name!r},"
+            f" which has slots 0 to {cluster.num_slots - 1}"
+        )
+    if len(set(change.slots)) < count:
+        return f"slots {list(change.slots)} name a slot twice"
+    if count > change.global_batch:
+        return (
+            f"{count} slots cannot share a global batch of {change.global_batch}:"
+            " every worker needs at least 1 sample; use fewer slots or a larger batch"
+        )
+    return None
