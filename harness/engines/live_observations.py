@@ -7,21 +7,14 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise, takewhile
 from pathlib import Path
-from statistics import median
 
 import psutil
 
 from harness.engines.live_job import LiveJob
 from harness.engines.setup import EngineSetup
 from harness.records import EvaluationRecord, RunRecords, StepRecord, SystemRecord
-
-STEPS_AFTER_SWITCH = 5
-"""Samples lost are counted until so many steps after a switch (STYLE.md's glossary term)."""
-STEPS_BEFORE_REQUEST = 10
-"""Steps whose mean duration is the undisturbed rate."""
-
+from harness.samples_lost import samples_lost
 
 SAMPLE_EVERY_S = 5.0
 
@@ -144,38 +137,3 @@ def read_digests(path: Path, job_id: str) -> list[EvaluationRecord]:
         for name in sorted(entry)
         if name.startswith("digest_")
     ]
-
-
-def samples_lost(steps: Sequence[StepRecord], requested_s: float) -> float | None:
-    """What an undisturbed job would have processed from the request until five steps after
-    the switch, minus what was processed; None where too few steps stand on either side.
-
-    The undisturbed rate is the median period of the last steps at the old size. The switch
-    is the first step with another number of workers or, in a migration, the step after the
-    longest gap since the request.
-    """
-    before = [step for step in steps if step.started_s + step.duration_s <= requested_s]
-    after = [step for step in steps if step.started_s + step.duration_s > requested_s]
-    if not before or not after:
-        return None
-    old_workers = before[-1].num_workers
-    at_old_size = list(takewhile(lambda step: step.num_workers == old_workers, reversed(before)))
-    recent = at_old_size[: STEPS_BEFORE_REQUEST + 1]
-    if len(recent) < 3:
-        return None
-    period_s = median(later.started_s - earlier.started_s for later, earlier in pairwise(recent))
-    switch = next(
-        (index for index, step in enumerate(after) if step.num_workers != old_workers), None
-    )
-    if switch is None:
-        gaps = [
-            later.started_s - (earlier.started_s + earlier.duration_s)
-            for earlier, later in pairwise([before[-1], *after])
-        ]
-        switch = gaps.index(max(gaps))
-    last = switch + STEPS_AFTER_SWITCH - 1
-    if last >= len(after):
-        return None
-    end_s = after[last].started_s + after[last].duration_s
-    undisturbed = recent[0].global_batch / period_s * (end_s - requested_s)
-    return undisturbed - sum(step.global_batch for step in after[: last + 1])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.engines.live_observations import samples_lost
 from harness.records import StepRecord
+from harness.samples_lost import samples_lost, undisturbed, window_of
 
 
 def steps(*rows: tuple[float, int]) -> list[StepRecord]:
@@ -40,3 +40,53 @@ def test_a_migration_is_found_by_its_gap():
 @pytest.mark.parametrize("log", [steps(), steps(*OLD), steps(*OLD, (13.5, 2), (14.0, 2))])
 def test_too_few_steps_give_no_number(log):
     assert samples_lost(log, 9.5) is None
+
+
+def test_the_part_of_a_step_before_the_request_does_not_count():
+    """Steps of a full second; the request comes when 0.4 of the step from 10 is done."""
+    log = [
+        StepRecord("a", number, 1 + (at >= 15), 10, at, 1.0, (0.0).hex())
+        for number, at in enumerate([*map(float, range(11)), *map(float, range(15, 25))])
+    ]
+    # Four seconds without a step, and nothing else: four steps are lost, whenever it was asked.
+    assert samples_lost(log, 10.0) == pytest.approx(40.0)
+    assert samples_lost(log, 10.4) == pytest.approx(40.0)
+    assert samples_lost(log, 10.9) == pytest.approx(40.0)
+
+
+def steady(count: int, start: float = 0.0) -> list[StepRecord]:
+    return [StepRecord("a", k, 1, 10, start + k, 1.0, (0.0).hex()) for k in range(count)]
+
+
+def test_nothing_is_lost_where_nothing_happens():
+    log = steady(60)
+    log += [StepRecord("a", k, 2, 10, 62.0 + k, 1.0, (0.0).hex()) for k in range(60)]
+    window = window_of(log, 59.25)
+    assert window is not None
+    assert (window.length_s, window.lost) == (pytest.approx(7.75), pytest.approx(20.0))
+    trials = undisturbed(log, [window] * 1, "seed")
+    assert len(trials) == 1
+    (trial,) = trials
+    assert trial.lost == pytest.approx(0.0, abs=1e-9)
+    assert trial.length_s >= window.length_s
+    assert trial.requested_s > window.end_s + 10, "after the change, ten steps later"
+    assert undisturbed(log, [window], "seed") == trials
+    assert undisturbed(log, [window], "other") != trials
+
+
+def test_a_slow_step_is_seen_by_the_trials_that_hold_it():
+    log = steady(40)
+    slow = [StepRecord("a", 40, 1, 10, 40.0, 3.0, (0.0).hex())]
+    log += slow + [StepRecord("a", 41 + k, 1, 10, 43.0 + k, 1.0, (0.0).hex()) for k in range(30)]
+    change = window_of(log, 38.5)
+    assert change is not None
+    lost = {round(undisturbed(log, [change], str(n))[0].lost, 6) for n in range(50)}
+    assert lost == {0.0}, "after the slow step"
+    assert change.lost == pytest.approx(20.0)
+
+
+def test_no_stretch_is_long_enough():
+    log = steady(30) + [StepRecord("a", k, 2, 10, 50.0 + k, 1.0, (0.0).hex()) for k in range(12)]
+    window = window_of(log, 29.5)
+    assert window is not None
+    assert undisturbed(log, [window], "seed") == []

@@ -1,0 +1,168 @@
+"""Samples lost to a rescale, and what the same formula says where nothing happened.
+
+*Samples lost* (the glossary's term): what an undisturbed job would have processed from the
+request until five steps after the switch, minus what was processed. A job's own steps vary,
+so the number is not 0 where nothing was changed either: ``undisturbed`` evaluates the
+formula there, over as long a time (an A/A trial), and what lies inside the spread of those
+is not distinguishable from nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+from statistics import median
+
+from harness.records import StepRecord
+
+STEPS_AFTER_SWITCH = 5
+"""Samples lost are counted until so many steps after a switch."""
+STEPS_BEFORE_REQUEST = 10
+"""Steps whose median period is the undisturbed rate."""
+LEAST_STEPS_BEFORE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """From a request to the end of the fifth step after its switch."""
+
+    requested_s: float
+    end_s: float
+    period_s: float
+    """Median period of the last steps before the request."""
+    global_batch: int
+    """Samples of each of them."""
+    first: int
+    """Index of the first step that ended after the request."""
+    last: int
+    """Index of the last step that counts."""
+    lost: float
+    """Samples."""
+
+    @property
+    def length_s(self) -> float:
+        """How long it lasts."""
+        return self.end_s - self.requested_s
+
+
+def samples_lost(steps: Sequence[StepRecord], requested_s: float) -> float | None:
+    """Samples lost to the change requested then; None where too few steps stand on either
+    side."""
+    window = window_of(steps, requested_s)
+    return None if window is None else window.lost
+
+
+def window_of(steps: Sequence[StepRecord], requested_s: float) -> Window | None:
+    """The window of a change; None where too few steps stand on either side.
+
+    The switch is the first step with another number of workers or, in a migration, the step
+    after the longest gap since the request.
+
+    Args:
+        steps: of one job, in the order they were executed.
+        requested_s: on the clock of the steps.
+    """
+    first = _first_after(steps, requested_s)
+    undisturbed = _period(steps, first)
+    if undisturbed is None or first >= len(steps):
+        return None
+    before, after = steps[first - 1], steps[first:]
+    switch = next(
+        (i for i, step in enumerate(after) if step.num_workers != before.num_workers), None
+    )
+    if switch is None:
+        gaps = [
+            later.started_s - (earlier.started_s + earlier.duration_s)
+            for earlier, later in pairwise([before, *after])
+        ]
+        switch = gaps.index(max(gaps))
+    last = first + switch + STEPS_AFTER_SWITCH - 1
+    if last >= len(steps):
+        return None
+    return _window(steps, requested_s, undisturbed, first, last)
+
+
+def undisturbed(steps: Sequence[StepRecord], windows: Sequence[Window], seed: str) -> list[Window]:
+    """A/A trials: for every window one as long, from a random moment at which nothing was
+    going on; windows for which no stretch of steps is long enough are left out.
+
+    Args:
+        steps: of one job, in the order they were executed.
+        windows: of all its changes.
+        seed: names the random stream.
+    """
+    drawn = random.Random(f"undisturbed {seed}")
+    starts = [0, *(window.last + 1 for window in windows)]
+    ends = [*(window.first - 1 for window in windows), len(steps) - 1]
+    found = []
+    for number, window in enumerate(windows):
+        own = [number + 1, number]  # the stretch after a change, else the one before it
+        for index in own:
+            trial = _trial(steps, starts[index], ends[index], window.length_s, drawn)
+            if trial is not None:
+                found.append(trial)
+                break
+    return found
+
+
+def _trial(
+    steps: Sequence[StepRecord], start: int, end: int, length_s: float, drawn: random.Random
+) -> Window | None:
+    """One trial among the steps from ``start`` to ``end``."""
+    earliest = start + STEPS_BEFORE_REQUEST
+    if earliest >= end:
+        return None
+    low_s, high_s = _end_s(steps[earliest]), _end_s(steps[end]) - length_s
+    if high_s <= low_s:
+        return None
+    requested_s = drawn.uniform(low_s, high_s)
+    first = _first_after(steps, requested_s)
+    last = _first_after(steps, requested_s + length_s, inclusive=True)
+    known = _period(steps, first)
+    if known is None or last > end:
+        return None
+    return _window(steps, requested_s, known, first, last)
+
+
+def _window(
+    steps: Sequence[StepRecord],
+    requested_s: float,
+    undisturbed_rate: tuple[float, int],
+    first: int,
+    last: int,
+) -> Window:
+    period_s, global_batch = undisturbed_rate
+    end_s = _end_s(steps[last])
+    counted = steps[first : last + 1]
+    done = float(sum(step.global_batch for step in counted))
+    begun_s = requested_s - counted[0].started_s
+    if begun_s > 0 and counted[0].duration_s > 0:  # a part of that step was before the request
+        done -= counted[0].global_batch * begun_s / counted[0].duration_s
+    lost = global_batch / period_s * (end_s - requested_s) - done
+    return Window(requested_s, end_s, period_s, global_batch, first, last, lost)
+
+
+def _period(steps: Sequence[StepRecord], first: int) -> tuple[float, int] | None:
+    """Median period and batch of the last steps before index ``first`` at one size."""
+    if first < 1:
+        return None
+    before = steps[max(0, first - STEPS_BEFORE_REQUEST - 1) : first]
+    size = before[-1].num_workers
+    recent = list(takewhile(lambda step: step.num_workers == size, reversed(before)))
+    if len(recent) < LEAST_STEPS_BEFORE:
+        return None
+    period_s = median(later.started_s - earlier.started_s for later, earlier in pairwise(recent))
+    return period_s, recent[0].global_batch
+
+
+def _first_after(steps: Sequence[StepRecord], at_s: float, inclusive: bool = False) -> int:
+    """Index of the first step that ends after a time (or at it)."""
+    find = bisect_left if inclusive else bisect_right
+    return find(steps, at_s, key=_end_s)
+
+
+def _end_s(step: StepRecord) -> float:
+    return step.started_s + step.duration_s
