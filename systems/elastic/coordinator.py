@@ -164,11 +164,11 @@ class Coordinator:
             return []
         return self._cancel(f"{', '.join(sorted(new))} died before it had joined")
 
-    def cancel(self, reason: str) -> list[Action]:
-        """Give the adjustment up, if it is not announced yet."""
-        if self.adjustment is None or self.adjustment.is_announced:
+    def build_failed(self, worker: str, generation: int, reason: str) -> list[Action]:
+        """A worker could not build the group of a generation: give the adjustment up."""
+        if self.adjustment is None or self.adjustment.generation != generation:
             return []
-        return self._cancel(reason)
+        return self._cancel(f"{worker} could not meet the others: {reason}")
 
     # What follows.
 
