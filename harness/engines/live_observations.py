@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from harness.engines.consumed import count_samples
 from harness.engines.live_job import LiveJob
 from harness.engines.setup import EngineSetup
 from harness.records import EvaluationRecord, RunRecords, StepRecord, SystemRecord
@@ -64,6 +65,10 @@ def collect(
         steps_of[job_id] = steps
         records.steps.extend(steps)
         requested |= job.requested_at
+        counted = count_samples(job_dir, job.steps_executed)
+        if counted is not None:
+            for name, count in zip(("samples_missed", "samples_repeated"), counted, strict=True):
+                records.facts[name] = records.facts.get(name, 0.0) + count
         records.evaluations.extend(read_digests(job_dir / "digests.jsonl", job_id))
         for name, value in sorted(job.results.items()):
             records.evaluations.append(

@@ -60,7 +60,7 @@ class Plan:
     """The state once the step has been executed."""
 
 
-class SampleOrder(Protocol):
+class DataOrder(Protocol):
     """An order of a job's samples."""
 
     kind: ClassVar[str]
@@ -92,7 +92,7 @@ class SampleOrder(Protocol):
         ...
 
 
-def data_order(kind: str, seed: int, num_samples: int, block_samples: int) -> SampleOrder:
+def data_order(kind: str, seed: int, num_samples: int, block_samples: int) -> DataOrder:
     """The order called ``kind``.
 
     Args:
@@ -185,17 +185,6 @@ class PositionOrder:
 @lru_cache(maxsize=4)
 def _permutation(seed: int, num_samples: int, epoch: int) -> npt.NDArray[np.int64]:
     return np.random.default_rng([seed, _STREAM, epoch]).permutation(num_samples)
-
-
-class DataOrder:
-    """``PositionOrder`` as asked for by positions that count on over the epochs."""
-
-    def __init__(self, seed: int, num_samples: int) -> None:
-        self._order = PositionOrder(seed, num_samples)
-
-    def ids(self, start: int, stop: int) -> list[int]:
-        """Sample ids at the positions ``start`` to ``stop - 1``."""
-        return self._order.ids(self._order._ranges(start, stop))
 
 
 def check_kind(values: Mapping[str, Any], kind: str) -> None:

@@ -26,7 +26,7 @@ from harness.contracts.training import Workload
 from systems.runtime import checkpoint
 from systems.runtime.agreement import Agreement
 from systems.runtime.control import ControlClient, ControlError
-from systems.runtime.data_order import DataOrder, share, step_seed
+from systems.runtime.data_order import DataOrder, DataState, Plan, PositionOrder, step_seed
 from systems.runtime.order import WorkerOrder
 
 STORE_TIMEOUT_S = 300.0
@@ -48,17 +48,18 @@ class Session:
     data: DataOrder
     step: int
     """Steps executed so far."""
-    position: int
-    """Samples consumed so far."""
+    data_state: DataState
     phases_s: dict[str, float]
 
-    def batch(self, step: int) -> Mapping[str, torch.Tensor]:
-        """Random states set and this worker's samples fetched for the step after ``step``."""
+    def plan(self) -> Plan:
+        """What the next step consumes."""
+        return self.data.plan(self.data_state, self.order.num_workers, self.order.global_batch)
+
+    def batch(self, plan: Plan) -> Mapping[str, torch.Tensor]:
+        """Random states set and this worker's samples fetched for the next step."""
         order = self.order
-        seed_all(step_seed(order.seed, step, order.rank), self.device)
-        start, stop = share(order.global_batch, order.num_workers, order.rank)
-        ids = self.data.ids(self.position + start, self.position + stop)
-        batch = self.workload.samples(ids)
+        seed_all(step_seed(order.seed, self.step, order.rank), self.device)
+        batch = self.workload.samples(self.data.ids(plan.parts[order.rank]))
         if self.device.type == "cpu":
             return batch
         return {name: value.to(self.device) for name, value in batch.items()}
@@ -100,11 +101,13 @@ def prepare(order: WorkerOrder, client: ControlClient, ordered_at: float) -> Ses
     done("build")
     group = _join(order, client, device)
     done("group")
-    step = position = 0
+    data = PositionOrder(order.seed, workload.num_samples)
+    step, data_state = 0, data.initial()
     if order.checkpoint is not None:
         manifest = Path(order.checkpoint)
         found = checkpoint.load(manifest, model, optimizer, verify=order.rank == 0)
-        step, position = found.step, found.position
+        step = found.step
+        data_state = data.from_json({"order": data.kind, "consumed": found.position})
     parallel = DistributedDataParallel(model, device_ids=[0] if device.type == "cuda" else None)
     done("load")
     session = Session(
@@ -116,9 +119,9 @@ def prepare(order: WorkerOrder, client: ControlClient, ordered_at: float) -> Ses
         parallel=parallel,
         device=device,
         agreement=Agreement(order.rank, group, client, order.target_step),
-        data=DataOrder(order.seed, workload.num_samples),
+        data=data,
         step=step,
-        position=position,
+        data_state=data_state,
         phases_s=phases_s,
     )
     if order.replay_layout and step > 0 and order.num_workers > 2:
@@ -184,7 +187,7 @@ def _replay_layout(session: Session) -> None:
     the buckets. So one pass is made and forgotten; random states are set anew in each step.
     """
     buffers = [(buffer, buffer.clone()) for buffer in session.model.buffers()]
-    batch = session.batch(session.step)
+    batch = session.batch(session.plan())
     torch.autograd.backward(session.workload.loss(session.parallel, batch))
     session.optimizer.zero_grad(set_to_none=True)
     with torch.no_grad():

@@ -3,35 +3,63 @@
 ``steps.jsonl``: one line per executed step, written by the first worker. A step that was
 executed again after a worker's death is there twice; the later line is the one that counts.
 ``generations.jsonl``: one line per generation of workers: from which step it went on.
-``samples-GENERATION-RANK.jsonl``: the positions each worker consumed in each step; ids
-follow from them (``data_order``).
+``samples-GENERATION-RANK.jsonl``: what each worker consumed in each step; its format is
+described, and read, in ``harness.engines.consumed``.
 ``digests.jsonl``: digests of the state at some steps.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from harness.engines.consumed import read_consumed, read_lines
+from systems.runtime.data_order import DataOrder, Plan, Range
+
+__all__ = [
+    "LineWriter",
+    "SamplesLog",
+    "consumed_ids",
+    "read_consumed",
+    "read_lines",
+    "samples_path",
+]
 
 FLUSH_EVERY_S = 1.0
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class LineWriter:
-    """Appends JSON lines to a file; writes them out about once a second and when told to."""
+    """Appends JSON lines to a file.
 
-    def __init__(self, path: Path) -> None:
+    They are written out about once a second and when told to; or each ``at_once``, so that
+    none is lost when the process is killed: one system call on a descriptor that is kept.
+    """
+
+    def __init__(self, path: Path, *, at_once: bool = False) -> None:
+        """Opens the file, if it is to be written at once.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
         self._path = path
         self._lines: list[str] = []
         self._flushed_at = time.monotonic()
+        self._descriptor: int | None = None
+        if at_once:
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def add(self, entry: Mapping[str, Any]) -> None:
         """Add a line."""
-        self._lines.append(_encode(entry) + "\n")
+        line = _encode(entry) + "\n"
+        if self._descriptor is not None:
+            os.write(self._descriptor, line.encode())
+            return
+        self._lines.append(line)
         if time.monotonic() - self._flushed_at > FLUSH_EVERY_S:
             self.flush()
 
@@ -43,50 +71,43 @@ class LineWriter:
                 file.write("".join(self._lines))
             self._lines.clear()
 
+    def close(self) -> None:
+        """Write out what was added and give the descriptor back. Safe to call twice."""
+        self.flush()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
-@dataclass(frozen=True, slots=True)
-class Consumed:
-    """The positions one worker consumed in one step; both ends as in ``range``."""
 
-    step: int
-    generation: int
-    rank: int
-    start: int
-    stop: int
+class SamplesLog:
+    """What one worker of one generation consumes; no line is lost when it is killed."""
+
+    def __init__(self, job_dir: Path, generation: int, rank: int, order: DataOrder) -> None:
+        """Opens the log and says in it what the ranges are ranges of.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        self._rank = rank
+        self._lines = LineWriter(samples_path(job_dir, generation, rank), at_once=True)
+        self._lines.add({"order": order.kind, "num_samples": order.num_samples})
+
+    def add(self, step: int, plan: Plan) -> None:
+        """What the worker is about to consume in ``step`` (counted from 1), before it does."""
+        ranges = plan.parts[self._rank]
+        self._lines.add({"step": step, "ranges": ranges, "epochs": plan.after.num_epochs})
+
+    def close(self) -> None:
+        """Close the file. Safe to call twice."""
+        self._lines.close()
 
 
 def samples_path(job_dir: Path, generation: int, rank: int) -> Path:
-    """Where a worker logs the positions it consumes."""
+    """Where a worker logs what it consumes."""
     return job_dir / f"samples-{generation:04d}-{rank:03d}.jsonl"
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The complete lines of a file; none if there is no such file.
-
-    The last line is left out where its writer was killed in the middle of it.
-    """
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            if line.endswith("\n"):
-                yield json.loads(line)
-
-
-def read_consumed(job_dir: Path) -> list[Consumed]:
-    """What was consumed by the steps that count, by step and rank.
-
-    Steps after the one from which a later generation went on were lost with their workers
-    and do not count.
-    """
-    resumed = {e["generation"]: e["resumed_at"] for e in read_lines(job_dir / "generations.jsonl")}
-    found = []
-    for path in sorted(job_dir.glob("samples-*.jsonl")):
-        _, generation, rank = path.stem.split("-")
-        later = (step for number, step in resumed.items() if number > int(generation))
-        last_step = min(later, default=None)
-        for entry in read_lines(path):
-            if last_step is None or entry["step"] <= last_step:
-                start, stop = entry["positions"]
-                found.append(Consumed(entry["step"], int(generation), int(rank), start, stop))
-    return sorted(found, key=lambda part: (part.step, part.rank))
+def consumed_ids(job_dir: Path, order: DataOrder) -> list[int]:
+    """The ids of the samples that were consumed in the steps that count, by step and rank."""
+    parts = read_consumed(job_dir)
+    return order.ids(Range(*piece) for part in parts for piece in part.ranges)

@@ -17,7 +17,7 @@ from systems.runtime.order import WorkerOrder
 from systems.runtime.pace import Pacer
 from systems.runtime.session import Session, leave, prepare
 from systems.runtime.state import digests
-from systems.runtime.step_log import LineWriter, samples_path
+from systems.runtime.step_log import LineWriter, SamplesLog
 
 PROGRESS_EVERY_S = 0.2
 RECENT_STEPS = 20
@@ -38,8 +38,8 @@ class _Loop:
         order = session.order
         self.order = order
         self.is_first = order.rank == 0
-        self.start, self.stop = share(order.global_batch, order.num_workers, order.rank)
-        size = self.stop - self.start
+        start, stop = share(order.global_batch, order.num_workers, order.rank)
+        size = stop - start
         self.loss_share = size / order.global_batch
         # DistributedDataParallel takes the plain mean over workers; with this factor that
         # is the mean over the samples, also where the shares differ in size.
@@ -51,7 +51,7 @@ class _Loop:
         job_dir = Path(order.job_dir)
         self.steps = LineWriter(job_dir / "steps.jsonl")
         self.digests = LineWriter(job_dir / "digests.jsonl")
-        self.samples = LineWriter(samples_path(job_dir, order.generation, order.rank))
+        self.samples = SamplesLog(job_dir, order.generation, order.rank, session.data)
         self.checkpoints = job_dir / "checkpoints"
         self.last_manifest = Path(order.checkpoint) if order.checkpoint is not None else None
         self.recent: deque[float] = deque(maxlen=RECENT_STEPS)
@@ -92,16 +92,9 @@ class _Loop:
     def _step(self) -> Verdict | None:
         """Compute and apply one step; its verdict unless that comes at the end."""
         session, order = self.session, self.order
-        position = session.position
-        self.samples.add(
-            {
-                "step": session.step + 1,
-                "positions": [position + self.start, position + self.stop],
-            }
-        )
-        if order.checkpoint_every and (session.step + 1) % order.checkpoint_every == 0:
-            self.samples.flush()  # before anyone can know that this step has ended
-        batch = session.batch(session.step)
+        plan = session.plan()
+        self.samples.add(session.step + 1, plan)
+        batch = session.batch(plan)
         session.optimizer.zero_grad(set_to_none=True)
         loss = session.workload.loss(session.parallel, batch)
         self.loss = loss.detach()
@@ -110,7 +103,7 @@ class _Loop:
         torch.autograd.backward(loss if self.weight == 1.0 else loss * self.weight)
         session.workload.update(session.optimizer, order.global_batch, session.step)
         session.step += 1
-        session.position += order.global_batch
+        session.data_state = plan.after
         return None if self.words_at_end else session.agreement.end()
 
     def _exchange(self) -> Verdict:
@@ -152,7 +145,7 @@ class _Loop:
         step_s = sum(self.recent) / len(self.recent) if self.recent else 0.0
         return {
             "step": self.session.step,
-            "samples": self.session.position,
+            "samples": self.session.data_state.consumed,
             "step_s": step_s,
             "ended": self.ended_at,
         }
@@ -163,7 +156,7 @@ class _Loop:
         started = time.monotonic()
         self.steps.flush()
         self.digests.flush()
-        at = checkpoint.Checkpoint(session.step, session.position, self.order.seed)
+        at = checkpoint.Checkpoint(session.step, session.data_state.consumed, self.order.seed)
         # The driver knows the last one until it has read that there is a newer.
         manifest = checkpoint.save(
             self.checkpoints, at, session.model, session.optimizer, keep=self.last_manifest
@@ -178,7 +171,8 @@ class _Loop:
     def _leave(self, *, finished: bool) -> None:
         """The step loop is over on all workers: save or evaluate, and go when all may go."""
         session = self.session
-        for writer in (self.samples, self.steps, self.digests):
+        self.samples.close()
+        for writer in (self.steps, self.digests):
             writer.flush()
         left = {"kind": "left", "finished": finished, "overruns": self.pacer.num_overruns}
         session.client.send(left | self._standing())

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from harness.engines.consumed import count_samples
 from systems.runtime.control import (
     EXIT_DRIVER_GONE,
     MAX_MESSAGE_BYTES,
@@ -19,8 +20,15 @@ from systems.runtime.control import (
     encode,
 )
 from systems.runtime.control_server import ControlServer
+from systems.runtime.data_order import PositionOrder, PositionState
 from systems.runtime.pace import Pacer
-from systems.runtime.step_log import LineWriter, read_consumed, read_lines, samples_path
+from systems.runtime.step_log import (
+    LineWriter,
+    SamplesLog,
+    consumed_ids,
+    read_consumed,
+    read_lines,
+)
 
 GREETING = {"kind": "greeting", "job_id": "job", "generation": 1, "rank": 0, "token": "secret"}
 
@@ -182,13 +190,12 @@ def test_a_worker_that_cannot_keep_the_pace_does_not_rush_for_ever():
 
 def test_logs_of_lost_steps_do_not_count(tmp_path):
     def write(generation, rank, *steps):
-        writer = LineWriter(samples_path(tmp_path, generation, rank))
+        log = SamplesLog(tmp_path, generation, rank, order)
         for step in steps:
-            writer.add(
-                {"step": step, "positions": [4 * step - 4 + 2 * rank, 4 * step - 2 + 2 * rank]}
-            )
-        writer.flush()
+            log.add(step, order.plan(PositionState(4 * step - 4, 9), 2, 4))
+        log.close()
 
+    order = PositionOrder(5, 9)
     generations = LineWriter(tmp_path / "generations.jsonl")
     for generation, resumed_at in ((1, 0), (2, 5), (3, 3)):
         generations.add({"generation": generation, "resumed_at": resumed_at})
@@ -201,7 +208,9 @@ def test_logs_of_lost_steps_do_not_count(tmp_path):
     assert [(part.step, part.rank, part.generation) for part in found] == [
         (step, rank, 1 if step <= 3 else 3) for step in range(1, 7) for rank in (0, 1)
     ]
-    assert sorted(i for part in found for i in range(part.start, part.stop)) == list(range(24))
+    ids = consumed_ids(tmp_path, order)
+    assert ids == order.ids(order.plan(order.initial(), 1, 24).parts[0])
+    assert count_samples(tmp_path, 6) == (0, 0)
 
 
 def test_a_line_cut_short_by_a_death_is_left_out(tmp_path):

@@ -1,36 +1,51 @@
 """Positions, shares and seeds."""
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.runtime.data_order import DataOrder, share, step_seed
+from systems.runtime.data_order import PositionOrder, data_order, share, step_seed
+
+
+def first(order, count):
+    """The first ids of an order, asked for at once."""
+    return order.ids(order.plan(order.initial(), 1, count).parts[0])
 
 
 @given(
     seed=st.integers(0, 2**40),
     num_samples=st.integers(1, 60),
-    cuts=st.lists(st.integers(0, 200), min_size=1, max_size=12),
+    steps=st.lists(st.tuples(st.integers(1, 7), st.integers(7, 40)), max_size=12),
 )
-def test_ids_do_not_depend_on_how_they_are_asked_for(seed, num_samples, cuts):
-    cuts = [0, *sorted(cuts)]
-    whole = DataOrder(seed, num_samples).ids(0, cuts[-1])
-    order = DataOrder(seed, num_samples)
-    pieces = [order.ids(a, b) for a, b in pairwise(cuts)]
-    assert [sample for piece in pieces for sample in piece] == whole
-    for start in range(0, len(whole) - num_samples + 1, num_samples):
+def test_samples_do_not_depend_on_the_workers_and_the_batches(seed, num_samples, steps):
+    order = PositionOrder(seed, num_samples)
+    state, pieces = order.initial(), []
+    for num_workers, batch in steps:
+        plan = order.plan(state, num_workers, batch)
+        assert len(plan.parts) == num_workers
+        pieces += [order.ids(part) for part in plan.parts]
+        state = order.from_json(plan.after.to_json())
+    ends = list(accumulate(batch for _, batch in steps))
+    total = ends[-1] if ends else 0
+    assert state.consumed == total
+    assert state.num_epochs == total // num_samples
+    whole = [sample for piece in pieces for sample in piece]
+    assert whole == (first(PositionOrder(seed, num_samples), total) if steps else [])
+    for start in range(0, total - num_samples + 1, num_samples):
         assert sorted(whole[start : start + num_samples]) == list(range(num_samples))
 
 
-def test_epochs_and_seeds_differ_and_going_back_gives_the_same():
-    order = DataOrder(3, 50)
-    first, second = order.ids(0, 50), order.ids(50, 100)
-    assert first != second
-    order.ids(500, 550)
-    assert order.ids(0, 50) == first
-    assert DataOrder(4, 50).ids(0, 50) != first
+def test_epochs_and_seeds_differ_and_an_epoch_stays_what_it_is():
+    order = PositionOrder(3, 50)
+    ids = first(order, 500)
+    assert ids[:50] != ids[50:100]
+    assert first(order, 50) == ids[:50]
+    assert first(PositionOrder(4, 50), 50) != ids[:50]
+    # What must never change, or no old run could be repeated.
+    assert ids[:5] == FIRST_OF_SEED_3
+    assert ids[50:55] == FIRST_OF_SEED_3_EPOCH_1
 
 
 @given(batch=st.integers(1, 500), num_workers=st.integers(1, 40))
@@ -57,8 +72,24 @@ def test_every_worker_and_step_has_a_seed_of_its_own():
 
 
 STEP_SEED_0 = 8030096487280224385
+FIRST_OF_SEED_3 = [43, 6, 3, 5, 33]
+FIRST_OF_SEED_3_EPOCH_1 = [45, 29, 13, 14, 8]
 
 
-def test_an_epoch_without_samples_is_refused():
-    with pytest.raises(ValueError, match="at least 1 sample"):
-        DataOrder(0, 0)
+@pytest.mark.parametrize("kind", ["positions", "blocks"])
+def test_numbers_that_no_order_can_be_made_of_are_refused(kind):
+    order = data_order(kind, 0, 10, 4)
+    with pytest.raises(ValueError, match="cannot be shared"):
+        order.plan(order.initial(), 3, 2)
+    with pytest.raises(ValueError, match="at least 1"):
+        data_order(kind, 0, 0, 4)
+    other = data_order({"positions": "blocks", "blocks": "positions"}[kind], 0, 10, 4)
+    with pytest.raises(ValueError, match=f"is of the order '{kind}'"):
+        other.from_json(order.initial().to_json())
+
+
+def test_an_unknown_order_is_refused_in_words():
+    with pytest.raises(ValueError, match="'shuffled' is unknown; known: positions, blocks"):
+        data_order("shuffled", 0, 10, 4)
+    with pytest.raises(ValueError, match="block_samples is 0"):
+        data_order("blocks", 0, 10, 0)

@@ -8,11 +8,18 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
+from harness.engines.consumed import count_samples
 from systems.backends.stop_resume import StopResume
-from systems.runtime.data_order import DataOrder
 from systems.runtime.driver import RuntimeSetupError
-from systems.runtime.step_log import read_consumed, read_lines
-from tests.backends.world import CLUSTER, World, descendants, warm_launcher
+from systems.runtime.step_log import read_lines
+from tests.backends.world import (
+    CLUSTER,
+    World,
+    consumed_ids,
+    descendants,
+    expected_ids,
+    warm_launcher,
+)
 
 
 @pytest.fixture(scope="module")
@@ -123,11 +130,10 @@ def test_a_lost_job_goes_on_from_its_last_checkpoint_and_repeats_no_sample(world
     assert done.step == 17
     end = world.until_end()
     assert end.step == 40
-    parts = sorted(read_consumed(world.job_dir()), key=lambda part: part.start)
-    assert [part.start for part in parts] == [0, *(part.stop for part in parts)][:-1]
-    assert parts[-1].stop == end.samples
-    ids = [i for part in parts for i in DataOrder(7, 97).ids(part.start, part.stop)]
+    ids = consumed_ids(world, 97)
+    assert ids == expected_ids(end.samples, 97)
     assert sorted(ids[:97]) == list(range(97))
+    assert count_samples(world.job_dir(), end.step) == (0, 0)
     steps = [line["step"] for line in read_lines(world.job_dir() / "steps.jsonl")]
     assert steps[-24:] == list(range(17, 41))
 

@@ -7,9 +7,10 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
+from harness.engines.consumed import count_samples
 from systems.backends.stop_resume import StopResume
-from systems.runtime.step_log import read_consumed, read_lines
-from tests.backends.world import World, descendants, warm_launcher
+from systems.runtime.step_log import read_lines
+from tests.backends.world import World, consumed_ids, descendants, expected_ids, warm_launcher
 
 STEPS, BATCH = 120, 12
 
@@ -60,10 +61,8 @@ def test_no_kill_hangs_a_job_or_loses_or_repeats_a_sample(launcher, tmp_path, se
     assert end.kind is ReportKind.FINISHED, end
     assert (end.step, end.samples) == (STEPS, STEPS * BATCH)
     assert descendants() == []
-    parts = sorted(read_consumed(world.job_dir()), key=lambda part: part.start)
-    starts = [part.start for part in parts]
-    assert starts == [0, *(part.stop for part in parts[:-1])]
-    assert parts[-1].stop == end.samples
+    assert consumed_ids(world, 97) == expected_ids(end.samples, 97)
+    assert count_samples(world.job_dir(), end.step) == (0, 0)
     logged = {line["step"] for line in read_lines(world.job_dir() / "steps.jsonl")}
     assert logged == set(range(1, STEPS + 1))
     world.backend.close()

@@ -14,8 +14,8 @@ from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.training import ReportKind, TrainingOrder, WorkloadSpec
 from harness.trace.job import JobSpec
 from systems.launchers.local import PREIMPORT, Local
-from systems.runtime.data_order import DataOrder
-from systems.runtime.step_log import read_consumed
+from systems.runtime import step_log
+from systems.runtime.data_order import data_order
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 TINY = "tests.backends.tiny_workload.Tiny"
@@ -166,8 +166,13 @@ class World:
         return self.until_change(self.ask(kind, slots, **details))
 
 
-def consumed_ids(world, num_samples, seed=7, job_id="job"):
-    """Sample ids in the order of their positions, from the workers' own logs."""
-    order = DataOrder(seed, num_samples)
-    parts = sorted(read_consumed(world.job_dir(job_id)), key=lambda part: part.start)
-    return [sample for part in parts for sample in order.ids(part.start, part.stop)]
+def consumed_ids(world, num_samples, seed=7, job_id="job", kind="positions", block_samples=1):
+    """Sample ids in the order of steps and ranks, from the workers' own logs."""
+    order = data_order(kind, seed, num_samples, block_samples)
+    return step_log.consumed_ids(world.job_dir(job_id), order)
+
+
+def expected_ids(count, num_samples, seed=7):
+    """The first ids of a job, on any number of workers, as the order of positions has them."""
+    order = data_order("positions", seed, num_samples, 1)
+    return order.ids(order.plan(order.initial(), 1, count).parts[0])
