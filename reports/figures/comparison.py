@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.metrics import jct_common_mean_s
+from harness.statistics import estimate
 from reports.drawing import Drawing, Table
 from reports.selection import ReportRun, groups
-from reports.statistics import estimate
 
 TITLE = "Comparison"
 COLUMNS: Mapping[str, tuple[str, float, str]] = {

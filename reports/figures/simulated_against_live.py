@@ -8,10 +8,10 @@ from statistics import fmean
 
 import numpy as np
 
+from harness.statistics import MIN_TRIALS, Estimate, estimate
 from reports import style
 from reports.drawing import Drawing, Table
 from reports.selection import ReportRun, groups
-from reports.statistics import MIN_TRIALS, Estimate, estimate
 
 TITLE = "Simulated against live"
 METRICS: Mapping[str, str] = {

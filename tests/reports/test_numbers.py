@@ -15,6 +15,7 @@ import yaml
 from sample_runs import write_run
 
 from harness.records import ChangeRecord, GrantRecord
+from harness.statistics import estimate, t_quantile
 from harness.store import StoredRun, load_run
 from reports import style
 from reports.figures.simulated_against_live import compare
@@ -22,7 +23,6 @@ from reports.figures.slots_in_use import binned, usage
 from reports.figures.stop_resume_phases import summarise
 from reports.figures.timeline import stretches
 from reports.selection import ReportRun, name, select
-from reports.statistics import estimate, t_quantile
 
 
 @pytest.mark.parametrize(("degrees", "value"), [(4, 2.776), (9, 2.262), (29, 2.045), (999, 1.962)])
