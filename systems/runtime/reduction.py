@@ -1,0 +1,348 @@
+"""How the gradients of a job's workers become their mean.
+
+``StockReduction`` is DistributedDataParallel as everybody uses it. ``OrderedReduction`` gives
+the same bits for the same workers and shares whatever happened to the job before, and its
+group can be exchanged between two steps, or lost in the middle of one.
+"""
+
+# No postponed annotations: DistributedDataParallel reads those of its hook.
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from systems.elastic.groups import Group, GroupLost, Pending
+from systems.runtime.flat_buffers import FlatBuffers
+from systems.runtime.state import parameters_of
+
+
+class Reduction(Protocol):
+    """What a trainer needs to know of a reduction."""
+
+    parallel: torch.nn.Module
+    """The model as its workers share it: call this one."""
+
+    def begin(self) -> None:
+        """After the forward pass: the first worker's buffers are on their way."""
+        ...
+
+    def finish(self) -> None:
+        """After the backward pass: gradients are the workers' mean, buffers the first one's.
+
+        Raises:
+            GroupLost: the state is that from before the forward pass.
+        """
+        ...
+
+    def undo(self) -> None:
+        """Take back what the step did to the buffers, unless it was committed."""
+        ...
+
+    def commit(self) -> None:
+        """The step counts; it cannot be undone any more."""
+        ...
+
+
+class StockReduction:
+    """DistributedDataParallel on the default group. It broadcasts buffers before a forward
+    pass, and a lost group is the end of the process."""
+
+    def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
+        """Args: the model, on its device and loaded."""
+        device_ids = [0] if device.type == "cuda" else None
+        self.parallel: torch.nn.Module = DistributedDataParallel(model, device_ids=device_ids)
+
+    def begin(self) -> None:
+        """Nothing: it is done in the forward pass."""
+
+    def finish(self) -> None:
+        """Nothing: the backward pass has waited."""
+
+    def undo(self) -> None:
+        """Nothing: no step is ever lost but with its process."""
+
+    def commit(self) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketLayout:
+    """Whose gradients follow each other in the memory of one bucket."""
+
+    parameters: tuple[int, ...]
+    """Indices in the order of the optimizer's groups."""
+    numel: int
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the gradients of a bucket lie in its memory."""
+
+    parameters: tuple[torch.nn.Parameter, ...]
+    sizes: tuple[torch.Size, ...]
+    strides: tuple[tuple[int, ...], ...]
+    offsets: tuple[int, ...]
+
+    def views(self, memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(
+            memory.as_strided(size, stride, offset)
+            for size, stride, offset in zip(self.sizes, self.strides, self.offsets, strict=True)
+        )
+
+
+class OrderedReduction:
+    """The buckets of DistributedDataParallel, summed by a group of ours.
+
+    Its reducer sees a group of one process and fills the buckets. Each full bucket is
+    multiplied by 1/N into memory of our own and summed there, overlapped with the backward
+    pass; ``finish`` makes the sums the parameters' gradients. So the reducer never waits for
+    anybody, and is in order whatever becomes of the group. The passes over memory are as many
+    as those of stock DistributedDataParallel, and the bits are the same once that has laid its
+    buckets out anew, which it does after the first step; here ``warm_up`` has done that before.
+
+    The first worker's buffers are everybody's from the end of a step on; stock
+    DistributedDataParallel does the same at the beginning of the next.
+    """
+
+    parallel: torch.nn.Module
+
+    def __init__(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
+    ) -> None:
+        """Args: the model, on its device, and its optimizer.
+
+        The model's buffers move: whoever wants to hold on to them asks for them after this.
+        The default group must be this process alone (``join_alone``).
+        """
+        self._flat = FlatBuffers(model)
+        self._boundary = torch.empty_like(self._flat.flat)
+        self._travelling = torch.empty_like(self._flat.flat)
+        self._is_undoable = False
+        self._model = model
+        self._device = device
+        known = parameters_of(optimizer)
+        ids = {id(parameter) for parameter in known}
+        known += [parameter for parameter in model.parameters() if id(parameter) not in ids]
+        self._index = {id(parameter): index for index, parameter in enumerate(known)}
+        parallel = DistributedDataParallel(
+            model,
+            device_ids=[0] if device.type == "cuda" else None,
+            gradient_as_bucket_view=True,
+            init_sync=False,
+        )
+        parallel.broadcast_buffers = False  # as an argument it has had two names
+        parallel.register_comm_hook(self, _on_bucket_full)
+        parallel.register_forward_pre_hook(self._before_forward)
+        self.parallel = parallel
+        self.layout: tuple[BucketLayout, ...] = ()
+        self.on_bucket: Callable[[int, torch.Tensor], None] | None = None
+        self._group: Group | None = None
+        self._is_warming_up = False
+        self._places: list[_Places] = []
+        self._own: list[torch.Tensor] = []
+        self._sums: list[torch.Tensor] | None = None
+        self._sum_views: list[tuple[torch.Tensor, ...]] = []
+        self._buffers_pending: Pending | None = None
+        self._pending: list[Pending] = []
+        self._lost: GroupLost | None = None
+
+    @property
+    def buckets(self) -> list[torch.Tensor]:
+        """The reduced gradients of the last step, flat, by bucket; not copies."""
+        return self._own if self._is_alone or self._sums is None else self._sums
+
+    @property
+    def _is_alone(self) -> bool:
+        return self._group is None or self._group.size == 1
+
+    def attach(self, group: Group | None) -> None:
+        """Between steps: reduce over this group from now on; None: this process is alone."""
+        self.undo()
+        self._group = group
+
+    def reserve(self) -> None:
+        """Have the memory for sums ready, its pages touched; from any thread, between the
+        ``attach`` of a group of one and that of a larger one. Else the first step does it."""
+        if self._sums is None:
+            sums = [torch.zeros_like(own) for own in self._own]
+            self._sum_views = [
+                places.views(memory) for places, memory in zip(self._places, sums, strict=True)
+            ]
+            self._sums = sums
+
+    def warm_up(self, make_loss: Callable[[], torch.Tensor], rounds: int = 2) -> None:
+        """Forward and backward passes that are forgotten; they fix the layout of the buckets.
+
+        Buffers and random states are restored. Nothing is sent.
+
+        Args:
+            make_loss: a loss computed through ``parallel``, of any samples.
+            rounds: 2 at least; the layout follows from the first and is there in the second.
+
+        Raises:
+            ValueError: fewer rounds.
+        """
+        if rounds < 2:
+            raise ValueError(f"rounds is {rounds}; buckets are laid out in the second")
+        states = _random_states(self._device)
+        self._is_warming_up = True
+        for _ in range(rounds):
+            self._places, self._own, layout = [], [], self.layout
+            self.layout = ()
+            torch.autograd.backward(make_loss())
+            for parameter in self._model.parameters():
+                parameter.grad = None
+            self.undo()
+            assert self.layout, layout
+        self._is_warming_up = False
+        self._sums = None
+        _restore_random_states(states, self._device)
+
+    def begin(self) -> None:
+        """After the forward pass: the first worker's buffers are on their way."""
+        group = self._group
+        if group is None or group.size == 1 or not self._travelling.numel():
+            return
+        flat = self._flat.gather()
+        if group.rank == 0:
+            self._travelling.copy_(flat)
+        try:
+            self._buffers_pending = group.broadcast(self._travelling, 0)
+        except GroupLost as error:
+            self._lost = error
+
+    def finish(self) -> None:
+        """After the backward pass: gradients are the workers' mean, buffers the first one's.
+
+        Raises:
+            GroupLost: the state is that from before the forward pass.
+        """
+        if self._group is None or self._group.size == 1:
+            return
+        try:
+            if self._lost is not None:
+                raise self._lost
+            if self._buffers_pending is not None:
+                self._buffers_pending.wait()
+            for pending in self._pending:
+                pending.wait()
+        except GroupLost:
+            self.undo()
+            raise
+        if self._buffers_pending is not None and self._group.rank > 0:
+            self._flat.gather().copy_(self._travelling)
+        self._buffers_pending = None
+        self._pending.clear()
+        for places, views in zip(self._places, self._sum_views, strict=True):
+            _assign(places.parameters, views)
+
+    def undo(self) -> None:
+        """Take back what the step did to the buffers, unless it was committed."""
+        if self._is_undoable:
+            self._flat.gather().copy_(self._boundary)
+            self._is_undoable = False
+        self._lost = None
+        if self._group is not None and not self._group.is_quiet:
+            # What was left behind may still write to the memory it was given.
+            self._travelling = torch.empty_like(self._travelling)
+            self._sums = None
+        self._buffers_pending = None
+        self._pending.clear()
+
+    def commit(self) -> None:
+        """The step counts; it cannot be undone any more."""
+        self._is_undoable = False
+
+    def take(self, buckets: Sequence[torch.Tensor]) -> None:
+        """Make these the gradients: flat tensors as another worker's ``buckets``."""
+        for places, memory in zip(self._places, buckets, strict=True):
+            _assign(places.parameters, places.views(memory))
+
+    def _before_forward(self, module: torch.nn.Module, inputs: object) -> None:
+        if not self._is_undoable:
+            self._boundary.copy_(self._flat.gather())
+            self._is_undoable = True
+
+    def _reduce(self, bucket: dist.GradBucket) -> None:  # type: ignore[name-defined]
+        """A bucket is full. On the thread of the backward pass, in the order of indices."""
+        index, memory = bucket.index(), bucket.buffer()
+        if self._is_warming_up:
+            self._learn(bucket)
+            return
+        group = self._group
+        if group is None or group.size == 1:
+            if self.on_bucket is not None:
+                self.on_bucket(index, memory)
+            return
+        if self._lost is not None:
+            return
+        self.reserve()
+        assert self._sums is not None
+        total = self._sums[index]
+        torch.mul(memory, 1.0 / group.size, out=total)
+        on_bucket = self.on_bucket
+        on_done = None if on_bucket is None else lambda: on_bucket(index, total)
+        try:
+            self._pending.append(group.all_reduce(total, on_done))
+        except GroupLost as error:
+            self._lost = error
+
+    def _learn(self, bucket: dist.GradBucket) -> None:  # type: ignore[name-defined]
+        memory = bucket.buffer()
+        assert bucket.index() == len(self._places)
+        parameters, gradients = bucket.parameters(), bucket.gradients()
+        self._own.append(memory)
+        self._places.append(
+            _Places(
+                tuple(cast(list[torch.nn.Parameter], parameters)),
+                tuple(gradient.size() for gradient in gradients),
+                tuple(gradient.stride() for gradient in gradients),
+                tuple(
+                    gradient.storage_offset() - memory.storage_offset() for gradient in gradients
+                ),
+            )
+        )
+        indices = tuple(self._index[id(parameter)] for parameter in parameters)
+        self.layout += (BucketLayout(indices, memory.numel(), memory.dtype),)
+
+
+def _on_bucket_full(
+    state: OrderedReduction,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[torch.Tensor]:
+    state._reduce(bucket)
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+def _assign(parameters: Sequence[torch.nn.Parameter], gradients: Sequence[torch.Tensor]) -> None:
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+
+
+def _random_states(device: torch.device) -> tuple[object, ...]:
+    on_device = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    return torch.get_rng_state(), on_device, np.random.get_state(), random.getstate()
+
+
+def _restore_random_states(states: tuple[object, ...], device: torch.device) -> None:
+    on_cpu, on_device, of_numpy, of_python = states
+    torch.set_rng_state(cast(torch.Tensor, on_cpu))
+    if on_device is not None:
+        torch.cuda.set_rng_state(cast(torch.Tensor, on_device), device)
+    np.random.set_state(cast(dict[str, object], of_numpy))
+    random.setstate(cast(tuple[object, ...], of_python))
+
+
+def join_alone() -> None:
+    """Make this process the whole default group, as ``OrderedReduction`` wants it."""
+    if not dist.is_initialized():
+        store = dist.HashStore()  # type: ignore[attr-defined]
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
