@@ -88,6 +88,17 @@ def test_a_joiner_that_dies_before_the_switch_disturbs_nobody():
     assert lead.adjust(adjust("a", "", 9))
 
 
+def test_a_joiner_that_dies_once_the_switch_is_announced_counts_as_a_member():
+    lead = leader("a", "b", transfer="peer")
+    lead.adjust(adjust("abc", "c"))
+    lead.registered("c", STATUS)
+    lead.prepared("c", "h", 1)
+    for worker in "abc":
+        announced = lead.built(worker, 2)
+    assert kinds(announced) == [("a", "announce")]
+    assert kinds(lead.lost(["c"])) == [("a", "halt"), ("b", "halt")]
+
+
 def test_an_adjustment_with_a_dead_or_unknown_worker_is_refused():
     lead = leader("a", "b", recovery="none")
     lead.lost(["c"])
