@@ -1,0 +1,1 @@
+"""How a job's state gets from workers that have it to workers that do not."""

@@ -1,0 +1,173 @@
+"""Frames on a socket between a donor and a receiver: a JSON header, then raw bytes.
+
+A frame is the header's length (4 bytes, big-endian), the header (one JSON object with a
+``kind``), and a payload whose size both ends know from the header and their own state: no
+length that arrives is trusted with memory. Nothing that arrives is ever executed. What comes
+before the token was checked is held to a much smaller size. Neither encrypted nor signed:
+for loopback, or a network that only the cluster's own hosts can reach.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import torch
+
+Header: TypeAlias = dict[str, Any]
+
+MAX_GREETING_BYTES = 4096
+MAX_HEADER_BYTES = 4 << 20
+_CHUNK_BYTES = 1 << 20
+_LENGTH = struct.Struct(">I")
+
+
+class TransferError(Exception):
+    """State could not be moved; the text says why."""
+
+
+class PeerLost(TransferError):  # noqa: N818 - what happened, as GroupLost
+    """The other side has gone, or has been silent for too long."""
+
+
+class Cancelled(TransferError):  # noqa: N818
+    """This side was told to give up."""
+
+
+def encode(header: Mapping[str, Any]) -> bytes:
+    """A header as it goes over the wire.
+
+    Raises:
+        TransferError: it is too long, or holds something that JSON cannot say.
+    """
+    try:
+        text = json.dumps(header, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        raise TransferError(f"a {header.get('kind')!r} header cannot be sent: {error}") from None
+    if len(text) > MAX_HEADER_BYTES:
+        raise TransferError(
+            f"a {header.get('kind')!r} header has {len(text)} bytes; {MAX_HEADER_BYTES} is the"
+            " limit"
+        )
+    return _LENGTH.pack(len(text)) + text
+
+
+def decode(text: bytes) -> Header:
+    """A header from its bytes.
+
+    Raises:
+        TransferError: it is not a JSON object with a kind.
+    """
+    try:
+        header = json.loads(text)
+    except ValueError:
+        raise TransferError("a header that is not JSON") from None
+    if not isinstance(header, dict) or not isinstance(header.get("kind"), str):
+        raise TransferError("a header that is not a JSON object with a kind")
+    return header
+
+
+class Channel:
+    """One end of a connection. One thread sends and receives; any thread may ``abort``."""
+
+    def __init__(self, sock: socket.socket, timeout_s: float) -> None:
+        self.socket = sock
+        self.limit = MAX_GREETING_BYTES
+        """Most bytes of a header that arrives; raised once the token was checked."""
+        self._arriving = bytearray()
+        sock.settimeout(timeout_s)
+        with suppress(OSError):  # a Unix socket has no such option
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, frame: bytes, payload: Sequence[torch.Tensor] = ()) -> None:
+        """Send an encoded header and the memory of byte tensors.
+
+        Raises:
+            PeerLost: the other side has gone, or takes nothing.
+        """
+        try:
+            self.socket.sendall(frame)
+            for tensor in payload:
+                view = tensor.numpy().data
+                at = 0
+                while at < len(view):  # the time-out is for each chunk
+                    at += self.socket.send(view[at : at + _CHUNK_BYTES])
+        except OSError as error:
+            raise PeerLost(f"nothing can be sent: {error}") from None
+
+    def receive(self) -> Header:
+        """The next header.
+
+        Raises:
+            PeerLost: the other side has gone or is silent.
+            TransferError: what came is no header.
+        """
+        length = bytearray(_LENGTH.size)
+        self._fill(memoryview(length))
+        text = bytearray(self._checked(_LENGTH.unpack(length)[0]))
+        self._fill(memoryview(text))
+        return decode(bytes(text))
+
+    def receive_into(self, payload: Sequence[torch.Tensor]) -> None:
+        """Fill byte tensors with what arrives.
+
+        Raises:
+            PeerLost: the other side has gone or is silent.
+        """
+        for tensor in payload:
+            self._fill(tensor.numpy().data)
+
+    def arrived(self) -> list[Header]:
+        """Headers without payload that are there already; call it when there is something.
+
+        Raises:
+            PeerLost: the other side has gone.
+            TransferError: what came is no header.
+        """
+        try:
+            data = self.socket.recv(1 << 16)
+        except OSError as error:
+            raise PeerLost(f"the connection broke: {error}") from None
+        if not data:
+            raise PeerLost("the other side has closed the connection")
+        self._arriving += data
+        headers = []
+        while len(self._arriving) >= _LENGTH.size:
+            end = _LENGTH.size + self._checked(_LENGTH.unpack_from(self._arriving)[0])
+            if len(self._arriving) < end:
+                break
+            headers.append(decode(bytes(self._arriving[_LENGTH.size : end])))
+            del self._arriving[:end]
+        return headers
+
+    def abort(self) -> None:
+        """End the connection from any thread: whoever waits in it fails at once."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Free the connection; by the thread that used it. Safe to call twice."""
+        self.abort()
+        self.socket.close()
+
+    def _checked(self, length: int) -> int:
+        if length > self.limit:
+            raise TransferError(f"a header of {length} bytes; {self.limit} is the limit")
+        return length
+
+    def _fill(self, view: memoryview) -> None:
+        at = 0
+        while at < len(view):
+            try:
+                count = self.socket.recv_into(view[at:])
+            except TimeoutError:
+                raise PeerLost("the other side is silent") from None
+            except OSError as error:
+                raise PeerLost(f"the connection broke: {error}") from None
+            if not count:
+                raise PeerLost("the other side has closed the connection")
+            at += count

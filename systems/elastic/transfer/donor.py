@@ -1,0 +1,322 @@
+"""The side of a background transfer that goes on training.
+
+A thread copies the live state piece by piece and sends it, in one ordered stream with the
+reduced gradients of every step that is committed meanwhile: a log, which the joiner handles
+in order (``receiver``).
+
+*Why that is right.* A piece holds, for a range of a parameter's elements, the parameter and
+all optimizer state on them including its counters, all of one version, because it is copied
+between two updates; and the gradients of an update stand in the log after every piece copied
+before it and before every piece copied after it, because both happen under one lock. An
+element-wise update computes an element, its state and its counters from exactly these, its
+gradient and hyper-parameters (which start with the log's first entry and change by the same
+``update``), so once an element's piece has been written, every replayed update takes it to
+the next version with the donor's own bits. What an update does to elements whose piece has
+not come is garbage that nothing right depends on and that their piece overwrites, and when
+all pieces are there every tensor is at the version of the log's end. (Parameter and momentum
+in pieces of different versions would not do: the garbage of one would enter the other.)
+
+Not for updates that look across elements (``is_elementwise``), or that change anything else
+than the optimizer's parameters and state. Buffers change outside updates: they come last.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from systems.elastic.transfer.channel import Cancelled, TransferError
+from systems.elastic.transfer.links import Link, Links
+from systems.elastic.transfer.memory import as_bytes, split
+from systems.elastic.transfer.pieces import BucketLayout, Piece, cut
+from systems.elastic.transfer.training_state import TrainingState
+from systems.elastic.transfer.update_lock import UpdateLock
+
+PIECE_BYTES = 2 << 20
+TIMEOUT_S = 10.0
+_KEEPALIVE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """The reduced gradients of one step."""
+
+    step: int
+    global_batch: int
+    numbers: tuple[int, ...]
+    """Of the buckets that are sent."""
+    buckets: tuple[torch.Tensor, ...]
+    versions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Finish:
+    header: dict[str, Any]
+    buffers: list[torch.Tensor]
+
+
+class Donor:
+    """Sends the state of a job in training to joiners; one memory copy serves all of them.
+
+    The training thread makes it between two steps, and from then on brackets every update::
+
+        donor.wait_sent()                                # before a backward
+        with donor.lock:                                 # after the reduction
+            donor.reduced(step, global_batch, buckets)
+            workload.update(...)
+
+    and at last calls ``finish`` or ``cancel``. Whatever becomes of the joiners, none of these
+    calls raises for it or waits longer than ``timeout_s``.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[tuple[str, int]],
+        token: str,
+        state: TrainingState,
+        layout: Sequence[BucketLayout],
+        *,
+        piece_bytes: int = PIECE_BYTES,
+        timeout_s: float = TIMEOUT_S,
+        keeps_gradients: bool = True,
+        share_memory: bool = True,
+    ) -> None:
+        """Begin in the background.
+
+        Args:
+            addresses: where the joiners' receivers listen.
+            token: what they expect.
+            state: the live state.
+            layout: what the gradient buckets hold.
+            piece_bytes: most that is copied while the training thread may have to wait.
+            timeout_s: a joiner that does nothing for so long has failed.
+            keeps_gradients: the update leaves the gradients as they are and needs only an
+                element's own. False (say, it clips them): all are sent, from a copy.
+            share_memory: let joiners on this host read this process's memory.
+        """
+        self.lock = UpdateLock()
+        self.caught_up = False
+        """All pieces have arrived, and at some moment at most one step was missing."""
+        self.finished = False
+        """Every joiner that has not failed has the whole state of ``finish``."""
+        self.failed: Exception | None = None
+        """What happened to the first joiner that failed, or to all."""
+        self._state = state
+        self._layout = tuple(layout)
+        self._piece_bytes = piece_bytes
+        self._keeps_gradients = keeps_gradients
+        self._links = Links(addresses, token, timeout_s, share_memory=share_memory)
+        self._staging = torch.empty(piece_bytes, dtype=torch.uint8)
+        self._touched = [not keeps_gradients] * len(self._layout)
+        self._pieces: deque[Piece] = deque()
+        self._events: deque[_Event] = deque()
+        self._num_logged = 0
+        self._is_logging = False
+        self._last: _Finish | None = None
+        self._cancelled = False
+        self._over = False
+        self._sent = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="state-donor", daemon=True)
+        self._thread.start()
+
+    @property
+    def failures(self) -> Mapping[tuple[str, int], Exception]:
+        """By address of the joiner; the others go on."""
+        return self._links.failures
+
+    def reduced(self, step: int, global_batch: int, buckets: Sequence[torch.Tensor]) -> None:
+        """Log the gradients of an update that follows at once, under the same ``lock``.
+
+        Args:
+            step: steps executed before that update.
+            global_batch: samples in it.
+            buckets: the flat reduced gradients; their memory is left alone until ``wait_sent``.
+
+        Raises:
+            RuntimeError: the lock is not held: the log would have no order.
+        """
+        if not self.lock.is_updating:
+            raise RuntimeError("call reduced() and the update together under the donor's lock")
+        if not self._is_logging or self._over:
+            return
+        if self._last is not None:
+            if self._pieces:
+                self._fail(TransferError("an update came after finish() and before its state"))
+            return
+        numbers = tuple(number for number, touched in enumerate(self._touched) if touched)
+        chosen = tuple(buckets[number].detach() for number in numbers)
+        if not self._keeps_gradients:
+            chosen = tuple(bucket.clone() for bucket in chosen)
+        versions = tuple(bucket._version for bucket in chosen)
+        self._events.append(_Event(step, global_batch, numbers, chosen, versions))
+        self._num_logged += 1
+        self._links.wake()
+
+    def wait_sent(self) -> None:
+        """Wait until the gradients that were logged are with the joiners or given up."""
+        if not self._events:
+            return
+        with self._sent:
+            self._sent.wait_for(lambda: not self._events or self._over)
+
+    def finish(self, step: int, values: Mapping[str, Any]) -> None:
+        """End the log: after ``step`` steps this is the state, and ``values`` go with it.
+
+        Between two steps. Returns at once; before the next update the joiners must have it
+        all (``finished``), which they have if they take part in that step.
+
+        Args:
+            step: steps executed.
+            values: anything else a joiner must know, as JSON can say it.
+        """
+        try:
+            header = {
+                "kind": "finish",
+                "step": step,
+                "values": dict(values),
+                "optimizer": self._state.values(),
+            }
+            # The next forward changes them.
+            buffers = [as_bytes(value).clone() for value in self._state.buffers]
+        except TypeError as error:
+            self._fail(error)
+            return
+        self._last = _Finish(header, buffers)
+        self._links.wake()
+
+    def cancel(self) -> None:
+        """Give up, at any time, from any thread, at once; safe to call twice."""
+        self._cancelled = True
+        self._links.abort()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end of the thread; whether it has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._links.connect()
+            self._begin()
+            while self._links.open and not self._cancelled and not self.finished:
+                self._advance()
+            if self._cancelled:
+                raise Cancelled("the transfer was cancelled")
+        except Exception as error:  # whatever it is, training goes on
+            self._fail(error)
+        finally:
+            self._note_failures()
+            self._over = True
+            with self._sent:
+                self._events.clear()
+                self._sent.notify_all()
+            self._links.close()
+
+    def _begin(self) -> None:
+        """The log's first entry; from here on every update is in it."""
+        self._pieces.extend(cut(self._state, self._layout, self._piece_bytes))
+        description = self._state.describe()
+        while not self.lock.begin_copy(self.lock.stable_version()):
+            pass
+        try:
+            values = self._state.values()
+            self._is_logging = True
+        finally:
+            self.lock.end_copy()
+        self._send({"kind": "start", "description": description, "values": values})
+
+    def _advance(self) -> None:
+        """The next thing to send, if there is one; else listen."""
+        if self._events:
+            self._send_event(self._events[0])
+            with self._sent:
+                self._events.popleft()
+                self._sent.notify_all()
+            if not self._pieces:
+                self._links.listen(0.0)
+        elif self._pieces:
+            if self._send_piece(self._pieces[0]):
+                self._pieces.popleft()
+                if not self._pieces:
+                    self._send({"kind": "copied"})
+        elif self._last is not None:
+            # Looked at before the events? Then nothing can be logged any more.
+            if not self._events:
+                self._send(self._last.header, self._last.buffers)
+                self._links.wait(lambda link: not link.is_done)
+                self.finished = bool(self._links.open)
+        else:
+            self._links.listen(_KEEPALIVE_S)
+            self._note_progress()
+
+    def _send_event(self, event: _Event) -> None:
+        header = {
+            "kind": "gradients",
+            "step": event.step,
+            "global_batch": event.global_batch,
+            "buckets": event.numbers,
+        }
+        self._send(header, [as_bytes(bucket.cpu()) for bucket in event.buckets])
+        if tuple(bucket._version for bucket in event.buckets) != event.versions:
+            raise TransferError(
+                "the update changes gradients in place while they are being sent;"
+                " use keeps_gradients=False"
+            )
+
+    def _send_piece(self, piece: Piece) -> bool:
+        """Copy a piece between two updates and send it; not if an update came between."""
+        version = self.lock.stable_version()
+        entries: list[list[Any]] = []
+        sources: list[torch.Tensor] = []
+        for part in piece.parts:
+            entry, views = self._state.read(part)
+            entries.append(entry)
+            sources.extend(as_bytes(view) for view in views)
+        num_bytes = sum(view.numel() for view in sources)
+        if num_bytes > self._staging.numel():  # the optimizer has made more state meanwhile
+            self._staging = torch.empty(num_bytes, dtype=torch.uint8)
+        payload = self._staging[:num_bytes]
+        targets = split(payload, sources)
+        if not self.lock.begin_copy(version):
+            return False
+        try:
+            if self._events:
+                return False  # they stand in the log before this
+            torch._foreach_copy_(targets, sources)
+            for number in piece.buckets:
+                self._touched[number] = True
+        finally:
+            self.lock.end_copy()
+        self._send({"kind": "piece", "parts": entries}, [payload])
+        return True
+
+    def _send(self, header: Mapping[str, Any], payload: Sequence[torch.Tensor] = ()) -> None:
+        self._links.send(header, payload)
+        self._note_failures()
+
+    def _note_progress(self) -> None:
+        self._note_failures()
+        if self._pieces or not self._links.open:
+            return
+        if not self.caught_up and all(self._is_near(link) for link in self._links.open):
+            self.caught_up = True
+            self._send({"kind": "caught_up"})
+        else:
+            self._send({"kind": "alive"})
+
+    def _is_near(self, link: Link) -> bool:
+        return link.has_copied and self._num_logged - link.num_applied <= 1
+
+    def _note_failures(self) -> None:
+        for error in self._links.failures.values():
+            self._fail(error)
+            break
+
+    def _fail(self, error: Exception) -> None:
+        if self.failed is None:
+            self.failed = error

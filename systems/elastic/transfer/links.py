@@ -1,0 +1,223 @@
+"""The donor's connections to its receivers: one stream of frames that goes to all of them.
+
+To a receiver on another host the payload goes through the socket. One on the same host is
+told where it lies and reads it (``memory.read_memory``), which costs the donor nothing; it
+then says so, and only then may the memory change.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import selectors
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from systems.elastic.transfer.channel import (
+    MAX_HEADER_BYTES,
+    Channel,
+    Header,
+    PeerLost,
+    TransferError,
+    encode,
+)
+from systems.elastic.transfer.memory import host_identity, permit_reading, regions
+
+VERSION = 1
+PROBE_BYTES = 16
+
+
+class Link:
+    """A connection to one receiver."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.address = address
+        self.channel: Channel | None = None
+        self.pulls = False
+        """Reads our memory itself."""
+        self.num_sent = 0
+        """Frames with a payload."""
+        self.num_pulled = 0
+        self.num_applied = 0
+        """Gradient events it has applied."""
+        self.has_copied = False
+        """All pieces have arrived."""
+        self.is_done = False
+
+    def take(self, header: Header) -> None:
+        """Note what the receiver says."""
+        kind = header["kind"]
+        if kind == "pulled":
+            self.num_pulled += 1
+        elif kind == "applied":
+            self.num_applied += 1
+        elif kind == "copied":
+            self.has_copied = True
+        elif kind == "done":
+            self.is_done = True
+        else:
+            raise TransferError(f"a receiver sent {kind!r}")
+
+
+def _expect(header: Header, kind: str) -> Header:
+    if header["kind"] != kind:
+        raise TransferError(f"the receiver sent {header['kind']!r} instead of {kind!r}")
+    return header
+
+
+class Links:
+    """All receivers of a donor; one thread uses it, any thread may ``abort``."""
+
+    def __init__(
+        self,
+        addresses: Sequence[tuple[str, int]],
+        token: str,
+        timeout_s: float,
+        *,
+        share_memory: bool = True,
+    ) -> None:
+        self._token = token
+        self._timeout_s = timeout_s
+        self._share_memory = share_memory
+        self._addresses = tuple(addresses)
+        self._selector = selectors.DefaultSelector()
+        self._wake_up, self._woken = socket.socketpair()
+        self._wake_up.setblocking(False)
+        self._woken.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ, None)
+        self._sockets: list[socket.socket] = []
+        self._aborted = False
+        self.open: list[Link] = []
+        self.failures: dict[tuple[str, int], Exception] = {}
+
+    def connect(self) -> None:
+        """Connect to every receiver; one that cannot be reached is a failure."""
+        for address in self._addresses:
+            try:
+                self.open.append(self._connect(address))
+            except (OSError, TransferError) as error:
+                self.failures[address] = error
+
+    def _connect(self, address: tuple[str, int]) -> Link:
+        link = Link(address)
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        self._sockets.append(sock)
+        try:
+            channel = Channel(sock, self._timeout_s)
+            if self._aborted:
+                raise TransferError("cancelled")
+            try:
+                sock.connect(address)
+            except OSError as error:
+                raise PeerLost(f"no receiver at {address[0]}:{address[1]}: {error}") from None
+            link.pulls = self._greet(channel)
+        except BaseException:
+            sock.close()
+            raise
+        link.channel = channel
+        channel.limit = MAX_HEADER_BYTES
+        self._selector.register(sock, selectors.EVENT_READ, link)
+        return link
+
+    def _greet(self, channel: Channel) -> bool:
+        """Show the token; whether the receiver can read our memory."""
+        channel.send(encode({"kind": "greeting", "version": VERSION, "token": self._token}))
+        receiver = _expect(channel.receive(), "hello")
+        host = host_identity()
+        if not self._share_memory or not host or receiver.get("host") != host:
+            channel.send(encode({"kind": "stream"}))
+            _expect(channel.receive(), "welcome")
+            return False
+        if len(self._addresses) == 1:  # the kernel knows one permitted process at a time
+            permit_reading(int(receiver["pid"]))
+        proof = secrets.token_bytes(PROBE_BYTES)
+        probe = torch.frombuffer(bytearray(proof), dtype=torch.uint8)
+        channel.send(encode({"kind": "probe", "pid": os.getpid(), "memory": regions([probe])}))
+        shown = str(_expect(channel.receive(), "welcome").get("proof", ""))
+        return hmac.compare_digest(shown, proof.hex())
+
+    def send(self, header: Mapping[str, Any], payload: Sequence[torch.Tensor] = ()) -> None:
+        """Send a frame to all; returns when the payload's memory may change again.
+
+        A receiver that fails is dropped and its failure noted; nothing is raised.
+        """
+        streamed = encode(header)
+        pulled = encode({**header, "memory": regions(payload)}) if payload else streamed
+        # Those who read for themselves do so while the others are being sent to.
+        for link in sorted(self.open, key=lambda link: not link.pulls):
+            assert link.channel is not None
+            try:
+                if link.pulls:
+                    link.channel.send(pulled)
+                    link.num_sent += bool(payload)
+                else:
+                    link.channel.send(streamed, payload)
+            except TransferError as error:
+                self.drop(link, error)
+        self.wait(lambda link: link.pulls and link.num_pulled < link.num_sent)
+
+    def wait(self, is_waited_for: Callable[[Link], bool]) -> None:
+        """Listen until this holds for no receiver; who lets us wait too long is dropped."""
+        until = time.monotonic() + self._timeout_s
+        while waited := [link for link in self.open if is_waited_for(link)]:
+            left = until - time.monotonic()
+            if left <= 0:
+                for link in waited:
+                    self.drop(link, PeerLost("the receiver does not answer"))
+                return
+            self.listen(left)
+
+    def listen(self, timeout_s: float) -> None:
+        """Take what receivers say; returns after the first, when woken, or in time."""
+        for key, _ in self._selector.select(timeout_s):
+            link: Link | None = key.data
+            if link is None:
+                with suppress(OSError):
+                    self._woken.recv(4096)
+                continue
+            assert link.channel is not None
+            try:
+                for header in link.channel.arrived():
+                    link.take(header)
+            except TransferError as error:
+                self.drop(link, error)
+
+    def drop(self, link: Link, error: Exception) -> None:
+        """Give a receiver up."""
+        assert link.channel is not None
+        self.failures.setdefault(link.address, error)
+        self.open.remove(link)
+        self._selector.unregister(link.channel.socket)
+        link.channel.close()
+
+    def wake(self) -> None:
+        """End a ``listen`` from any thread."""
+        with suppress(OSError):  # full: it will wake up anyway; closed: nobody sleeps
+            self._wake_up.send(b"\0")
+
+    def abort(self) -> None:
+        """Break all connections from any thread."""
+        self._aborted = True
+        for sock in self._sockets:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        self.wake()
+
+    def close(self) -> None:
+        """Free everything; by the thread that used it."""
+        if any(link.pulls for link in self.open):
+            permit_reading(0)
+        for link in self.open:
+            assert link.channel is not None
+            link.channel.close()
+        self.open.clear()
+        self._selector.close()
+        self._wake_up.close()
+        self._woken.close()

@@ -1,0 +1,69 @@
+"""The whole state over one connection while nobody changes it: between two steps.
+
+Used where a joiner gets its state at the switch (``transfer=peer``), and where a survivor of
+a fault gets it from another. Right for every optimizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from systems.elastic.transfer.channel import TransferError
+from systems.elastic.transfer.donor import TIMEOUT_S
+from systems.elastic.transfer.links import Links
+from systems.elastic.transfer.memory import as_bytes
+from systems.elastic.transfer.receiver import Received, Receiver
+from systems.elastic.transfer.training_state import Part, TrainingState
+
+_PARTS_PER_FRAME = 64
+
+
+def send_state(
+    addresses: Sequence[tuple[str, int]],
+    token: str,
+    state: TrainingState,
+    step: int,
+    values: Mapping[str, Any],
+    *,
+    timeout_s: float = TIMEOUT_S,
+    share_memory: bool = True,
+) -> None:
+    """Send the state to every receiver, straight from its memory; returns when all have it.
+
+    Args:
+        addresses: where they listen.
+        token: what they expect.
+        state: nobody may change it meanwhile.
+        step: steps executed.
+        values: anything else they must know, as JSON can say it.
+        timeout_s: a receiver that does nothing for so long has failed.
+        share_memory: let receivers on this host read this process's memory.
+
+    Raises:
+        TransferError: a receiver has failed; the others have the state.
+    """
+    links = Links(addresses, token, timeout_s, share_memory=share_memory)
+    try:
+        links.connect()
+        optimizer = state.values()
+        links.send({"kind": "start", "description": state.describe(), "values": optimizer})
+        parts = [Part(i, 0, tensor.numel()) for i, tensor in enumerate(state.parameters)]
+        for first in range(0, len(parts), _PARTS_PER_FRAME):
+            read = [state.read(part) for part in parts[first : first + _PARTS_PER_FRAME]]
+            links.send(
+                {"kind": "piece", "parts": [entry for entry, _ in read]},
+                [as_bytes(view.cpu()) for _, views in read for view in views],
+            )
+        header = {"kind": "finish", "step": step, "values": dict(values), "optimizer": optimizer}
+        links.send(header, [as_bytes(buffer.cpu()) for buffer in state.buffers])
+        links.wait(lambda link: not link.is_done)
+    finally:
+        links.close()
+    for (host, port), error in links.failures.items():
+        raise TransferError(f"the state did not reach {host}:{port}: {error}") from error
+
+
+def receive_state(receiver: Receiver, *, wait_s: float = 60.0) -> Received:
+    """Take what ``send_state`` sends; see ``Receiver.run`` for what it raises."""
+    return receiver.run(wait_s=wait_s)

@@ -1,0 +1,111 @@
+"""How a state is cut into pieces: what is copied at once, under the lock, and sent as one.
+
+A piece has at most so many bytes and so many parts, so that whoever waits for the lock waits
+for neither a large tensor nor a thousand small ones. Pieces come in the order of the gradient
+buckets: the gradients of a bucket none of which was sent yet need not be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from systems.elastic.transfer.memory import flat
+from systems.elastic.transfer.training_state import Part, TrainingState
+
+MAX_PARTS = 48
+"""A part of a piece costs some microseconds under the lock however small it is."""
+
+
+class BucketLayout(Protocol):
+    """What a gradient bucket holds, in order; see ``systems.runtime.reduction``."""
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        """Indices in the optimizer's order."""
+
+    @property
+    def numel(self) -> int:
+        """Elements of the flat bucket."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Parts that are copied at one instant."""
+
+    parts: tuple[Part, ...]
+    buckets: frozenset[int]
+    """Whose parameters are in it."""
+
+
+def cut(state: TrainingState, layout: Sequence[BucketLayout], piece_bytes: int) -> list[Piece]:
+    """The whole state but for buffers, bucket by bucket; at the end what is in none."""
+    pieces: list[Piece] = []
+    parts: list[Part] = []
+    buckets: set[int] = set()
+    room = piece_bytes
+
+    def close() -> None:
+        nonlocal room
+        if parts:
+            pieces.append(Piece(tuple(parts), frozenset(buckets)))
+        parts.clear()
+        buckets.clear()
+        room = piece_bytes
+
+    bucketed = {index for bucket in layout for index in bucket.parameters}
+    rest = [index for index in range(len(state.parameters)) if index not in bucketed]
+    for number, indices in [
+        *((number, bucket.parameters) for number, bucket in enumerate(layout)),
+        (None, rest),
+    ]:
+        for index in indices:
+            numel = state.parameters[index].numel()
+            width = max(1, _bytes_an_element(state, index))
+            start = 0
+            while start < numel or (start == 0 and numel == 0):
+                count = min(numel - start, room // width)
+                if (count == 0 and numel) or len(parts) == MAX_PARTS:
+                    close()
+                    count = min(numel - start, max(1, room // width))
+                parts.append(Part(index, start, start + count))
+                if number is not None:
+                    buckets.add(number)
+                room -= count * width
+                start += max(1, count)
+    close()
+    return pieces
+
+
+def _bytes_an_element(state: TrainingState, index: int) -> int:
+    """Of a parameter and of the optimizer state that has its shape."""
+    parameter = state.parameters[index]
+    if index >= state.num_owned:
+        return parameter.element_size()
+    return parameter.element_size() + sum(
+        value.element_size()
+        for value in list(state.optimizer.state.get(parameter, {}).values())
+        if isinstance(value, torch.Tensor) and value.shape == parameter.shape
+    )
+
+
+def gradient_views(
+    state: TrainingState, layout: Sequence[BucketLayout], buckets: Sequence[torch.Tensor]
+) -> dict[int, torch.Tensor]:
+    """Every parameter's gradient as a view into its bucket, with the parameter's strides."""
+    views: dict[int, torch.Tensor] = {}
+    for bucket, memory in zip(layout, buckets, strict=True):
+        at = 0
+        for index in bucket.parameters:
+            parameter = state.parameters[index]
+            here = flat(memory)[at : at + parameter.numel()]
+            views[index] = here.as_strided(parameter.shape, parameter.stride())
+            at += parameter.numel()
+    return views

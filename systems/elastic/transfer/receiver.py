@@ -1,0 +1,252 @@
+"""The side of a transfer that gets the state: it handles the donor's log in order.
+
+A piece overwrites its elements; gradients are applied by the job's own update to everything
+there is. Why the end of it is the donor's state, bit by bit: see ``donor``.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+
+from systems.elastic.transfer.channel import (
+    MAX_HEADER_BYTES,
+    Cancelled,
+    Channel,
+    Header,
+    PeerLost,
+    TransferError,
+    encode,
+)
+from systems.elastic.transfer.donor import TIMEOUT_S
+from systems.elastic.transfer.links import PROBE_BYTES, VERSION
+from systems.elastic.transfer.memory import as_bytes, host_identity, read_memory
+from systems.elastic.transfer.pieces import BucketLayout, gradient_views
+from systems.elastic.transfer.training_state import StateMismatch, TrainingState
+
+GREETING_TIMEOUT_S = 2.0
+
+Apply: TypeAlias = Callable[[int, int, Sequence[torch.Tensor]], None]
+"""(steps executed before it, global batch, flat gradients): the job's update."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What came with the last entry of the log."""
+
+    step: int
+    """Steps executed."""
+    values: dict[str, Any]
+
+
+class Receiver:
+    """Listens for one donor and takes its state."""
+
+    def __init__(
+        self,
+        token: str,
+        state: TrainingState,
+        layout: Sequence[BucketLayout] = (),
+        apply: Apply | None = None,
+        *,
+        bind: str = "127.0.0.1",
+        buckets: Sequence[torch.Tensor] | None = None,
+        timeout_s: float = TIMEOUT_S,
+        share_memory: bool = True,
+    ) -> None:
+        """Begin to listen on a free port of ``bind``.
+
+        Args:
+            token: what the donor must show.
+            state: what is filled, in place.
+            layout: what the donor's gradient buckets hold.
+            apply: the job's update, run while every parameter's ``grad`` is a view into the
+                buckets; without one no gradients are expected.
+            bind: address of this machine.
+            buckets: memory for the gradients, by bucket; made here if not given.
+            timeout_s: a donor that is silent for so long is lost.
+            share_memory: read the donor's memory where that is possible.
+        """
+        self._token = token
+        self._state = state
+        self._layout = tuple(layout)
+        self._apply = apply
+        self._buckets = buckets
+        self._timeout_s = timeout_s
+        self._share_memory = share_memory
+        self._channel: Channel | None = None
+        self._donor_pid = 0
+        self._is_cancelled = False
+        family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+        self._listener = socket.create_server((bind, 0), family=family)
+        self.port = int(self._listener.getsockname()[1])
+        self.pulls = False
+        """The donor's memory is read, not sent."""
+
+    def run(
+        self,
+        on_caught_up: Callable[[], None] = lambda: None,
+        *,
+        wait_s: float = 60.0,
+    ) -> Received:
+        """Take everything up to the donor's ``finish``.
+
+        Args:
+            on_caught_up: called when all pieces are here and at most one step is missing.
+            wait_s: how long to wait for the donor to connect.
+
+        Raises:
+            PeerLost: the donor did not come, has gone, or is silent.
+            StateMismatch: its state does not fit this one.
+            TransferError: what it sent makes no sense.
+            Cancelled: ``cancel`` was called.
+        """
+        try:
+            with self._accept(wait_s).socket:
+                return self._take_all(on_caught_up)
+        except (TransferError, OSError) as error:
+            if self._is_cancelled:
+                raise Cancelled("the transfer was cancelled") from None
+            if isinstance(error, OSError):
+                raise PeerLost(str(error)) from None
+            raise
+        finally:
+            self.close()
+            for parameter in self._state.parameters:
+                parameter.grad = None
+
+    def cancel(self) -> None:
+        """Give up from any thread: ``run`` raises ``Cancelled``."""
+        self._is_cancelled = True
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        if self._channel is not None:
+            self._channel.abort()
+
+    def close(self) -> None:
+        """Free the port; safe to call twice."""
+        self._listener.close()
+        if self._channel is not None:
+            self._channel.close()
+
+    def _accept(self, wait_s: float) -> Channel:
+        """The first connection that shows the token; all others are closed."""
+        until = time.monotonic() + wait_s
+        while (left := until - time.monotonic()) > 0 and not self._is_cancelled:
+            self._listener.settimeout(left)
+            try:
+                sock, _ = self._listener.accept()
+            except TimeoutError:
+                break
+            channel = Channel(sock, GREETING_TIMEOUT_S)
+            self._channel = channel
+            try:
+                self._greet(channel)
+            except (TransferError, OSError):
+                channel.close()
+                continue
+            sock.settimeout(self._timeout_s)
+            channel.limit = MAX_HEADER_BYTES
+            return channel
+        raise PeerLost("no donor has come")
+
+    def _greet(self, channel: Channel) -> None:
+        greeting = channel.receive()
+        shown = str(greeting.get("token", ""))
+        if not hmac.compare_digest(shown.encode(), self._token.encode()):
+            raise TransferError("the token is wrong")
+        if greeting["kind"] != "greeting" or greeting.get("version") != VERSION:
+            raise TransferError("another version of the protocol")
+        host = host_identity() if self._share_memory else ""
+        channel.send(encode({"kind": "hello", "host": host, "pid": os.getpid()}))
+        offer = channel.receive()
+        proof = ""
+        if offer["kind"] == "probe":
+            probe = torch.zeros(PROBE_BYTES, dtype=torch.uint8)
+            with suppress(OSError, ValueError):  # the kernel may forbid it
+                read_memory(int(offer["pid"]), offer["memory"], [probe])
+                proof = bytes(probe.numpy()).hex()
+            self._donor_pid = int(offer["pid"])
+        self.pulls = bool(proof)
+        channel.send(encode({"kind": "welcome", "proof": proof}))
+
+    def _take_all(self, on_caught_up: Callable[[], None]) -> Received:
+        assert self._channel is not None
+        while True:
+            header = self._channel.receive()
+            kind = header["kind"]
+            try:
+                if kind == "start":
+                    self._state.check(header["description"])
+                    self._state.load_values(header["values"])
+                elif kind == "piece":
+                    self._take_piece(header)
+                elif kind == "gradients":
+                    self._take_gradients(header)
+                elif kind == "copied":
+                    self._channel.send(encode({"kind": "copied"}))
+                elif kind == "caught_up":
+                    on_caught_up()
+                elif kind == "finish":
+                    return self._take_last(header)
+                elif kind != "alive":
+                    raise TransferError(f"the donor sent {kind!r}")
+            except (KeyError, IndexError, TypeError, ValueError) as error:
+                raise TransferError(f"a {kind!r} header that makes no sense: {error}") from None
+
+    def _take_piece(self, header: Header) -> None:
+        views = [view for entry in header["parts"] for view in self._state.write(entry)]
+        self._fill(header, views)
+
+    def _take_gradients(self, header: Header) -> None:
+        if self._apply is None:
+            raise TransferError("gradients came, and there is nothing to apply them with")
+        if self._buckets is None:
+            self._buckets = [
+                torch.zeros(bucket.numel, dtype=bucket.dtype) for bucket in self._layout
+            ]
+        numbers = [int(number) for number in header["buckets"]]
+        if min(numbers, default=0) < 0:
+            raise IndexError(f"bucket {min(numbers)}")
+        self._fill(header, [self._buckets[number] for number in numbers])
+        views = gradient_views(self._state, self._layout, self._buckets)
+        for index, view in views.items():
+            self._state.parameters[index].grad = view
+        self._apply(int(header["step"]), int(header["global_batch"]), self._buckets)
+        assert self._channel is not None
+        self._channel.send(encode({"kind": "applied", "step": header["step"]}))
+
+    def _take_last(self, header: Header) -> Received:
+        self._fill(header, self._state.buffers)
+        self._state.load_values(header["optimizer"])
+        assert self._channel is not None
+        self._channel.send(encode({"kind": "done"}))
+        return Received(int(header["step"]), dict(header["values"]))
+
+    def _fill(self, header: Header, views: Sequence[torch.Tensor]) -> None:
+        """Put a frame's payload where it belongs, whichever way it comes."""
+        assert self._channel is not None
+        here = [
+            view if view.device.type == "cpu" else torch.empty_like(view, device="cpu")
+            for view in views
+        ]
+        memory = [as_bytes(view) for view in here]
+        if self.pulls and "memory" in header:
+            read_memory(self._donor_pid, header["memory"], memory)
+            self._channel.send(encode({"kind": "pulled"}))
+        else:
+            self._channel.receive_into(memory)
+        for view, filled in zip(views, here, strict=True):
+            if view is not filled:
+                view.detach().copy_(filled)
+
+
+__all__ = ["Received", "Receiver", "StateMismatch"]

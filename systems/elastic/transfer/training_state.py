@@ -1,0 +1,270 @@
+"""Every tensor of a training job, in one order that is the same on all its workers.
+
+What moves between workers is a *part*: a range of elements of one parameter together with
+everything the optimizer keeps on these elements. The tensors that an optimizer keeps once a
+parameter (Adam's step counter) travel with every part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from systems.elastic.transfer.memory import flat, is_dense
+from systems.runtime.state import optimizer_state, parameters_of
+
+ELEMENTWISE = (
+    torch.optim.SGD,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.Adamax,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.RMSprop,
+    torch.optim.Rprop,
+    torch.optim.Adagrad,
+    torch.optim.Adadelta,
+    torch.optim.ASGD,
+)
+"""Optimizers in which the new value of an element and of its state follows from the old ones,
+the element's gradient, hyper-parameters and counters: from nothing on other elements."""
+
+_DTYPES = {
+    str(dtype): dtype
+    for dtype in (
+        *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
+        *(torch.complex64, torch.complex128),
+        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+    )
+}
+
+
+class StateMismatch(Exception):  # noqa: N818 - a state that does not match, not a fault
+    """Another worker's state does not fit this one's; the text says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Elements ``start`` to ``stop`` of a parameter, and all optimizer state on them."""
+
+    index: int
+    """Of the parameter, see ``TrainingState.parameters``."""
+    start: int
+    stop: int
+
+
+def is_elementwise(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether gradients may be replayed on a state of which only parts are there.
+
+    Subclasses do not count: they may do anything.
+    """
+    return type(optimizer) in ELEMENTWISE
+
+
+class TrainingState:
+    """The state of a job: live tensors, and values that JSON can hold."""
+
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+        names = {id(value): name for name, value in model.named_parameters()}
+        owned = parameters_of(optimizer)
+        known = {id(value) for value in owned}
+        frozen = [value for value in model.parameters() if id(value) not in known]
+        self.num_owned = len(owned)
+        self.parameters: list[torch.Tensor] = [*owned, *frozen]
+        """In the order of the optimizer's groups; then those it does not have."""
+        self.names = [
+            names.get(id(value), f"optimizer/{index}")
+            for index, value in enumerate(self.parameters)
+        ]
+        self._model = model
+
+    @property
+    def buffers(self) -> list[torch.Tensor]:
+        """The model's buffers, in its order."""
+        return [value for _, value in self._model.named_buffers()]
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """Parameters, buffers, optimizer state: the live tensors."""
+        state = [
+            value
+            for parameter in self.parameters[: self.num_owned]
+            for _, value in sorted(self.optimizer.state.get(parameter, {}).items())
+            if isinstance(value, torch.Tensor)
+        ]
+        return [*self.parameters, *self.buffers, *state]
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all tensors."""
+        return sum(value.numel() * value.element_size() for value in self.tensors)
+
+    def values(self) -> dict[str, Any]:
+        """Hyper-parameters of every group, and state that is no tensor.
+
+        Raises:
+            TypeError: one of them is neither a tensor nor plain.
+        """
+        state = optimizer_state(self.optimizer)
+        return {"groups": state.groups, "state": {key: dict(v) for key, v in state.values.items()}}
+
+    def load_values(self, values: Mapping[str, Any]) -> None:
+        """Take what ``values`` gave on another worker.
+
+        Raises:
+            StateMismatch: this optimizer has other groups.
+        """
+        groups = self.optimizer.param_groups
+        if len(values["groups"]) != len(groups):
+            raise StateMismatch(
+                f"{len(values['groups'])} parameter groups there and {len(groups)} here"
+            )
+        for group, theirs in zip(groups, values["groups"], strict=True):
+            for key, value in theirs.items():
+                group[key] = tuple(value) if isinstance(group.get(key), tuple) else value
+        for index, state in values["state"].items():
+            self.optimizer.state[self._owned(int(index))].update(state)
+
+    def describe(self) -> dict[str, Any]:
+        """Names, types, shapes and strides, for ``check`` and ``prepare_like``."""
+        return {
+            "parameters": [
+                [name, *_form(value)]
+                for name, value in zip(self.names, self.parameters, strict=True)
+            ],
+            "buffers": [[name, *_form(value)] for name, value in self._model.named_buffers()],
+            "optimizer": [self.layout_of(index) for index in range(self.num_owned)],
+        }
+
+    def check(self, description: Mapping[str, Any]) -> None:
+        """Compare parameters and buffers with another worker's.
+
+        Raises:
+            StateMismatch: they differ.
+        """
+        mine = self.describe()
+        for kind in ("parameters", "buffers"):
+            if len(description[kind]) != len(mine[kind]):
+                raise StateMismatch(
+                    f"{len(description[kind])} {kind} there and {len(mine[kind])} here"
+                )
+            for theirs, ours in zip(description[kind], mine[kind], strict=True):
+                if theirs != ours:
+                    raise StateMismatch(f"of the {kind}, {theirs} there is {ours} here")
+
+    def prepare_like(self, description: Mapping[str, Any]) -> None:
+        """Make the optimizer's state have the tensors of ``description``, values undefined.
+
+        Raises:
+            StateMismatch: parameters or buffers differ.
+        """
+        self.check(description)
+        for index, layout in enumerate(description["optimizer"]):
+            self._shape_state(index, layout)
+
+    def layout_of(self, index: int) -> list[Any]:
+        """Which tensors the optimizer keeps on a parameter: (key, type, shape, on its device).
+
+        Shape None says: one element for each of the parameter's.
+
+        Raises:
+            TypeError: a tensor's elements lie in another order than its parameter's.
+        """
+        if index >= self.num_owned:
+            return []
+        parameter = self.parameters[index]
+        layout: list[Any] = []
+        for key, value in list(self.optimizer.state.get(parameter, {}).items()):
+            if not isinstance(value, torch.Tensor):
+                continue
+            if value.shape != parameter.shape:
+                shape: list[int] | None = list(value.shape)
+            elif value.stride() != parameter.stride():
+                raise TypeError(
+                    f"the optimizer's {key!r} of {self.names[index]} has strides"
+                    f" {value.stride()} and the parameter {parameter.stride()}"
+                )
+            else:
+                shape = None
+            on_device = value.device == parameter.device
+            layout.append([key, str(value.dtype), shape, on_device])
+        return layout
+
+    def read(self, part: Part) -> tuple[list[Any], list[torch.Tensor]]:
+        """A part as the entry that says what it holds, and flat views of the live tensors."""
+        parameter = self.parameters[part.index]
+        layout = self.layout_of(part.index)
+        state = self.optimizer.state.get(parameter, {}) if part.index < self.num_owned else {}
+        values = {
+            key: value for key, value in list(state.items()) if not isinstance(value, torch.Tensor)
+        }
+        return [part.index, part.start, part.stop, layout, values], self._views(part, layout)
+
+    def write(self, entry: Sequence[Any]) -> list[torch.Tensor]:
+        """The views to fill for an entry of ``read``; what it lacks is made or dropped.
+
+        Raises:
+            StateMismatch: the entry does not fit this state.
+        """
+        try:
+            index, start, stop, layout, values = entry
+            parameter = self.parameters[index]
+            fits = index >= 0 and 0 <= start <= stop <= parameter.numel()
+            self._shape_state(index, layout)
+            if values:
+                self.optimizer.state[self._owned(index)].update(values)
+        except (TypeError, ValueError, IndexError, KeyError) as error:
+            raise StateMismatch(f"a part that cannot be read: {error}") from None
+        if not fits:
+            raise StateMismatch(f"elements {start} to {stop} of {self.names[index]}")
+        return self._views(Part(index, start, stop), layout)
+
+    def _views(self, part: Part, layout: Sequence[Sequence[Any]]) -> list[torch.Tensor]:
+        parameter = self.parameters[part.index]
+        views = [flat(parameter)[part.start : part.stop]]
+        for key, _, shape, _ in layout:
+            whole = flat(self.optimizer.state[parameter][key])
+            views.append(whole[part.start : part.stop] if shape is None else whole)
+        return views
+
+    def _owned(self, index: int) -> torch.Tensor:
+        if not 0 <= index < self.num_owned:
+            raise StateMismatch(f"optimizer state of parameter {index} of {self.num_owned}")
+        return self.parameters[index]
+
+    def _shape_state(self, index: int, layout: Sequence[Sequence[Any]]) -> None:
+        """Give a parameter's state exactly these tensors."""
+        if not layout:
+            self.optimizer.state.pop(self.parameters[index], None)
+            return
+        parameter = self._owned(index)
+        state: dict[str, Any] = self.optimizer.state[parameter]
+        wanted = {key for key, *_ in layout}
+        for key in [key for key in state if key not in wanted]:
+            del state[key]
+        for key, dtype_name, shape, on_device in layout:
+            dtype = _DTYPES[dtype_name]
+            here = state.get(key)
+            size = parameter.shape if shape is None else torch.Size(shape)
+            if size.numel() > max(1, parameter.numel()):
+                raise StateMismatch(f"{key!r} of {self.names[index]} with shape {tuple(size)}")
+            device = parameter.device if on_device else torch.device("cpu")
+            if (
+                isinstance(here, torch.Tensor)
+                and (here.dtype, here.shape, here.device) == (dtype, size, device)
+                and (shape is not None or here.stride() == parameter.stride())
+                and is_dense(here)
+            ):
+                continue
+            if shape is None:
+                state[key] = torch.empty_like(parameter, dtype=dtype, requires_grad=False)
+            else:
+                state[key] = torch.empty(size, dtype=dtype, device=device)
+
+
+def _form(tensor: torch.Tensor) -> list[Any]:
+    return [str(tensor.dtype), list(tensor.shape), list(tensor.stride())]
