@@ -27,6 +27,7 @@ PASSED_ON = (
     "replay_wall_s",
     "peak_memory_bytes",
     "pace_overrun_share",
+    "workers_lost",
     "bitwise_equal",
     "samples_missed",
     "samples_repeated",

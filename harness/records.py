@@ -144,5 +144,5 @@ class RunRecords:
     facts: dict[str, float] = field(default_factory=dict)
     """Single numbers that only the run itself knows: replay_wall_s, num_events,
     num_slots, steps_executed, steps_credited, steps_executed_<workload>, rescales_<workload>,
-    pace_overrun_share (steps that took longer than their pace), peak_memory_bytes, and
-    the similarity numbers (similarity_*)."""
+    pace_overrun_share (steps that took longer than their pace), workers_lost (that died while
+    their job went on), peak_memory_bytes, and the similarity numbers (similarity_*)."""

@@ -77,7 +77,13 @@ class Change:
 
 class EventKind(IntEnum):
     """Kinds of event. Events of one instant are handled in this order, then by arrival of
-    the job, then by job id: capacity first, then what ends, then what is new."""
+    the job, then by job id: capacity first, then what ends, then what is new.
+
+    GRANT_LOST: all workers of a job died, and its grant with them; a change in flight has
+    failed with that. GRANT_SHRUNK: some died and the job goes on with the others. It comes
+    after the end of a change, since one that was in flight has ended by then: a job whose
+    worker died had either reached its new grant, of which it then lost a part, or had not.
+    """
 
     SLOT_DOWN = 0
     SLOT_UP = 1
@@ -87,10 +93,11 @@ class EventKind(IntEnum):
     CHANGE_FAILED = 5
     CHANGE_RETRY = 6
     CHANGE_DONE = 7
-    CHANGE_ACCEPTED = 8
-    PROGRESS = 9
-    ARRIVAL = 10
-    WAKE = 11
+    GRANT_SHRUNK = 8
+    CHANGE_ACCEPTED = 9
+    PROGRESS = 10
+    ARRIVAL = 11
+    WAKE = 12
 
     __hash__ = int.__hash__
 
@@ -99,10 +106,10 @@ class EventKind(IntEnum):
 class Event:
     """One fact, at one time of the engine's clock.
 
-    ``samples_done`` and ``samples_per_s`` are given with JOB_FINISHED, CHANGE_DONE and
-    PROGRESS: samples credited to the job so far, and its present rate (0 while stopped).
-    ``phases_s`` and ``stopping_time_s`` come with CHANGE_DONE. ARRIVAL and WAKE are made by
-    the replay, all others by the engine.
+    ``samples_done`` and ``samples_per_s`` are given with JOB_FINISHED, CHANGE_DONE,
+    GRANT_SHRUNK and PROGRESS: samples credited to the job so far, and its present rate (0
+    while stopped). ``phases_s`` comes with CHANGE_DONE and GRANT_SHRUNK, ``stopping_time_s``
+    with CHANGE_DONE. ARRIVAL and WAKE are made by the replay, all others by the engine.
     """
 
     time_s: float
@@ -116,11 +123,16 @@ class Event:
     samples_lost: float | None = None
     phases_s: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
+    slots: tuple[int, ...] = ()
+    """With GRANT_SHRUNK: the slots that the job still holds, in rank order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a backend can do; a scheduler that needs more is refused before the run."""
+    """What a backend can do; a scheduler that needs more is refused before the run.
+
+    Only a backend that can rescale ever shrinks a grant.
+    """
 
     rescale: bool = False
     suspend: bool = False

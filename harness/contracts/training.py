@@ -101,6 +101,7 @@ class ReportKind(StrEnum):
     PROGRESS = "progress"
     FINISHED = "finished"
     LOST = "lost"
+    SHRUNK = "shrunk"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,10 @@ class Report:
 
     DONE comes once the first step after a START, RESUME, RESCALE or MIGRATE has ended, or
     once every process is gone after a SUSPEND or STOP; FINISHED once the last step has ended
-    and every process is gone; LOST when the workers died and cannot go on by themselves.
+    and every process is gone; LOST when the workers died and cannot go on by themselves;
+    SHRUNK once the first step without workers that died has ended. SHRUNK comes only while
+    no change of the job is in flight: one that was has been answered with DONE or FAILED
+    before it.
     """
 
     kind: ReportKind
@@ -124,11 +128,16 @@ class Report:
     """Mean duration of the recent steps at the present size; 0 if none has ended."""
     stopping_time_s: float | None = None
     phases_s: Mapping[str, float] = field(default_factory=dict)
-    """Duration of each phase of the change, seconds: save, stop, spawn, import, build,
-    group, load, first_step."""
+    """Duration of each phase of the change, seconds, as the backend names its phases; under
+    one that stops its workers: save, stop, spawn, import, build, group, load, first_step.
+    Where workers go through a phase side by side, the longest. With SHRUNK: of the recovery."""
     reason: str = ""
     results: Mapping[str, float | str] = field(default_factory=dict)
     """With FINISHED: evaluation metrics and digests."""
+    slots: tuple[int, ...] = ()
+    """With SHRUNK: the slots that remain, in rank order."""
+    lost_slots: tuple[int, ...] = ()
+    """With SHRUNK: the slots whose workers died; they are free."""
 
 
 class Backend(Protocol):

@@ -33,6 +33,7 @@ from harness.records import RunRecords
 
 _GUESSED_STEP_S = 0.3
 _GUESSED_START_S = 4.0
+_TRAINING_AFTER = frozenset({EventKind.CHANGE_DONE, EventKind.GRANT_SHRUNK})
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,8 @@ class LiveEngine:
         self._backend = setup.backend
         self._jobs: dict[str, LiveJob] = {}
         self._ended: list[LiveJob] = []
+        self._later: list[Event] = []
+        """Events that had to wait for the next instant."""
         self._skipped_s = 0.0
         self._idle_skipped_s = 0.0
         self._started: float | None = None
@@ -199,6 +202,8 @@ class LiveEngine:
         if self._started is None:
             self._started = time.monotonic()
         while True:
+            if self._later:
+                return self._one_instant([])
             self._skip(until_s)
             left_s = (until_s - self.now()) * self._options.dilation
             if left_s <= 0:
@@ -207,8 +212,20 @@ class LiveEngine:
             self._sampler.sample(self._started)
             events = [event for report in reports for event in self._translate(report)]
             if events:
-                return sorted(events, key=lambda event: event.kind)
+                return self._one_instant(events)
             self._check_stalled()
+
+    def _one_instant(self, events: list[Event]) -> list[Event]:
+        """Events in the documented order; one that would overtake an earlier event of its own
+        job, which it follows from, waits for the next instant, and so does what comes after."""
+        events, self._later = self._later + events, []
+        last: dict[str, EventKind] = {}
+        for index, event in enumerate(events):
+            if event.kind < last.get(event.job_id, event.kind):
+                events, self._later = events[:index], events[index:]
+                break
+            last[event.job_id] = event.kind
+        return sorted(events, key=lambda event: event.kind)
 
     def apply(self, changes: Sequence[Change]) -> list[Event]:
         """Hand the changes to the backend; none is ever free here."""
@@ -263,6 +280,9 @@ class LiveEngine:
             return []
         now_s = self.now()
         job.note(report)
+        if report.kind in (ReportKind.DONE, ReportKind.SHRUNK) or job.in_flight:
+            # Steps that were executed in the meantime may have had another batch.
+            self._backend.hold(job.spec.job_id, job.target_step)
         match report.kind:
             case ReportKind.PROGRESS:
                 return [
@@ -286,6 +306,8 @@ class LiveEngine:
                 kind = EventKind.CHANGE_FAILED if goes_on else EventKind.JOB_FAILED
             case ReportKind.LOST:
                 kind = EventKind.JOB_FAILED if job.num_losses >= 3 else EventKind.GRANT_LOST
+            case ReportKind.SHRUNK:
+                kind = EventKind.GRANT_SHRUNK
             case ReportKind.FINISHED:
                 kind = EventKind.JOB_FINISHED
         if kind in (EventKind.JOB_FINISHED, EventKind.JOB_FAILED):
@@ -297,10 +319,11 @@ class LiveEngine:
                 job.spec.job_id,
                 change_id=report.change_id,
                 samples_done=job.samples_done,
-                samples_per_s=self._rate(job) if kind is EventKind.CHANGE_DONE else 0.0,
+                samples_per_s=self._rate(job) if kind in _TRAINING_AFTER else 0.0,
                 stopping_time_s=report.stopping_time_s,
                 phases_s=dict(report.phases_s),
                 reason=report.reason.replace(f"{self._setup.run_dir}/", ""),
+                slots=report.slots,
             )
         ]
 

@@ -17,6 +17,7 @@ class LiveJob:
     def __init__(self, spec: JobSpec, global_batch: int) -> None:
         self.spec = spec
         self.global_batch = global_batch
+        """Of the steps that are executed now: a change brings its own once it is done."""
         self.change: Change | None = None
         self.num_workers = 0
         """Workers that train now; 0 until the first change is done, and while suspended."""
@@ -55,8 +56,15 @@ class LiveJob:
 
     @property
     def target_step(self) -> int:
-        """Executed step at which the work is done."""
-        return self.steps_executed + math.ceil(self.samples_left / self.global_batch)
+        """Executed step at which the work is done.
+
+        While a change is under way it is not known which steps will have the new batch, so the
+        smaller one counts: the job must not end before its work is done.
+        """
+        batch = self.global_batch
+        if self.change is not None and self.change.kind is not ChangeKind.SUSPEND:
+            batch = min(batch, self.change.global_batch)
+        return self.steps_executed + math.ceil(self.samples_left / batch)
 
     @property
     def steady_steps(self) -> int:
@@ -68,7 +76,7 @@ class LiveJob:
         self.change = change
         self.requested_at[change.change_id] = at
         self.heard_at = at
-        if change.kind is not ChangeKind.SUSPEND:
+        if change.kind in (ChangeKind.START, ChangeKind.RESUME):
             self.global_batch = change.global_batch
 
     def credit(self, samples: float) -> None:
@@ -88,6 +96,8 @@ class LiveJob:
         change = self.change
         if report.kind is ReportKind.DONE and change is not None:
             self.num_workers = len(change.slots)
+            if change.slots:
+                self.global_batch = change.global_batch
             self.steps_at_change = report.step
             self.change = None
             self.num_losses = 0
@@ -97,6 +107,9 @@ class LiveJob:
             self.change = None
             self.num_workers = 0
             self.num_losses += 1
+        elif report.kind is ReportKind.SHRUNK:
+            self.num_workers = len(report.slots)
+            self.steps_at_change = report.step
         elif report.kind is ReportKind.FINISHED:
             self.num_workers = 0
             self.results = dict(report.results)

@@ -122,6 +122,22 @@ class Grants:
         self._book.move(job, JobState.SUSPENDED if job.has_run else JobState.PENDING)
         self.want(job, None)
 
+    def shrunk(self, job: ReplayJob, event: Event) -> None:
+        """A job lost some of its workers and their slots, and trains on with the others.
+
+        What it has is what it is granted from now on; the scheduler decides anew.
+        """
+        if job.reached is None:
+            return  # the loss of the rest overtook this event
+        assert job.change is None, "a change that was in flight has ended by now"
+        remaining = tuple(slot for slot in event.slots if slot in job.slots)
+        self._book.count_loss(len(job.slots) - len(remaining))
+        job.samples_done = event.samples_done
+        self.hold(job, remaining, event.time_s)
+        job.rate = event.samples_per_s
+        job.reached = Grant(len(remaining), global_batch=job.reached.global_batch)
+        self.want(job, job.reached)
+
     def leave(self, job: ReplayJob, time_s: float) -> None:
         """A job has ended: nothing is held, wanted or under way any more."""
         end = Event(time_s, EventKind.CHANGE_FAILED, job.spec.job_id, reason="the job ended")

@@ -126,6 +126,11 @@ class JobBook:
             job.waiting_since_s = now_s
         job.slots = slots
 
+    def count_loss(self, num_workers: int) -> None:
+        """Workers died, and their job goes on without them."""
+        facts = self.records.facts
+        facts["workers_lost"] = facts.get("workers_lost", 0.0) + num_workers
+
     def open_change(self, job: ReplayJob, change: Change, now_s: float) -> None:
         """A change was given to the engine."""
         job.change = change

@@ -45,6 +45,7 @@ DECIDING = frozenset(
         EventKind.JOB_FINISHED,
         EventKind.JOB_FAILED,
         EventKind.GRANT_LOST,
+        EventKind.GRANT_SHRUNK,
         EventKind.CHANGE_FAILED,
         EventKind.ARRIVAL,
         EventKind.WAKE,
@@ -229,6 +230,8 @@ class _Replay:
             self.grants.want(job, job.reached)  # what it has is what it is granted again
         elif kind is EventKind.GRANT_LOST:
             self.grants.lost(job, event)
+        elif kind is EventKind.GRANT_SHRUNK:
+            self.grants.shrunk(job, event)
         else:
             state = JobState.FINISHED if kind is EventKind.JOB_FINISHED else JobState.FAILED
             job.samples_done = event.samples_done

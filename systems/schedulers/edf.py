@@ -38,7 +38,8 @@ class Edf:
     Source: the EDF baseline of ElasticFlow. Its text calls EDF not elastic although it sizes
     jobs. Open there and chosen here: preemption; planning at every event; on a curve with dips
     a job takes the smallest count that no smaller count matches.
-    A job whose least size exceeds the whole cluster is refused.
+    A job whose least size exceeds the whole cluster is refused. A job that lost some of its
+    workers is sized anew; if not ``elastic``, it goes on with the others.
     """
 
     def __init__(self, preemptive: bool = True, elastic: bool = True) -> None:
@@ -123,6 +124,8 @@ class Edf:
         """Slots for one job where at most ``most`` are to be had; 0 if it cannot run on them."""
         if not (self._elastic and job.spec.elastic):
             num_slots = gang_slots(job.spec)
+            if not self._elastic:
+                num_slots = min(num_slots, self._granted.get(job.job_id, num_slots))
             return num_slots if num_slots <= most else 0
         useful = self._useful_counts(job, view.cluster.num_slots)
         fitting = bisect_right(useful, most)

@@ -19,7 +19,8 @@ from systems.schedulers.waiting import Key, WaitingJobs
 class Fifo:
     """Jobs start in order of arrival, each on the slots it requested, and keep them.
 
-    Nothing is suspended or rescaled. A job that lost its slots queues again by its arrival.
+    Nothing is suspended or rescaled. A job that lost its slots queues again by its arrival;
+    one that lost some of them goes on with the others to its end.
     A job that the whole cluster cannot hold is refused. One decision costs in proportion to
     its news, whatever the length of the queue.
 

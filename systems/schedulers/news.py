@@ -11,6 +11,7 @@ _TOUCHING = frozenset(
         EventKind.JOB_FINISHED,
         EventKind.JOB_FAILED,
         EventKind.GRANT_LOST,
+        EventKind.GRANT_SHRUNK,
         EventKind.CHANGE_FAILED,
         EventKind.CHANGE_DONE,
     }
@@ -18,7 +19,8 @@ _TOUCHING = frozenset(
 
 
 def touched(view: ClusterView) -> dict[str, None]:
-    """Ids of the jobs that arrived, ended, or lost, missed or reached a grant, in news order.
+    """Ids of the jobs that arrived, ended, or lost (all or part of), missed or reached a grant, in
+    news order.
 
     Each id once, however much happened to it; a job that has ended is no more in
     ``view.jobs``.

@@ -32,6 +32,9 @@ class _Job:
     """What the scheduler remembers of one job."""
 
     key: Key
+    gang: int
+    """Slots that it is granted; its key says what it demands or holds, which is less once
+    some of its workers have died."""
     base_slot_s: float = 0.0
     """Attained service at its last promotion; group limits count from there."""
     planned: bool = False
@@ -57,7 +60,8 @@ class Tiresias:
     in the text and chosen here: limits on cumulative service; FIFO by time of entry into the
     group, then by arrival; the multiple of the executed time (the text says only that a job not
     scheduled for long returns); a job's group stands while its suspension is under way. A job
-    that the whole cluster cannot hold is refused.
+    that the whole cluster cannot hold is refused. A job that lost some of its workers goes on
+    with the others until it is next suspended; then it waits for its whole gang again.
 
     The plan is not rebuilt but repaired. For one demand, what "skip if it does not fit" takes
     is a prefix of that demand's queue. So the plan is right exactly when, for each demand q,
@@ -133,13 +137,17 @@ class Tiresias:
             refusal = refuse_misfit(spec, num_slots, view.cluster)
             if refusal is None:
                 key = Key(0, spec.arrival_s, spec.arrival_s, job_id, num_slots)
-                self._jobs[job_id] = _Job(key)
+                self._jobs[job_id] = _Job(key, num_slots)
                 self._waiting.put(key)
             return refusal
         if job.planned != (seen.grant is not None):
             self._set_planned(job, seen.grant is not None)
             if job.planned:
                 self._schedule_demotion(view, job, seen)
+        if seen.grant is not None and seen.grant.num_slots != job.key.num_slots:
+            self._set_key(job, job.key._replace(num_slots=seen.grant.num_slots))
+            job.turn += 1
+            self._schedule_demotion(view, job, seen)
         if not job.planned and not seen.slots:
             self._regroup(view, job, seen)
             self._schedule_promotion(job, seen.waiting_since_s, seen.executed_s)
@@ -162,6 +170,7 @@ class Tiresias:
             insort(self._planned, job.key)
         else:
             self._unplan(job.key)
+            job.key = job.key._replace(num_slots=job.gang)
             self._waiting.put(job.key)
         job.planned = planned
         job.turn += 1
@@ -298,6 +307,8 @@ class Tiresias:
         job = self._jobs[job_id]
         job.planned = False
         job.turn += 1
+        if job.key.num_slots != job.gang:
+            self._set_key(job, job.key._replace(num_slots=job.gang))
         seen = view.jobs[job_id]
         # A grant that never came true does not interrupt the wait.
         since_s = view.time_s if seen.slots else seen.waiting_since_s

@@ -33,7 +33,9 @@ class Uniform:
     remainder goes to the earliest arrivals.
 
     Source: the Elastic side of the EDL paper's synthetic workload, with the choices N = 0 and
-    a least size of 1 for its compaction. A job that no host can hold is refused.
+    a least size of 1 for its compaction. A job that no host can hold is refused. A job that
+    lost some of its workers takes part in the sharing as before; where too many slots are down
+    for everybody's least, those that are below theirs stay what they are.
     """
 
     requires: frozenset[Requirement] = frozenset({Requirement.RESCALE})
@@ -170,8 +172,13 @@ class Uniform:
         the fewest among those that may grow, of equals to the one that gains most.
         """
         shares = {job.job_id: least_slots(job.spec) for job in jobs}
-        free = num_slots - sum(shares.values())
         growing = {job.job_id: job for job in jobs if job.spec.elastic}
+        for job in reversed(jobs):
+            below = shares[job.job_id] - len(job.slots)
+            if sum(shares.values()) > num_slots and job.slots and below > 0:
+                shares[job.job_id] -= below
+                growing.pop(job.job_id, None)
+        free = num_slots - sum(shares.values())
         while free > 0 and growing:
             # min() keeps the first of equals, and jobs are in order of arrival
             job_id = min(growing, key=lambda i: (shares[i], -self._gain(growing[i], shares[i])))

@@ -1,8 +1,8 @@
 """What every scheduler owes the replay. A new file in configs/scheduler/ is tested by existing.
 
 Each scheduler is driven by real replays: at no cost, and under an engine whose changes take
-time and fail and whose slots go down. The replay itself refuses impossible decisions; the
-recorded views and decisions are then examined.
+time and fail, whose slots go down and whose workers die. The replay itself refuses impossible
+decisions; the recorded views and decisions are then examined.
 """
 
 from __future__ import annotations
@@ -64,11 +64,14 @@ def storms(draw):
             st.integers(0, 7), st.tuples(st.integers(0, 30), st.integers(1, 20)), max_size=3
         )
     )
+    deaths = draw(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 40)), max_size=4))
     return {
         "seed": draw(st.integers(0, 10**6)),
         "max_delay_s": draw(st.integers(0, 3)),
         "failure_share": draw(st.sampled_from([0.0, 0.2])),
         "outages": tuple((slot, at, at + length) for slot, (at, length) in outages.items()),
+        "deaths": tuple(deaths),
+        "shrinks": draw(st.booleans()),
     }
 
 
@@ -107,7 +110,12 @@ def examine(recorder) -> None:
         for job_id, change in decision.changes.items():
             if no_suspension and isinstance(change, Suspend):
                 assert not view.jobs[job_id].slots, "suspends without having declared it"
-            if Requirement.RESCALE not in recorder.requires and isinstance(change, Grant):
+            present = view.jobs[job_id].grant
+            if (
+                Requirement.RESCALE not in recorder.requires
+                and isinstance(change, Grant)
+                and present is not None
+            ):
                 held = len(view.jobs[job_id].slots)
                 assert held in (0, change.num_slots), "rescales without having declared it"
 

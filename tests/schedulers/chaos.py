@@ -1,5 +1,5 @@
 """An engine that does everything the contract allows: changes that take time or fail, slots
-that go down and come back. Seeded, so that a failing case repeats."""
+that go down and come back, workers that die. Seeded, so that a failing case repeats."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ class ChaosEngine:
         max_delay_s: int = 0,
         failure_share: float = 0.0,
         outages: tuple[tuple[int, int, int], ...] = (),
+        deaths: tuple[tuple[int, int], ...] = (),
+        shrinks: bool = False,
         progress: bool = False,
     ) -> None:
-        """``outages``: (slot, from second, to second)."""
+        """``outages``: (slot, from second, to second). ``deaths``: (slot, second) of workers
+        whose slot stays up. ``shrinks``: a job goes on without its dead workers."""
         self.abilities = Abilities(True, True, True, True)
         self._rng = random.Random(seed)
         self._max_delay_s = max_delay_s
         self._failure_share = failure_share
+        self._shrinks = shrinks
         self._progress = progress
         self._now_s = 0.0
         self._held: dict[str, tuple[int, ...]] = {}
@@ -43,6 +47,8 @@ class ChaosEngine:
         for slot, start_s, end_s in outages:
             self._push(float(start_s), "down", slot, 0, None)
             self._push(float(end_s), "up", slot, 0, None)
+        for slot, at_s in deaths:
+            self._push(float(at_s), "death", slot, 0, None)
 
     def now(self) -> float:
         return self._now_s
@@ -50,10 +56,11 @@ class ChaosEngine:
     def wait(self, until_s: float) -> list[Event]:
         events: list[Event] = []
         while self._heap and self._heap[0][0] <= until_s:
-            if events and self._heap[0][0] > self._now_s:
+            # Two losses of one job are two instants: what follows from the first comes first.
+            if events and (self._shrinks or self._heap[0][0] > self._now_s):
                 break
             time_s, _, _, what, who, version, change = heapq.heappop(self._heap)
-            if what not in ("down", "up") and self._version.get(who) != version:
+            if what not in ("down", "up", "death") and self._version.get(who) != version:
                 continue
             self._now_s = max(self._now_s, time_s)
             events += getattr(self, f"_{what}")(who, change)
@@ -90,7 +97,7 @@ class ChaosEngine:
         """Nothing to release."""
 
     def _push(self, time_s, what, who, version, change) -> None:
-        order = ("down", "up", "end", "fail", "finish", "report").index(what)
+        order = ("down", "up", "death", "end", "fail", "finish", "report").index(what)
         entry = (time_s, order, next(self._count), what, who, version, change)
         heapq.heappush(self._heap, entry)
 
@@ -142,10 +149,23 @@ class ChaosEngine:
         return [self._event(EventKind.JOB_FINISHED, job_id)]
 
     def _down(self, slot, _) -> list[Event]:
-        events = [Event(self._now_s, EventKind.SLOT_DOWN, slot=slot)]
+        return [Event(self._now_s, EventKind.SLOT_DOWN, slot=slot), *self._death(slot, None)]
+
+    def _death(self, slot, _) -> list[Event]:
+        events = []
         for job_id in [job_id for job_id, slots in self._held.items() if slot in slots]:
-            self._hold(job_id, ())
-            events.append(self._event(EventKind.GRANT_LOST, job_id))
+            change = self._changes.get(job_id)
+            before = change.previous_slots if change else self._held[job_id]
+            left = tuple(other for other in before if other != slot)
+            if not (self._shrinks and left):
+                self._hold(job_id, ())
+                events.append(self._event(EventKind.GRANT_LOST, job_id))
+                continue
+            if change is not None:
+                events += self._fail(job_id, change)
+            if left != before:
+                self._hold(job_id, left)
+                events.append(self._event(EventKind.GRANT_SHRUNK, job_id, slots=left))
         return events
 
     def _up(self, slot, _) -> list[Event]:
