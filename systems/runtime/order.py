@@ -40,6 +40,9 @@ class WorkerOrder:
     collective_timeout_s: float
     replay_layout: bool
     """Rebuild the gradient buckets before the first step after a restart."""
+    store_address: str = ""
+    store_port: int = 0
+    """Where the first worker's store listens; 0: on a free port of its host's address."""
 
     def message(self) -> Message:
         """This order as a control message."""

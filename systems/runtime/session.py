@@ -145,13 +145,13 @@ def _join(
 ) -> dist.ProcessGroup | None:
     """Form the group of the gradients, and, beside others, the one of the control words.
 
-    The first worker's store listens on a free port that the kernel chose, so that no two
-    jobs can meet; the driver passes the port on.
+    Unless the order says where, the first worker's store listens on a free port that the
+    kernel chose, so that no two jobs can meet; the driver passes the port on.
     """
+    address, port = order.store_address or order.address, order.store_port
     if order.rank == 0:
-        listener = socket.create_server((order.address, 0))
+        listener = socket.create_server((address, port))
         port = listener.getsockname()[1]
-        address = order.address
         store = dist.TCPStore(  # type: ignore[attr-defined]
             address,
             port,
@@ -160,13 +160,16 @@ def _join(
             wait_for_workers=False,
             master_listen_fd=listener.detach(),
         )
-        client.send({"kind": "store", "address": address, "port": port})
+        if not order.store_port:
+            client.send({"kind": "store", "address": address, "port": port})
     else:
-        message = client.receive(STORE_TIMEOUT_S)
-        if message["kind"] != "store":
-            raise ControlError(f"the driver sent {message['kind']!r} instead of the store")
+        if not port:
+            message = client.receive(STORE_TIMEOUT_S)
+            if message["kind"] != "store":
+                raise ControlError(f"the driver sent {message['kind']!r} instead of the store")
+            address, port = message["address"], message["port"]
         store = dist.TCPStore(  # type: ignore[attr-defined]
-            message["address"], message["port"], order.num_workers, wait_for_workers=False
+            address, port, order.num_workers, wait_for_workers=False
         )
     timeout = timedelta(seconds=order.collective_timeout_s)
     # NCCL wants a device for each worker. This choice has not been tried on such a machine.

@@ -74,6 +74,15 @@ class _Loop:
                 }
             )
             generations.flush()
+        try:
+            target_step = self._train()
+        finally:  # whatever ends it: what was executed is on record
+            self._flush()
+        self._leave(finished=session.step >= target_step)
+
+    def _train(self) -> int:
+        """Steps until the target or a stop; returns the target."""
+        session = self.session
         target_step, stopped = self.order.target_step, False
         first = session.step
         while session.step < target_step and not stopped:
@@ -87,7 +96,7 @@ class _Loop:
             target_step, stopped = verdict.target_step, verdict.stop
             if self.is_first:
                 self._report(started, verdict, late, is_first_step=session.step == first + 1)
-        self._leave(finished=session.step >= target_step)
+        return target_step
 
     def _step(self) -> Verdict | None:
         """Compute and apply one step; its verdict unless that comes at the end."""
@@ -168,12 +177,14 @@ class _Loop:
             | self._standing()
         )
 
-    def _leave(self, *, finished: bool) -> None:
-        """The step loop is over on all workers: save or evaluate, and go when all may go."""
-        session = self.session
+    def _flush(self) -> None:
         self.samples.close()
         for writer in (self.steps, self.digests):
             writer.flush()
+
+    def _leave(self, *, finished: bool) -> None:
+        """The step loop is over on all workers: save or evaluate, and go when all may go."""
+        session = self.session
         left = {"kind": "left", "finished": finished, "overruns": self.pacer.num_overruns}
         session.client.send(left | self._standing())
         if not self.is_first:
