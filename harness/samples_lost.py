@@ -5,6 +5,10 @@ request until five steps after the switch, minus what was processed. A job's own
 so the number is not 0 where nothing was changed either: ``undisturbed`` evaluates the
 formula there, over as long a time (an A/A trial), and what lies inside the spread of those
 is not distinguishable from nothing.
+
+A job that shrinks is slower afterwards, which is no fault of the rescale, but the five steps
+after the switch count as lost all the same. ``Window.lost_net`` is the same number with the
+steps after the switch held to the speed that the new size settles at.
 """
 
 from __future__ import annotations
@@ -39,8 +43,13 @@ class Window:
     """Index of the first step that ended after the request."""
     last: int
     """Index of the last step that counts."""
+    switch_s: float
+    """When the first step at the new size began."""
     lost: float
     """Samples."""
+    lost_net: float | None
+    """Samples, with what follows the switch held to the new size's own speed; None where too
+    few steps follow the window."""
 
     @property
     def length_s(self) -> float:
@@ -82,36 +91,36 @@ def window_of(steps: Sequence[StepRecord], requested_s: float) -> Window | None:
     last = first + switch + STEPS_AFTER_SWITCH - 1
     if last >= len(steps):
         return None
-    return _window(steps, requested_s, undisturbed, first, last)
+    return _window(steps, requested_s, after[switch].started_s, undisturbed, first, last)
 
 
-def undisturbed(steps: Sequence[StepRecord], windows: Sequence[Window], seed: str) -> list[Window]:
-    """A/A trials: for every window one as long, from a random moment at which nothing was
-    going on; windows for which no stretch of steps is long enough are left out.
+def undisturbed(
+    steps: Sequence[StepRecord], windows: Sequence[Window], seed: str, number: int
+) -> Window | None:
+    """An A/A trial for a change: a window as long, from a random moment at which nothing was
+    going on, after it or else before it; None if no stretch of steps there is long enough.
 
     Args:
         steps: of one job, in the order they were executed.
-        windows: of all its changes.
+        windows: of all its changes, in order.
         seed: names the random stream.
+        number: which of the changes, from 0.
     """
-    drawn = random.Random(f"undisturbed {seed}")
+    drawn = random.Random(f"undisturbed {seed} {number}")
     starts = [0, *(window.last + 1 for window in windows)]
     ends = [*(window.first - 1 for window in windows), len(steps) - 1]
-    found = []
-    for number, window in enumerate(windows):
-        own = [number + 1, number]  # the stretch after a change, else the one before it
-        for index in own:
-            trial = _trial(steps, starts[index], ends[index], window.length_s, drawn)
-            if trial is not None:
-                found.append(trial)
-                break
-    return found
+    for index in (number + 1, number):
+        trial = _trial(steps, starts[index], ends[index], windows[number], drawn)
+        if trial is not None:
+            return trial
+    return None
 
 
 def _trial(
-    steps: Sequence[StepRecord], start: int, end: int, length_s: float, drawn: random.Random
+    steps: Sequence[StepRecord], start: int, end: int, like: Window, drawn: random.Random
 ) -> Window | None:
     """One trial among the steps from ``start`` to ``end``."""
+    length_s = like.length_s
     earliest = start + STEPS_BEFORE_REQUEST
     if earliest >= end:
         return None
@@ -124,12 +133,14 @@ def _trial(
     known = _period(steps, first)
     if known is None or last > end:
         return None
-    return _window(steps, requested_s, known, first, last)
+    switch_s = requested_s + (like.switch_s - like.requested_s)
+    return _window(steps, requested_s, switch_s, known, first, last)
 
 
 def _window(
     steps: Sequence[StepRecord],
     requested_s: float,
+    switch_s: float,
     undisturbed_rate: tuple[float, int],
     first: int,
     last: int,
@@ -141,8 +152,24 @@ def _window(
     begun_s = requested_s - counted[0].started_s
     if begun_s > 0 and counted[0].duration_s > 0:  # a part of that step was before the request
         done -= counted[0].global_batch * begun_s / counted[0].duration_s
-    lost = global_batch / period_s * (end_s - requested_s) - done
-    return Window(requested_s, end_s, period_s, global_batch, first, last, lost)
+    rate = global_batch / period_s
+    lost = rate * (end_s - requested_s) - done
+    settled = _settled_rate(steps, last)
+    lost_net = None
+    if settled is not None:
+        lost_net = rate * (switch_s - requested_s) + settled * (end_s - switch_s) - done
+    return Window(requested_s, end_s, period_s, global_batch, first, last, switch_s, lost, lost_net)
+
+
+def _settled_rate(steps: Sequence[StepRecord], last: int) -> float | None:
+    """Samples per second of the steps after index ``last`` that have its size."""
+    size = steps[last].num_workers
+    after = steps[last : last + STEPS_BEFORE_REQUEST + 1]
+    same = list(takewhile(lambda step: step.num_workers == size, after))
+    if len(same) < LEAST_STEPS_BEFORE:
+        return None
+    period_s = median(later.started_s - earlier.started_s for earlier, later in pairwise(same))
+    return same[0].global_batch / period_s
 
 
 def _period(steps: Sequence[StepRecord], first: int) -> tuple[float, int] | None:

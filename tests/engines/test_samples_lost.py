@@ -64,14 +64,13 @@ def test_nothing_is_lost_where_nothing_happens():
     window = window_of(log, 59.25)
     assert window is not None
     assert (window.length_s, window.lost) == (pytest.approx(7.75), pytest.approx(20.0))
-    trials = undisturbed(log, [window] * 1, "seed")
-    assert len(trials) == 1
-    (trial,) = trials
+    trial = undisturbed(log, [window], "seed", 0)
+    assert trial is not None
     assert trial.lost == pytest.approx(0.0, abs=1e-9)
     assert trial.length_s >= window.length_s
     assert trial.requested_s > window.end_s + 10, "after the change, ten steps later"
-    assert undisturbed(log, [window], "seed") == trials
-    assert undisturbed(log, [window], "other") != trials
+    assert undisturbed(log, [window], "seed", 0) == trial
+    assert undisturbed(log, [window], "other", 0) != trial
 
 
 def test_a_slow_step_is_seen_by_the_trials_that_hold_it():
@@ -80,8 +79,10 @@ def test_a_slow_step_is_seen_by_the_trials_that_hold_it():
     log += slow + [StepRecord("a", 41 + k, 1, 10, 43.0 + k, 1.0, (0.0).hex()) for k in range(30)]
     change = window_of(log, 38.5)
     assert change is not None
-    lost = {round(undisturbed(log, [change], str(n))[0].lost, 6) for n in range(50)}
-    assert lost == {0.0}, "after the slow step"
+    for seed in map(str, range(20)):
+        trial = undisturbed(log, [change], seed, 0)
+        assert trial is not None
+        assert trial.lost == pytest.approx(0.0, abs=1e-9), "after the slow step"
     assert change.lost == pytest.approx(20.0)
 
 
@@ -89,4 +90,25 @@ def test_no_stretch_is_long_enough():
     log = steady(30) + [StepRecord("a", k, 2, 10, 50.0 + k, 1.0, (0.0).hex()) for k in range(12)]
     window = window_of(log, 29.5)
     assert window is not None
-    assert undisturbed(log, [window], "seed") == []
+    assert undisturbed(log, [window], "seed", 0) is None
+
+
+def test_a_slower_size_is_no_loss_of_the_rescale_itself():
+    """After the switch every step takes two seconds, and nothing else happens."""
+    log = steady(30)
+    log += [StepRecord("a", k, 2, 10, 30.0 + 2 * k, 2.0, (0.0).hex()) for k in range(20)]
+    window = window_of(log, 28.5)
+    assert window is not None
+    assert window.lost == pytest.approx(50.0)
+    assert window.lost_net == pytest.approx(0.0)
+    late = window_of(log[:35], 28.5)
+    assert late is not None
+    assert late.lost_net is None
+
+
+def test_the_net_loss_of_a_stop_is_the_stop():
+    log = steady(30)
+    log += [StepRecord("a", k, 2, 10, 34.0 + 2 * k, 2.0, (0.0).hex()) for k in range(20)]
+    window = window_of(log, 28.5)
+    assert window is not None
+    assert window.lost_net == pytest.approx(40.0)
