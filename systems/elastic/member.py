@@ -32,6 +32,7 @@ class Handlers:
     topology: Callable[[Message], None]
     cancel: Callable[[int], None]
     halt: Callable[[int], None]
+    dismissed: Callable[[], None]
 
 
 class Member:
@@ -39,8 +40,8 @@ class Member:
 
     Attributes are read by the training thread: ``stop``, ``target_step`` and ``announced``
     (generation to switch to; 0: none) are commands that the first worker puts into its words.
-    ``directives`` are what a worker that does not train waits for: ``resume``, ``dismissed``,
-    ``exit``.
+    ``directives`` are what a worker that does not train waits for: ``halt``, ``resume``,
+    ``dismissed``, ``exit``.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Member:
         self._heard_at = 0.0
         self._is_accused = False
         self._is_closed = False
-        self._store = (order.store_address, order.store_port)
+        self.store = (order.store_address, order.store_port)
         self._server = LeaderServer(
             order.address,
             order.job_id,
@@ -124,6 +125,10 @@ class Member:
         with self._lock:
             self._send({"kind": "quiet"})
 
+    def resign(self) -> None:
+        """Lead no more: others do from now on."""
+        self._election.resign()
+
     def leave(self) -> None:
         """Leave in order: whoever sees the connection end knows that this is no death."""
         self._is_closed = True
@@ -177,7 +182,7 @@ class Member:
             case "lost":
                 self._lost(message["workers"])
             case "store":
-                self._store = (message["address"], message["port"])
+                self.store = (message["address"], message["port"])
                 self._election.replace_store(self._make_store)
             case "leader_gone":
                 self._leader_gone(message["address"])
@@ -191,7 +196,11 @@ class Member:
             case "halt":
                 self._highest = max(self._highest, message["generation"])
                 self._handlers.halt(message["generation"])
-            case "resume" | "dismissed" | "exit":
+                self.directives.put(message)
+            case "dismissed":
+                self._handlers.dismissed()
+                self.directives.put(message)
+            case "resume" | "exit":
                 self.directives.put(message)
             case kind:
                 raise ControlError(f"a worker that trains was sent {kind!r}")
@@ -217,7 +226,7 @@ class Member:
     # Who leads.
 
     def _make_store(self) -> TcpKeyStore:
-        return TcpKeyStore(*self._store)
+        return TcpKeyStore(*self.store)
 
     def _on_leader(self, address: str) -> None:
         """Called by the election's thread."""

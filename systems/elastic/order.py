@@ -63,6 +63,8 @@ class ElasticOrder:
     collective_timeout_s: float
     recovery_timeout_s: float
     """Longest time from a worker's death until the survivors go on."""
+    num_workers: int = 1
+    """Workers there will be when this one trains: what it warms up for."""
 
     def message(self) -> Message:
         """This order as a control message."""

@@ -1,0 +1,379 @@
+"""The training loop of one elastic worker: steps, and what happens between two of them.
+
+Source: EDL, sections 4.2 (stop-free scaling) and 4.3 (forced exit). All workers have the same
+state at every step boundary, and only there does the membership change.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from systems.elastic.giving import Giving
+from systems.elastic.groups import Group, GroupLost
+from systems.elastic.member import Handlers, Member
+from systems.elastic.order import ElasticOrder
+from systems.elastic.recovering import Recovering
+from systems.elastic.recovery import Membership
+from systems.elastic.regrouping import Regrouping, Topology
+from systems.elastic.taking import Taking
+from systems.elastic.transfer.broadcast import broadcast_state
+from systems.elastic.transfer.training_state import TrainingState
+from systems.elastic.words import Verdict, Words
+from systems.elastic.workbench import Workbench
+from systems.runtime.control import ControlClient, Message
+from systems.runtime.pace import Pacer
+
+ENDLESS = 2**62
+
+
+class Outcome(Enum):
+    """How a worker's training ends."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    LEFT = "left"
+
+
+def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: float) -> None:
+    """Train until the job's target, until the driver says stop, or until this worker leaves.
+
+    Args:
+        order: this worker's part.
+        client: the connection to the driver.
+        token: what this job's processes show each other.
+        ordered_at: when the order came, on ``time.monotonic``.
+    """
+    ElasticLoop(order, client, token, ordered_at).run()
+
+
+class ElasticLoop:
+    """One worker. Other threads only call the three handlers of ``Handlers``."""
+
+    def __init__(
+        self, order: ElasticOrder, client: ControlClient, token: str, ordered_at: float
+    ) -> None:
+        self.order = order
+        self.client = client
+        self.worker = order.worker
+        self.bench = bench = Workbench(order, client, ordered_at)
+        self.trainer = bench.trainer
+        self.state = TrainingState(bench.session.model, bench.session.optimizer)
+        self.words = Words()
+        self.group: Group | None = None
+        self.generation = 0
+        self.membership = Membership((), order.global_batch)
+        self.target_step = order.target_step
+        self.topologies: dict[int, Topology] = {}
+        self.halt = 0
+        """Number of the recovery that this worker has to take part in; 0: none."""
+        self.is_dismissed = False
+        self.has_state = False
+        self.regrouping = Regrouping(
+            order.worker,
+            lambda: self.member.store,
+            order.recovery_timeout_s,
+            order.collective_timeout_s,
+            lambda generation: self._tell("built", generation),
+            lambda generation, reason: self._tell("build_failed", generation, reason=reason),
+        )
+        self.giving = Giving(self.state, bench.reduction, token, order)
+        self.taking = Taking(self.state, bench, token, order)
+        self.pacer = self._pacer(1)
+        self._recovered: tuple[str, ...] | None = None
+        self._arrival: dict[str, Any] | None = None
+        """What this worker will tell of its switch, once a step has ended after it."""
+        self._switch_at = 0
+        self._ended_at = 0.0
+        self.member = Member(
+            order,
+            token,
+            client,
+            Handlers(self._on_topology, self._on_cancel, self._on_halt, self._on_dismissed),
+        )
+
+    @property
+    def rank(self) -> int:
+        """Of this worker in the present generation."""
+        return self.membership.members.index(self.worker)
+
+    # On the membership's thread.
+
+    def _on_topology(self, message: Message) -> None:
+        topology = Topology.from_message(message)
+        self.topologies = {  # the one before may just be in use
+            **dict(list(self.topologies.items())[-1:]),
+            topology.generation: topology,
+        }
+        self.regrouping.begin(topology.generation, topology.membership)
+        if self.order.transfer == "background" and topology.donors.get(self.worker):
+            self.giving.connect(topology.donors[self.worker])
+        self.taking.expect(topology)
+
+    def _on_cancel(self, generation: int) -> None:
+        self.regrouping.cancel(generation)
+        self.giving.cancel()
+
+    def _on_halt(self, number: int) -> None:
+        self.halt = number
+        self._release()
+
+    def _on_dismissed(self) -> None:
+        self.is_dismissed = True
+        self._release()
+
+    def _release(self) -> None:
+        """End whatever the training thread waits for: it gets GroupLost."""
+        group = self.group
+        if group is not None:
+            group.give_up()
+        self.regrouping.cancel_all()
+        self.giving.cancel()
+        self.taking.cancel()
+
+    def _tell(self, kind: str, generation: int, **details: Any) -> None:
+        self.member.tell({"kind": kind, "generation": generation, **details})
+
+    # On the training thread.
+
+    def run(self) -> None:
+        """From the first step of this worker to its last."""
+        recovering = Recovering(self)
+        outcome: Outcome | None = None
+        has_begun = False
+        while outcome is None:
+            try:
+                if not has_begun:
+                    has_begun = True
+                    self._join() if self.order.joining else self._found()
+                outcome = self._train()
+            except GroupLost:
+                if self.order.recovery == "none" and not self.is_dismissed:
+                    raise
+                if not recovering.recover():
+                    outcome = Outcome.LEFT
+        self._leave(outcome)
+
+    def _found(self) -> None:
+        """Begin with the other founders, from scratch or from a checkpoint."""
+        order = self.order
+        self.bench.load()
+        self.has_state = True
+        started = time.monotonic()
+        membership = Membership(order.members, order.global_batch)
+        self.regrouping.begin(order.generation, membership)
+        group = self.regrouping.take(order.generation)
+        self.bench.phases_s["group"] = time.monotonic() - started
+        self.enter(order.generation, membership, group)
+
+    def _join(self) -> None:
+        """Take the state from a worker that has it, and begin with the others."""
+        order, phases_s = self.order, self.bench.phases_s
+        self.member.prepared(*self.taking.listen())
+        waiting = time.monotonic()
+        topology = self.taking.topology()
+        generation = topology.generation
+        started = time.monotonic()
+        phases_s["wait"] = started - waiting
+        group: Group | None = None
+        if order.transfer == "broadcast" and topology.survivors:
+            self.group = group = self.regrouping.take(generation)
+            received = self.taking.take_broadcast(topology, group)
+        else:
+            received = self.taking.take(lambda: self._tell("caught_up", generation))
+        phases_s["copy"] = time.monotonic() - started
+        self.bench.adopt(received.values)
+        self.has_state = True
+        self.target_step = ENDLESS  # the others would not have switched at their last step
+        group = group or self.regrouping.take(generation)
+        phases_s["group"] = self.regrouping.build_s[generation]
+        self.enter(generation, topology.membership, group)
+        self._arrival = {"change_id": topology.change_id, "old_ended": None}
+
+    def enter(self, generation: int, membership: Membership, group: Group) -> None:
+        """Belong to a generation from now on."""
+        old, self.group = self.group, group
+        if self.halt or self.is_dismissed:  # it came while nobody could give this group up
+            group.give_up()
+            raise GroupLost("halted")
+        self.generation, self.membership = generation, membership
+        self.bench.reduction.attach(group)
+        self.trainer.set_share(
+            self.rank, len(membership.members), membership.global_batch, generation
+        )
+        self.pacer = self._pacer(len(membership.members))
+        self._switch_at = 0
+        if self.rank == 0:
+            self.bench.report.begin_generation(generation, membership)
+        if old is not None and old is not group:
+            old.drop()
+        self.member.switched(generation, membership)
+
+    def _pacer(self, num_workers: int) -> Pacer:
+        return Pacer(self.order.step_floors_s.get(str(num_workers), 0.0))
+
+    def _train(self) -> Outcome:
+        """Steps until this worker's training has ended."""
+        while self.bench.session.step < self.target_step:
+            verdict = self._step()
+            self.target_step = verdict.target_step
+            if verdict.stop or self.bench.session.step >= verdict.target_step:
+                break
+            if verdict.switch and not self._switch(verdict.switch):
+                return Outcome.LEFT
+        if self.bench.session.step >= self.target_step:
+            return Outcome.FINISHED
+        return Outcome.STOPPED
+
+    def _step(self) -> Verdict:
+        """One step, committed; GroupLost: not committed, and nothing has changed."""
+        if self.halt:
+            raise GroupLost("halted")
+        assert self.group is not None
+        group, session = self.group, self.bench.session
+        donor = self.giving.present()
+        started = time.monotonic()
+
+        def on_loss(loss: float) -> None:
+            self.words.begin(group, loss, self._command() if group.rank == 0 else None)
+            if donor is not None:
+                donor.wait_sent()  # the backward pass overwrites what it sends
+
+        self.trainer.compute(on_loss)
+        late = self.pacer.finish(started)
+        verdict = self.words.end()
+        if donor is None:
+            self.trainer.commit()
+        else:
+            with donor.lock:
+                donor.reduced(
+                    session.step, self.membership.global_batch, self.bench.reduction.buckets
+                )
+                self.trainer.commit()
+        self._ended_at = time.monotonic()
+        self._note(started, verdict, late)
+        return verdict
+
+    def _command(self) -> Verdict:
+        """What the first worker wants all to do at the end of this step."""
+        member, step = self.member, self.bench.session.step
+        announced = member.announced
+        if announced and not self._switch_at:
+            allowance = self.order.switch_allowance_s / max(self.bench.report.step_s, 1e-9)
+            self._switch_at = step + max(1, math.ceil(allowance))
+        switch = announced if announced and step + 1 >= self._switch_at else 0
+        return Verdict(member.stop, member.target_step, switch, 0.0)
+
+    def _note(self, started: float, verdict: Verdict, late: bool) -> None:
+        """Tell of a step that was committed, and of the switch before it."""
+        report = self.bench.report
+        arrival, self._arrival = self._arrival, None
+        report.step(
+            started,
+            self._ended_at,
+            self.generation,
+            self.membership,
+            verdict.loss,
+            late if self.pacer.is_on else None,
+        )
+        lost, self._recovered = self._recovered, None
+        if lost is not None and self.rank == 0:
+            self.bench.phases_s["first_step"] = self._ended_at - started
+            self.client.send(
+                {
+                    "kind": "recovered",
+                    "generation": self.generation,
+                    "members": list(self.membership.members),
+                    "lost": list(lost),
+                    **report.standing(),
+                    "phases_s": report.take_phases(),
+                }
+            )
+        if arrival is None:
+            return
+        old_ended = arrival["old_ended"]
+        stopping_time_s = None if old_ended is None else started - old_ended
+        self.bench.phases_s["first_step"] = self._ended_at - started
+        self.client.send(
+            {
+                "kind": "switched",
+                "generation": self.generation,
+                "members": list(self.membership.members),
+                "started": started,
+                "stopping_time_s": stopping_time_s,
+                **arrival,
+                **report.standing(),
+                "phases_s": report.take_phases(),
+            }
+        )
+
+    def note_recovery(self, lost: Sequence[str]) -> None:
+        """The next step of this worker is the first one without these."""
+        self._recovered = tuple(lost)
+
+    def _switch(self, generation: int) -> bool:
+        """Leave the present generation for the next; False if this worker is not in it.
+
+        The pause of EDL's figure 3 is what this function takes.
+        """
+        topology = self.topologies[generation]
+        values = self.bench.values()
+        donor = self.giving.donor
+        transfer = self.order.transfer
+        phases_s = self.bench.phases_s
+        if donor is not None:
+            donor.finish(self.bench.session.step, values)
+        elif topology.donors.get(self.worker) and (
+            transfer == "peer" or (transfer == "broadcast" and not topology.survivors)
+        ):
+            started = time.monotonic()
+            self.giving.send(topology.donors[self.worker], self.bench.session.step, values)
+            phases_s["copy"] = time.monotonic() - started
+        if self.worker not in topology.membership.members:
+            return False
+        group = self.regrouping.take(generation)
+        if transfer == "broadcast" and topology.joiners and topology.survivors:
+            started = time.monotonic()
+            root = topology.membership.members.index(topology.survivors[0])
+            broadcast_state(group, self.state, root, self.bench.session.step, values)
+            phases_s["copy"] = time.monotonic() - started
+        phases_s["group"] = self.regrouping.build_s[generation]
+        old_ended = self._ended_at
+        self.enter(generation, topology.membership, group)
+        phases_s["switch"] = time.monotonic() - old_ended
+        self._arrival = {"change_id": topology.change_id, "old_ended": old_ended}
+        return True
+
+    def _leave(self, outcome: Outcome) -> None:
+        """The way out, when this worker's last step has ended."""
+        report = self.bench.report
+        report.flush()
+        is_first = self.membership.members[:1] == (self.worker,)
+        self.giving.end()
+        self.client.send(
+            {
+                "kind": "left",
+                "finished": outcome is Outcome.FINISHED,
+                "overruns": self.pacer.num_overruns,
+                **report.standing(),
+            }
+        )
+        results: Mapping[str, Any] | None = None
+        if outcome is not Outcome.LEFT and is_first:
+            self.member.quiet()
+            if outcome is Outcome.FINISHED:
+                results = self.bench.results()
+            else:
+                report.save("saved")
+        elif not self.is_dismissed:
+            # A worker that goes at once could break the connection on which another still
+            # receives the end of the last sum.
+            self.member.resign()
+            while self.member.directives.get()["kind"] not in ("exit", "dismissed"):
+                pass  # of a recovery that is over
+        self.member.leave()
+        if results is not None:
+            self.client.send({"kind": "finished", "results": results, **report.standing()})

@@ -1,0 +1,78 @@
+"""The side of a present member that gives its state to joiners."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from systems.elastic.order import ElasticOrder
+from systems.elastic.transfer.channel import TransferError
+from systems.elastic.transfer.donor import Donor
+from systems.elastic.transfer.peer import send_state
+from systems.elastic.transfer.training_state import TrainingState, is_elementwise
+from systems.runtime.reduction import OrderedReduction
+
+END_TIMEOUT_S = 30.0
+Addresses = Sequence[tuple[str, int]]
+
+
+class Giving:
+    """At most one transfer at a time. ``connect`` and ``cancel`` may come from any thread."""
+
+    def __init__(
+        self, state: TrainingState, reduction: OrderedReduction, token: str, order: ElasticOrder
+    ) -> None:
+        self._state = state
+        self._reduction = reduction
+        self._token = token
+        self._timeout_s = order.recovery_timeout_s
+        self._wanted: Addresses = ()
+        self.donor: Donor | None = None
+
+    def connect(self, addresses: Addresses) -> None:
+        """Give the state to these receivers, from the next step boundary on."""
+        self._wanted = addresses
+
+    def present(self) -> Donor | None:
+        """The transfer under way, which has to see every update; between two steps."""
+        if self._wanted:
+            addresses, self._wanted = self._wanted, ()
+            self.donor = Donor(
+                addresses,
+                self._token,
+                self._state,
+                self._reduction.layout,
+                timeout_s=self._timeout_s,
+            )
+        donor = self.donor
+        if donor is not None and (donor.finished or donor.failed is not None):
+            self.donor = donor = None
+        return donor
+
+    def send(self, addresses: Addresses, step: int, values: Mapping[str, Any]) -> str:
+        """Give the whole state at once, between two steps; what went wrong, or nothing.
+
+        Whom it did not reach will say so, or is dead, which others notice.
+        """
+        try:
+            send_state(addresses, self._token, self._state, step, values, timeout_s=self._timeout_s)
+        except TransferError as error:
+            return str(error)
+        return ""
+
+    def cancel(self) -> None:
+        """Give nothing any more."""
+        self._wanted = ()
+        donor = self.donor
+        if donor is not None:
+            donor.cancel()
+
+    def end(self) -> None:
+        """This worker leaves: wait until what it has begun to give has arrived."""
+        if self.donor is not None:
+            self.donor.join(END_TIMEOUT_S)
+
+
+def can_replay(optimizer: Any) -> bool:
+    """Whether ``transfer=background`` is right for an optimizer; else the state is sent whole."""
+    return is_elementwise(optimizer)

@@ -1,0 +1,147 @@
+"""A survivor's way from the loss of a group to the next one.
+
+Source: EDL, section 4.3; what the leader decides is in ``recovery``.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from typing import TYPE_CHECKING
+
+from systems.elastic.groups import GroupLost
+from systems.elastic.recovery import Membership
+from systems.elastic.transfer.channel import TransferError
+from systems.elastic.words import Words
+from systems.runtime.control import ControlError, Message
+
+if TYPE_CHECKING:
+    from systems.elastic.elastic_loop import ElasticLoop
+
+
+class Recovering:
+    """What a worker's training thread does instead of training."""
+
+    def __init__(self, loop: ElasticLoop) -> None:
+        self._loop = loop
+        self._attempted = 0
+
+    def recover(self) -> bool:
+        """Go on with the other survivors; False if this worker is not to.
+
+        Raises:
+            ControlError: nobody has said how in time.
+        """
+        loop = self._loop
+        loop.trainer.undo()
+        loop.words = Words()  # what was left behind may still write to the old ones
+        if loop.group is not None:
+            loop.group.give_up()
+        loop.giving.cancel()
+        started = time.monotonic()
+        loop.bench.phases_s.clear()
+        before = loop.membership
+        while True:
+            try:
+                message = self._attempt()
+                break
+            except (GroupLost, TransferError):
+                continue  # another one died meanwhile
+        if message is None:
+            return False
+        loop.bench.phases_s["recover"] = time.monotonic() - started
+        loop.note_recovery([w for w in before.members if w not in loop.membership.members])
+        return True
+
+    def _attempt(self) -> Message | None:
+        """One recovery from the leader's halt to the new group; None: not for us.
+
+        Raises:
+            GroupLost: another began before it was over.
+            TransferError: the state did not come.
+        """
+        loop = self._loop
+        number = self._next_halt()
+        if number is None:
+            return None
+        self._attempted = number
+        address, port = loop.taking.listen()
+        loop.member.tell(
+            {
+                "kind": "halted",
+                "number": number,
+                "generation": loop.generation,
+                "step": loop.bench.session.step if loop.has_state else -1,
+                "address": address,
+                "port": port,
+            }
+        )
+        message = self._directive("resume", number)
+        if message is None:
+            return None
+        membership = Membership(tuple(message["members"]), message["global_batch"])
+        is_member = loop.worker in membership.members
+        if is_member:
+            loop.regrouping.begin(number, membership)
+        self._settle_state(message)
+        if not is_member:
+            return None
+        group = loop.regrouping.take(number)
+        if loop.halt == number:
+            loop.halt = 0
+        loop.enter(number, membership, group)
+        return message
+
+    def _settle_state(self, message: Message) -> None:
+        """Have the state that all go on from."""
+        loop = self._loop
+        behind = {worker: (str(at[0]), int(at[1])) for worker, at in message["behind"].items()}
+        session = loop.bench.session
+        if message["from_checkpoint"]:
+            loop.bench.roll_back()
+        elif loop.worker in behind:
+            loop.has_state = False
+            loop.bench.adopt(loop.taking.take(lambda: None).values)
+        elif loop.worker == message["source"] and behind:
+            loop.giving.send(list(behind.values()), session.step, loop.bench.values())
+        loop.has_state = True
+
+    def _next_halt(self) -> int | None:
+        """The number of a recovery that was not tried yet; None if this worker is dismissed."""
+        loop = self._loop
+        until = time.monotonic() + loop.order.recovery_timeout_s
+        while loop.halt <= self._attempted:
+            if loop.is_dismissed:
+                return None
+            try:
+                loop.member.directives.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                raise ControlError(
+                    "the group was lost, and nobody said how to go on for"
+                    f" {loop.order.recovery_timeout_s} s (recovery_timeout_s)"
+                ) from None
+        return None if loop.is_dismissed else loop.halt
+
+    def _directive(self, kind: str, number: int) -> Message | None:
+        """The leader's message of this kind in this recovery; None if dismissed.
+
+        Raises:
+            GroupLost: another recovery has begun.
+            ControlError: nothing came in time.
+        """
+        loop = self._loop
+        until = time.monotonic() + loop.order.recovery_timeout_s
+        while True:
+            if loop.is_dismissed:
+                return None
+            if loop.halt != number:
+                raise GroupLost("another recovery has begun")
+            try:
+                message = loop.member.directives.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                raise ControlError(
+                    f"the leader has not said {kind!r} within"
+                    f" {loop.order.recovery_timeout_s} s (recovery_timeout_s)"
+                ) from None
+            if message["kind"] == kind and message["generation"] == number:
+                return message

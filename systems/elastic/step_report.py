@@ -1,0 +1,188 @@
+"""What a worker writes down and tells the driver about its steps.
+
+The first worker of a generation writes the job's log, line by line at once: the next first
+worker, which may be another process, goes on in the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from systems.elastic.order import ElasticOrder
+from systems.elastic.recovery import Membership
+from systems.runtime import checkpoint
+from systems.runtime.control import ControlClient
+from systems.runtime.session import Session
+from systems.runtime.state import digests
+from systems.runtime.step_log import LineWriter
+
+PROGRESS_EVERY_S = 0.2
+RECENT_STEPS = 10
+"""The time of a step is the mean of so many (EDL, section 4.2, as T_b)."""
+_TAIL_BYTES = 4096
+
+
+class StepReport:
+    """One worker's. Only the first worker's ``step`` and ``begin_generation`` are called."""
+
+    def __init__(
+        self,
+        order: ElasticOrder,
+        client: ControlClient,
+        session: Session,
+        phases_s: dict[str, float],
+    ) -> None:
+        """Args: ``phases_s``, which others add to: how long each phase of a change took."""
+        self._order = order
+        self._client = client
+        self._session = session
+        self._folder = Path(order.job_dir)
+        self._steps: LineWriter | None = None
+        self._digests = LineWriter(self._folder / "digests.jsonl")
+        self._last_manifest = Path(order.checkpoint) if order.checkpoint is not None else None
+        self._recent: deque[float] = deque(maxlen=RECENT_STEPS)
+        self._reported_at = 0.0
+        self._ended_at = 0.0
+        self._phases_s = phases_s
+        self._has_begun = False
+        self._last: dict[str, Any] | None = None
+
+    @property
+    def step_s(self) -> float:
+        """Mean duration of the recent steps; 0 before the first."""
+        return sum(self._recent) / len(self._recent) if self._recent else 0.0
+
+    def take_phases(self) -> dict[str, float]:
+        """The phases noted since the last call."""
+        taken = dict(self._phases_s)
+        self._phases_s.clear()
+        return taken
+
+    def begin_generation(self, generation: int, membership: Membership) -> None:
+        """This worker is the first one of a new generation."""
+        self._recent.clear()
+        generations = LineWriter(self._folder / "generations.jsonl")
+        generations.add(
+            {
+                "generation": generation,
+                "resumed_at": self._session.step,
+                "world": len(membership.members),
+                "global_batch": membership.global_batch,
+                "device": self._session.device.type,
+                "threads": self._order.num_threads,
+            }
+        )
+        generations.flush()
+        path = self._folder / "steps.jsonl"
+        if self._last is not None and _last_step(path) == self._last["step"] - 1:
+            # The first worker died between the step and its line.
+            lines = LineWriter(path)
+            lines.add(self._last)
+            lines.flush()
+        if self._steps is None:
+            self._steps = LineWriter(path, at_once=True)
+
+    def step(
+        self,
+        started: float,
+        ended: float,
+        generation: int,
+        membership: Membership,
+        loss: float,
+        late: bool | None,
+    ) -> None:
+        """A step was committed. The first worker logs it, tells the driver now and then, and
+        saves when it is due.
+
+        Args:
+            started: on ``time.monotonic``, as ``ended``.
+            ended: when the state was the new one.
+            generation: in which it was made.
+            membership: of that generation.
+            loss: mean over the global batch.
+            late: whether it missed its pace; None: no pace.
+        """
+        session, order = self._session, self._order
+        self._ended_at = ended
+        entry: dict[str, Any] = {
+            "step": session.step,
+            "generation": generation,
+            "world": len(membership.members),
+            "global_batch": membership.global_batch,
+            "started": started,
+            "duration_s": ended - started,
+            "loss": loss.hex(),
+        }
+        if late is not None:
+            entry["late"] = late
+        self._last = entry
+        self._recent.append(ended - started)
+        if membership.members[0] != order.worker:
+            return
+        assert self._steps is not None
+        self._steps.add(entry)
+        if not self._has_begun and generation == order.generation:
+            phases_s = {**self.take_phases(), "first_step": ended - started}
+            message = {"kind": "first_step", "started": started, "phases_s": phases_s}
+            self._client.send(message | self.standing())
+            self._reported_at = ended
+            self._recent.clear()  # the first step warms up and says nothing about the others
+        elif ended - self._reported_at >= PROGRESS_EVERY_S:
+            self._reported_at = ended
+            self._client.offer({"kind": "progress"} | self.standing())
+        self._has_begun = True
+        if order.digest_every and session.step % order.digest_every == 0:
+            self._digests.add({"step": session.step, **digests(session.model, session.optimizer)})
+        if order.checkpoint_every and session.step % order.checkpoint_every == 0:
+            self.save("checkpoint")
+
+    def standing(self) -> dict[str, Any]:
+        """Where this worker stands, for any message."""
+        return {
+            "worker": self._order.worker,
+            "step": self._session.step,
+            "samples": self._session.data_state.consumed,
+            "step_s": self.step_s,
+            "ended": self._ended_at,
+        }
+
+    def save(self, kind: str) -> None:
+        """Write a checkpoint and say so."""
+        session = self._session
+        started = time.monotonic()
+        self._digests.flush()
+        at = checkpoint.Checkpoint(session.step, session.data_state.to_json(), self._order.seed)
+        # The driver knows the last one until it has read that there is a newer.
+        manifest = checkpoint.save(
+            self._folder / "checkpoints",
+            at,
+            session.model,
+            session.optimizer,
+            keep=self._last_manifest,
+        )
+        self._last_manifest = manifest
+        now = time.monotonic()
+        self._client.send(
+            {"kind": kind, "path": str(manifest), "saved": now, "save_s": now - started}
+            | self.standing()
+        )
+
+    def flush(self) -> None:
+        """Write out what is still in memory."""
+        self._digests.flush()
+
+
+def _last_step(path: Path) -> int:
+    """The step of the last whole line of a log of steps; 0 if there is none."""
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - _TAIL_BYTES))
+        lines = file.read().split(b"\n")[:-1]
+    return int(json.loads(lines[-1])["step"]) if lines else 0
