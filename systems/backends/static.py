@@ -28,6 +28,9 @@ class Static:
         start_timeout_s: float = 300.0,
         stop_timeout_s: float = 120.0,
         collective_timeout_s: float = 1800.0,
+        reduction: str = "ddp",
+        data_order: str = "positions",
+        block_samples: int = 64,
     ) -> None:
         """Raises ValueError with all options that are out of range."""
         self.name = "static"
@@ -38,6 +41,9 @@ class Static:
             start_timeout_s=start_timeout_s,
             stop_timeout_s=stop_timeout_s,
             collective_timeout_s=collective_timeout_s,
+            reduction=reduction,
+            data_order=data_order,
+            block_samples=block_samples,
         )
         self._driver: Driver | None = None
 

@@ -32,6 +32,9 @@ class StopResume:
         stop_timeout_s: float = 120.0,
         collective_timeout_s: float = 1800.0,
         replay_layout: bool = True,
+        reduction: str = "ddp",
+        data_order: str = "positions",
+        block_samples: int = 64,
     ) -> None:
         """Raises ValueError with all options that are out of range."""
         self.name = "stop_resume"
@@ -44,6 +47,9 @@ class StopResume:
             stop_timeout_s=stop_timeout_s,
             collective_timeout_s=collective_timeout_s,
             replay_layout=replay_layout,
+            reduction=reduction,
+            data_order=data_order,
+            block_samples=block_samples,
         )
         self._driver: Driver | None = None
 

@@ -169,7 +169,7 @@ class Group:
                 future.value()
             except RuntimeError as error:
                 self._ended(None)
-                self._lose(f"lost an operation: {str(error).splitlines()[0]}")
+                self._lose(f"lost an operation of gloo's: {str(error).splitlines()[0]}")
                 return
             if on_done is not None and self._lost is None:
                 on_done()

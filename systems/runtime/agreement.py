@@ -2,16 +2,17 @@
 
 In every step one small sum over all workers carries the first worker's command and target
 beside everybody's share of the loss. It runs on a group of its own while the gradients are
-computed, so that it is there when the step ends. One worker alone needs no sum.
+computed, so that it is there when the step ends; or on the one of the gradients, where an
+ordered reduction brings one that can have many sums under way. One worker alone needs none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, TypeAlias
 
 import torch
-import torch.distributed as dist
 
 from systems.runtime.control import ControlClient
 
@@ -27,20 +28,32 @@ class Verdict:
     """Mean over the global batch."""
 
 
+class Sum(Protocol):
+    """A sum under way."""
+
+    def wait(self) -> object:
+        """Wait until it is there."""
+        ...
+
+
+SumWords: TypeAlias = Callable[[torch.Tensor], Sum]
+"""Begins to sum a tensor over all workers, in place."""
+
+
 class Agreement:
     """One worker's side. Only the first worker, rank 0, listens to the driver."""
 
     def __init__(
-        self, rank: int, group: dist.ProcessGroup | None, client: ControlClient, target_step: int
+        self, rank: int, sum_words: SumWords | None, client: ControlClient, target_step: int
     ) -> None:
         self._rank = rank
-        self._group = group
+        self._sum_words = sum_words
         self._client = client
         self._stop = False
         self._target_step = target_step
         self._words = torch.zeros(3, dtype=torch.float64)
         self._values = self._words.numpy()  # the same memory, ten times faster to write to
-        self._work: dist.Work | None = None
+        self._sum: Sum | None = None
 
     def begin(self, loss: float) -> None:
         """Give this worker's share of the step's loss, and what the driver wants by now."""
@@ -53,13 +66,12 @@ class Agreement:
             self._values[:] = (self._stop, self._target_step, loss)
         else:
             self._values[:] = (0.0, 0.0, loss)
-        if self._group is not None:
-            work = dist.all_reduce(self._words, group=self._group, async_op=True)
-            self._work = cast(dist.Work, work)
+        if self._sum_words is not None:
+            self._sum = self._sum_words(self._words)
 
     def end(self) -> Verdict:
         """Wait for what all workers gave."""
-        if self._work is not None:
-            self._work.wait()
+        if self._sum is not None:
+            self._sum.wait()
         stop, target_step, loss = self._values.tolist()
         return Verdict(stop > 0, int(target_step), loss)

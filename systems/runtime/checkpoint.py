@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from systems.runtime.state import optimizer_state, parameters_of
 
-VERSION = 1
+VERSION = 2
 
 
 class CheckpointError(Exception):
@@ -32,8 +33,8 @@ class Checkpoint:
 
     step: int
     """Steps executed."""
-    position: int
-    """Samples consumed."""
+    data_state: Mapping[str, Any]
+    """What was consumed, as ``DataState.to_json`` has it."""
     seed: int
 
 
@@ -67,7 +68,7 @@ def save(
         "data": data.name,
         "sha256": sha256,
         "step": at.step,
-        "position": at.position,
+        "data_state": at.data_state,
         "seed": at.seed,
         "optimizer_values": state.values,
         "optimizer_groups": state.groups,
@@ -85,6 +86,11 @@ def save(
         if path.stem not in kept:
             path.unlink()
     return manifest
+
+
+def newest(folder: Path) -> Path | None:
+    """The manifest of the latest complete checkpoint in a folder; None if there is none."""
+    return max(folder.glob("step-*.json"), default=None)
 
 
 def load(
@@ -123,7 +129,7 @@ def load(
             f"checkpoint {data} belongs to another model or optimizer ({error});"
             " build the workload with the options it was saved with"
         ) from None
-    return Checkpoint(entry["step"], entry["position"], entry["seed"])
+    return Checkpoint(entry["step"], entry["data_state"], entry["seed"])
 
 
 def _read_manifest(manifest: Path) -> dict[str, Any]:

@@ -31,12 +31,21 @@ class RuntimeOptions:
     replay_layout: bool = True
     """After a restart on more than two workers, make one pass that is forgotten, so that
     gradient buckets are those of an uninterrupted job and training stays bitwise the same."""
+    reduction: str = "ddp"
+    """``ddp``: stock DistributedDataParallel; ``ordered``: its buckets, laid out before the
+    first step and summed by a group that can be given up, as stop-free training does it."""
+    data_order: str = "positions"
+    """``positions``: a permutation of all samples, sliced; ``blocks``: EDL's pipeline."""
+    block_samples: int = 64
+    """Samples of a block of ``blocks``."""
 
     def __post_init__(self) -> None:
         problems = []
         for name, known in (
             ("start", ("cold", "preimported")),
             ("device", ("auto", "cpu", "cuda")),
+            ("reduction", ("ddp", "ordered")),
+            ("data_order", ("positions", "blocks")),
         ):
             if getattr(self, name) not in known:
                 problems.append(f"{name} is {getattr(self, name)!r}; known: {', '.join(known)}")
@@ -44,6 +53,8 @@ class RuntimeOptions:
             problems.append(
                 f"checkpoint_every is {self.checkpoint_every}; use 0 for none but those needed"
             )
+        if self.block_samples < 1:
+            problems.append(f"block_samples is {self.block_samples}; it must be >= 1")
         for name in ("start_timeout_s", "stop_timeout_s", "collective_timeout_s"):
             if not getattr(self, name) > 0:
                 problems.append(f"{name} is {getattr(self, name)}; it must be > 0")

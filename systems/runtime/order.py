@@ -40,6 +40,12 @@ class WorkerOrder:
     collective_timeout_s: float
     replay_layout: bool
     """Rebuild the gradient buckets before the first step after a restart."""
+    reduction: str = "ddp"
+    """``ddp`` or ``ordered``: see ``RuntimeOptions``."""
+    data_order: str = "positions"
+    """``positions`` or ``blocks``."""
+    block_samples: int = 64
+    """Samples of a block."""
     store_address: str = ""
     store_port: int = 0
     """Where the first worker's store listens; 0: on a free port of its host's address."""

@@ -68,6 +68,9 @@ def worker_orders(
             address=cluster.hosts[slot.host].address,
             collective_timeout_s=options.collective_timeout_s,
             replay_layout=options.replay_layout,
+            reduction=options.reduction,
+            data_order=options.data_order,
+            block_samples=options.block_samples,
         )
         for rank, slot in enumerate(slots)
     ]

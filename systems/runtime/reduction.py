@@ -27,6 +27,19 @@ class Reduction(Protocol):
     parallel: torch.nn.Module
     """The model as its workers share it: call this one."""
 
+    def needs_warm_up(self, step: int) -> bool:
+        """Whether ``warm_up`` must come before the first step here, which is after ``step``."""
+        ...
+
+    def warm_up(self, make_loss: Callable[[], torch.Tensor]) -> None:
+        """Passes that are forgotten, of a loss computed through ``parallel``.
+
+        DistributedDataParallel sorts parameters into buckets anew after its first backward
+        pass, by the order in which gradients came, and above two workers the sums' last bits
+        depend on the buckets.
+        """
+        ...
+
     def begin(self) -> None:
         """After the forward pass: the first worker's buffers are on their way."""
         ...
@@ -52,10 +65,29 @@ class StockReduction:
     """DistributedDataParallel on the default group. It broadcasts buffers before a forward
     pass, and a lost group is the end of the process."""
 
-    def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
-        """Args: the model, on its device and loaded."""
+    parallel: torch.nn.Module
+
+    def __init__(self, model: torch.nn.Module, device: torch.device, *, replays: bool) -> None:
+        """Args: the model, on its device; and whether the layout of the buckets shall be that
+        of a job which runs on when this one only goes on."""
         device_ids = [0] if device.type == "cuda" else None
-        self.parallel: torch.nn.Module = DistributedDataParallel(model, device_ids=device_ids)
+        self._model = model
+        self.parallel = DistributedDataParallel(model, device_ids=device_ids)
+        self._replays = replays
+
+    def needs_warm_up(self, step: int) -> bool:
+        """Not before the first step of all."""
+        return self._replays and step > 0
+
+    def warm_up(self, make_loss: Callable[[], torch.Tensor]) -> None:
+        """One pass; the buckets are laid out anew at the beginning of the next."""
+        buffers = [(buffer, buffer.clone()) for buffer in self._model.buffers()]
+        torch.autograd.backward(make_loss())
+        for parameter in self._model.parameters():
+            parameter.grad = None
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
 
     def begin(self) -> None:
         """Nothing: it is done in the forward pass."""
@@ -161,6 +193,10 @@ class OrderedReduction:
     def _is_alone(self) -> bool:
         return self._group is None or self._group.size == 1
 
+    def needs_warm_up(self, step: int) -> bool:
+        """Until it was."""
+        return not self.layout
+
     def attach(self, group: Group | None) -> None:
         """Between steps: reduce over this group from now on; None: this process is alone."""
         self.undo()
@@ -193,13 +229,11 @@ class OrderedReduction:
         states = _random_states(self._device)
         self._is_warming_up = True
         for _ in range(rounds):
-            self._places, self._own, layout = [], [], self.layout
-            self.layout = ()
+            self._places, self._own, self.layout = [], [], ()
             torch.autograd.backward(make_loss())
             for parameter in self._model.parameters():
                 parameter.grad = None
             self.undo()
-            assert self.layout, layout
         self._is_warming_up = False
         self._sums = None
         _restore_random_states(states, self._device)

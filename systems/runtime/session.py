@@ -1,206 +1,189 @@
-"""What a worker does with its order until it can train: import, build, join, load.
+"""What a worker does with its order until it can train: import, build, load.
 
-Every stage is timed on ``time.monotonic``, which all processes of one host share. The
-stages follow each other without a gap: spawn, import, build, group, load, first_step.
+How workers join is another matter (``joining``, ``systems.elastic``). Every stage is timed on
+``time.monotonic``, which all processes of one host share; the stages follow each other
+without a gap.
 """
 
 from __future__ import annotations
 
 import importlib
-import random
-import socket
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
-import numpy as np
 import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 from harness.contracts.training import Workload
 from systems.runtime import checkpoint
-from systems.runtime.agreement import Agreement
-from systems.runtime.control import ControlClient, ControlError
-from systems.runtime.data_order import DataOrder, DataState, Plan, PositionOrder, step_seed
-from systems.runtime.order import WorkerOrder
+from systems.runtime.data_order import DataOrder, DataState, data_order
+from systems.runtime.reduction import Reduction
 
-STORE_TIMEOUT_S = 300.0
+
+class BuildOrder(Protocol):
+    """What orders of all kinds of workers say about the program to build."""
+
+    @property
+    def workload(self) -> str:
+        """``package.module.Class``."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Of the class."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """The job's."""
+        ...
+
+    @property
+    def job_dir(self) -> str:
+        """Where the job's logs go."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """``cpu``, ``cuda``, or ``auto``: cuda where there is one and the slot is not a CPU."""
+        ...
+
+    @property
+    def device_type(self) -> str:
+        """The slot's."""
+        ...
+
+    @property
+    def num_threads(self) -> int:
+        """For the operators of one worker."""
+        ...
+
+    @property
+    def data_order(self) -> str:
+        """``positions`` or ``blocks``."""
+        ...
+
+    @property
+    def block_samples(self) -> int:
+        """Samples of a block."""
+        ...
+
+
+class Stopwatch:
+    """How long the stages of a preparation took, one after the other."""
+
+    def __init__(self, started: float) -> None:
+        """Args: when the first stage began, on ``time.monotonic``."""
+        self.phases_s: dict[str, float] = {}
+        self._at = started
+
+    def done(self, phase: str) -> None:
+        """This stage ends, the next begins."""
+        now = time.monotonic()
+        self.phases_s[phase] = now - self._at
+        self._at = now
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a worker has built before it joins any other."""
+
+    workload: Workload
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    device: torch.device
 
 
 @dataclass(slots=True)
 class Session:
-    """Everything a training loop works on."""
+    """What one worker trains, and how far it has come."""
 
-    order: WorkerOrder
-    client: ControlClient
     workload: Workload
     model: torch.nn.Module
     optimizer: torch.optim.Optimizer
-    parallel: torch.nn.Module
-    """The model as its workers share it."""
     device: torch.device
-    agreement: Agreement
+    reduction: Reduction
     data: DataOrder
+    seed: int
+    job_dir: Path
     step: int
     """Steps executed so far."""
     data_state: DataState
-    phases_s: dict[str, float]
-
-    def plan(self) -> Plan:
-        """What the next step consumes."""
-        return self.data.plan(self.data_state, self.order.num_workers, self.order.global_batch)
-
-    def batch(self, plan: Plan) -> Mapping[str, torch.Tensor]:
-        """Random states set and this worker's samples fetched for the next step."""
-        order = self.order
-        seed_all(step_seed(order.seed, self.step, order.rank), self.device)
-        batch = self.workload.samples(self.data.ids(plan.parts[order.rank]))
-        if self.device.type == "cpu":
-            return batch
-        return {name: value.to(self.device) for name, value in batch.items()}
 
 
-def seed_all(seed: int, device: torch.device) -> None:
-    """Seed torch (of this device only: seeding all of them costs), NumPy and Python."""
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.manual_seed(seed)
-    np.random.seed(seed & 0xFFFFFFFF)
-    random.seed(seed)
-
-
-def prepare(order: WorkerOrder, client: ControlClient, ordered_at: float) -> Session:
-    """Import, build, join the group and load; with the time that each took."""
-    phases_s: dict[str, float] = {}
-    at = ordered_at
-
-    def done(phase: str) -> None:
-        nonlocal at
-        now = time.monotonic()
-        phases_s[phase] = now - at
-        at = now
-
+def import_workload(order: BuildOrder) -> type:
+    """The workload's class, and with it everything else that takes long to import."""
     module_name, _, class_name = order.workload.rpartition(".")
-    workload_class = getattr(importlib.import_module(module_name), class_name)
+    found = getattr(importlib.import_module(module_name), class_name)
     # Torch imports a good part of itself only when the first optimizer is made.
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
-    done("import")
+    return cast(type, found)
+
+
+def build(order: BuildOrder, workload_class: type) -> Program:
+    """Model and optimizer, from scratch."""
     torch.set_num_threads(order.num_threads)
-    device = _device(order)
-    if device.type == "cuda" or order.num_threads > 1:
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    device = choose_device(order.device, order.device_type)
+    make_deterministic(device, order.num_threads)
     workload = cast(Workload, workload_class(**order.options))
     model = workload.build_model(order.seed).to(device)
-    optimizer = workload.build_optimizer(model)
-    done("build")
-    group = _join(order, client, device)
-    done("group")
-    data = PositionOrder(order.seed, workload.num_samples)
-    step, data_state = 0, data.initial()
-    if order.checkpoint is not None:
-        manifest = Path(order.checkpoint)
-        found = checkpoint.load(manifest, model, optimizer, verify=order.rank == 0)
-        step = found.step
-        data_state = data.from_json({"order": data.kind, "consumed": found.position})
-    parallel = DistributedDataParallel(model, device_ids=[0] if device.type == "cuda" else None)
-    done("load")
-    session = Session(
-        order=order,
-        client=client,
-        workload=workload,
-        model=model,
-        optimizer=optimizer,
-        parallel=parallel,
-        device=device,
-        agreement=Agreement(order.rank, group, client, order.target_step),
+    return Program(workload, model, workload.build_optimizer(model), device)
+
+
+def begin(order: BuildOrder, program: Program, reduction: Reduction) -> Session:
+    """A session at its very beginning."""
+    num_samples = program.workload.num_samples
+    data = data_order(order.data_order, order.seed, num_samples, order.block_samples)
+    return Session(
+        workload=program.workload,
+        model=program.model,
+        optimizer=program.optimizer,
+        device=program.device,
+        reduction=reduction,
         data=data,
-        step=step,
-        data_state=data_state,
-        phases_s=phases_s,
+        seed=order.seed,
+        job_dir=Path(order.job_dir),
+        step=0,
+        data_state=data.initial(),
     )
-    if order.replay_layout and step > 0 and order.num_workers > 2:
-        _replay_layout(session)
-        done("layout")
-    return session
 
 
-def _device(order: WorkerOrder) -> torch.device:
-    wanted = order.device
-    if wanted == "auto":
-        on_cuda = order.device_type != "cpu" and torch.cuda.is_available()
-        wanted = "cuda" if on_cuda else "cpu"
-    if wanted == "cuda":
+def load(session: Session, manifest: str | None, *, verify: bool) -> None:
+    """Go on from a checkpoint, if there is one; ``verify`` as for ``checkpoint.load``.
+
+    Raises:
+        CheckpointError: it cannot be used.
+    """
+    if manifest is None:
+        return
+    found = checkpoint.load(Path(manifest), session.model, session.optimizer, verify=verify)
+    try:
+        session.data_state = session.data.from_json(found.data_state)
+    except (KeyError, ValueError) as error:
+        raise checkpoint.CheckpointError(f"checkpoint {manifest}: {error}") from None
+    session.step = found.step
+
+
+def save(session: Session, folder: Path, keep: Path | None = None) -> Path:
+    """Write a checkpoint into ``folder`` and return its manifest, as ``checkpoint.save``."""
+    at = checkpoint.Checkpoint(session.step, session.data_state.to_json(), session.seed)
+    return checkpoint.save(folder, at, session.model, session.optimizer, keep=keep)
+
+
+def choose_device(device: str, device_type: str) -> torch.device:
+    """The device for ``device`` (``auto``, ``cpu``, ``cuda``) on a slot of ``device_type``."""
+    if device == "auto":
+        on_cuda = device_type != "cpu" and torch.cuda.is_available()
+        device = "cuda" if on_cuda else "cpu"
+    if device == "cuda":
         torch.cuda.set_device(0)  # the only one this process can see
-    return torch.device(wanted)
+    return torch.device(device)
 
 
-def _join(
-    order: WorkerOrder, client: ControlClient, device: torch.device
-) -> dist.ProcessGroup | None:
-    """Form the group of the gradients, and, beside others, the one of the control words.
-
-    Unless the order says where, the first worker's store listens on a free port that the
-    kernel chose, so that no two jobs can meet; the driver passes the port on.
-    """
-    address, port = order.store_address or order.address, order.store_port
-    if order.rank == 0:
-        listener = socket.create_server((address, port))
-        port = listener.getsockname()[1]
-        store = dist.TCPStore(  # type: ignore[attr-defined]
-            address,
-            port,
-            order.num_workers,
-            is_master=True,
-            wait_for_workers=False,
-            master_listen_fd=listener.detach(),
-        )
-        if not order.store_port:
-            client.send({"kind": "store", "address": address, "port": port})
-    else:
-        if not port:
-            message = client.receive(STORE_TIMEOUT_S)
-            if message["kind"] != "store":
-                raise ControlError(f"the driver sent {message['kind']!r} instead of the store")
-            address, port = message["address"], message["port"]
-        store = dist.TCPStore(  # type: ignore[attr-defined]
-            address, port, order.num_workers, wait_for_workers=False
-        )
-    timeout = timedelta(seconds=order.collective_timeout_s)
-    # NCCL wants a device for each worker. This choice has not been tried on such a machine.
-    backend = "nccl" if device.type == "cuda" and order.own_device else "gloo"
-    dist.init_process_group(
-        backend, store=store, rank=order.rank, world_size=order.num_workers, timeout=timeout
-    )
-    if order.num_workers == 1:
-        return None
-    return cast(dist.ProcessGroup, dist.new_group(backend="gloo", timeout=timeout))
-
-
-def _replay_layout(session: Session) -> None:
-    """Make the gradient buckets what they are in a job that was never interrupted.
-
-    DistributedDataParallel sorts parameters into buckets anew after its first backward pass,
-    by the order in which gradients came, and above two workers the sums' last bits depend on
-    the buckets. So one pass is made and forgotten; random states are set anew in each step.
-    """
-    buffers = [(buffer, buffer.clone()) for buffer in session.model.buffers()]
-    batch = session.batch(session.plan())
-    torch.autograd.backward(session.workload.loss(session.parallel, batch))
-    session.optimizer.zero_grad(set_to_none=True)
-    with torch.no_grad():
-        for buffer, before in buffers:
-            buffer.copy_(before)
-
-
-def leave(session: Session, results: Mapping[str, Any] | None) -> None:
-    """Drop the groups; ``results`` are the first worker's last word."""
-    if results is not None:
-        session.client.send({"kind": "finished", **results})
-    with suppress(RuntimeError):  # a neighbour may be gone already, which is all right now
-        dist.destroy_process_group()
+def make_deterministic(device: torch.device, num_threads: int) -> None:
+    """Let two runs give the same bits, where one thread of a CPU would not do so anyway."""
+    if device.type == "cuda" or num_threads > 1:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The training loop of one worker under stock DistributedDataParallel."""
+"""The training loop of one worker of a generation."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from systems.runtime import checkpoint
-from systems.runtime.agreement import Verdict
+from systems.runtime.agreement import Agreement, Verdict
 from systems.runtime.control import ControlClient, ControlError
-from systems.runtime.data_order import share
+from systems.runtime.joining import Joined, join, leave
 from systems.runtime.order import WorkerOrder
 from systems.runtime.pace import Pacer
-from systems.runtime.session import Session, leave, prepare
+from systems.runtime.session import Stopwatch, begin, build, import_workload, load, save
 from systems.runtime.state import digests
-from systems.runtime.step_log import LineWriter, SamplesLog
+from systems.runtime.step_log import LineWriter
+from systems.runtime.trainer import Trainer
 
 PROGRESS_EVERY_S = 0.2
 RECENT_STEPS = 20
@@ -29,21 +27,42 @@ def train(order: WorkerOrder, client: ControlClient, ordered_at: float) -> None:
     Everything is reported through ``client``. ``ordered_at`` is when the order came, on
     ``time.monotonic``.
     """
-    _Loop(prepare(order, client, ordered_at)).run()
+    stopwatch = Stopwatch(ordered_at)
+    workload_class = import_workload(order)
+    stopwatch.done("import")
+    program = build(order, workload_class)
+    stopwatch.done("build")
+    joined = join(order, client, program.device)
+    session = begin(order, program, joined.reduction(order, program))
+    stopwatch.done("group")
+    load(session, order.checkpoint, verify=order.rank == 0)
+    stopwatch.done("load")
+    trainer = Trainer(session)
+    trainer.set_share(order.rank, order.num_workers, order.global_batch, order.generation)
+    if session.reduction.needs_warm_up(session.step):
+        session.reduction.warm_up(trainer.dummy_loss)
+        stopwatch.done("layout")
+    _Loop(order, client, trainer, joined, stopwatch.phases_s).run()
 
 
 class _Loop:
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        order = session.order
+    def __init__(
+        self,
+        order: WorkerOrder,
+        client: ControlClient,
+        trainer: Trainer,
+        joined: Joined,
+        phases_s: dict[str, float],
+    ) -> None:
+        session = trainer.session
         self.order = order
+        self.client = client
+        self.trainer = trainer
+        self.session = session
+        self.joined = joined
+        self.phases_s = phases_s
+        self.agreement = Agreement(order.rank, joined.sum_words, client, order.target_step)
         self.is_first = order.rank == 0
-        start, stop = share(order.global_batch, order.num_workers, order.rank)
-        size = stop - start
-        self.loss_share = size / order.global_batch
-        # DistributedDataParallel takes the plain mean over workers; with this factor that
-        # is the mean over the samples, also where the shares differ in size.
-        self.weight = size * order.num_workers / order.global_batch
         self.pacer = Pacer(order.step_floor_s)
         # Where a step is padded, or its loss is on another device, the words are exchanged
         # at its end: a command is then obeyed at once and nothing waits for the device.
@@ -51,7 +70,6 @@ class _Loop:
         job_dir = Path(order.job_dir)
         self.steps = LineWriter(job_dir / "steps.jsonl")
         self.digests = LineWriter(job_dir / "digests.jsonl")
-        self.samples = SamplesLog(job_dir, order.generation, order.rank, session.data)
         self.checkpoints = job_dir / "checkpoints"
         self.last_manifest = Path(order.checkpoint) if order.checkpoint is not None else None
         self.recent: deque[float] = deque(maxlen=RECENT_STEPS)
@@ -100,24 +118,13 @@ class _Loop:
 
     def _step(self) -> Verdict | None:
         """Compute and apply one step; its verdict unless that comes at the end."""
-        session, order = self.session, self.order
-        plan = session.plan()
-        self.samples.add(session.step + 1, plan)
-        batch = session.batch(plan)
-        session.optimizer.zero_grad(set_to_none=True)
-        loss = session.workload.loss(session.parallel, batch)
-        self.loss = loss.detach()
-        if not self.words_at_end:
-            session.agreement.begin(float(self.loss) * self.loss_share)
-        torch.autograd.backward(loss if self.weight == 1.0 else loss * self.weight)
-        session.workload.update(session.optimizer, order.global_batch, session.step)
-        session.step += 1
-        session.data_state = plan.after
-        return None if self.words_at_end else session.agreement.end()
+        self.trainer.compute(None if self.words_at_end else self.agreement.begin)
+        self.trainer.commit()
+        return None if self.words_at_end else self.agreement.end()
 
     def _exchange(self) -> Verdict:
-        self.session.agreement.begin(float(self.loss) * self.loss_share)
-        return self.session.agreement.end()
+        self.agreement.begin(self.trainer.loss)
+        return self.agreement.end()
 
     def _report(self, started: float, verdict: Verdict, late: bool, is_first_step: bool) -> None:
         """Log the step, tell the driver now and then, save and digest when it is due."""
@@ -136,15 +143,15 @@ class _Loop:
         self.steps.add(entry)
         self.recent.append(self.ended_at - started)
         if is_first_step:
-            phases_s = {**session.phases_s, "first_step": self.ended_at - started}
-            session.client.send(
+            phases_s = {**self.phases_s, "first_step": self.ended_at - started}
+            self.client.send(
                 {"kind": "first_step", "started": started, "phases_s": phases_s} | self._standing()
             )
             self.reported_at = self.ended_at
             self.recent.clear()  # the first step warms up and says nothing about the others
         elif self.ended_at - self.reported_at >= PROGRESS_EVERY_S:
             self.reported_at = self.ended_at
-            session.client.offer({"kind": "progress"} | self._standing())
+            self.client.offer({"kind": "progress"} | self._standing())
         if order.digest_every and session.step % order.digest_every == 0:
             self.digests.add({"step": session.step, **digests(session.model, session.optimizer)})
         if order.checkpoint_every and session.step % order.checkpoint_every == 0:
@@ -161,24 +168,20 @@ class _Loop:
 
     def _save(self, kind: str) -> None:
         """Write a checkpoint; the logs first, so that no saved step is without its line."""
-        session = self.session
         started = time.monotonic()
         self.steps.flush()
         self.digests.flush()
-        at = checkpoint.Checkpoint(session.step, session.data_state.consumed, self.order.seed)
         # The driver knows the last one until it has read that there is a newer.
-        manifest = checkpoint.save(
-            self.checkpoints, at, session.model, session.optimizer, keep=self.last_manifest
-        )
+        manifest = save(self.session, self.checkpoints, keep=self.last_manifest)
         self.last_manifest = manifest
         now = time.monotonic()
-        session.client.send(
+        self.client.send(
             {"kind": kind, "path": str(manifest), "saved": now, "save_s": now - started}
             | self._standing()
         )
 
     def _flush(self) -> None:
-        self.samples.close()
+        self.trainer.close()
         for writer in (self.steps, self.digests):
             writer.flush()
 
@@ -186,18 +189,19 @@ class _Loop:
         """The step loop is over on all workers: save or evaluate, and go when all may go."""
         session = self.session
         left = {"kind": "left", "finished": finished, "overruns": self.pacer.num_overruns}
-        session.client.send(left | self._standing())
+        self.client.send(left | self._standing())
         if not self.is_first:
             # A worker that goes at once could break the connection on which another still
             # receives the end of the last sum.
-            while (message := session.client.receive(None))["kind"] != "exit":
+            while (message := self.client.receive(None))["kind"] != "exit":
                 raise ControlError(f"the driver sent {message['kind']!r} instead of exit")
-            leave(session, None)
+            leave()
         elif finished:
             results: dict[str, Any] = dict(digests(session.model, session.optimizer))
             metrics = session.workload.evaluate(session.model)
             results |= {name: float(value) for name, value in metrics.items()}
-            leave(session, {"results": results} | self._standing())
+            self.client.send({"kind": "finished", "results": results} | self._standing())
+            leave()
         else:
             self._save("saved")
-            leave(session, None)
+            leave()

@@ -10,7 +10,7 @@ from torch import nn
 from systems.runtime.checkpoint import Checkpoint, CheckpointError, load, save
 from systems.runtime.state import digests, optimizer_state
 
-AT = Checkpoint(step=7, position=84, seed=3)
+AT = Checkpoint(step=7, data_state={"order": "positions", "consumed": 84}, seed=3)
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
     "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
@@ -73,7 +73,7 @@ def test_what_is_loaded_trains_on_with_the_same_bits(tmp_path, optimizer):
 def test_a_later_checkpoint_replaces_the_earlier_one_and_leaves_nothing_partial(tmp_path):
     model, made = trained("sgd", 1)
     first = save(tmp_path, AT, model, made)
-    second = save(tmp_path, Checkpoint(9, 108, 3), model, made)
+    second = save(tmp_path, Checkpoint(9, {}, 3), model, made)
     assert not first.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "step-00000009.json",
@@ -86,7 +86,7 @@ def test_the_checkpoint_that_may_still_be_wanted_is_kept(tmp_path):
     model, made = trained("sgd", 1)
     manifests = [None]
     for step in (1, 2, 3):
-        at = Checkpoint(step, 12 * step, 3)
+        at = Checkpoint(step, {}, 3)
         manifests.append(save(tmp_path, at, model, made, keep=manifests[-1]))
     assert sorted(tmp_path.glob("*.json")) == manifests[2:]
     assert load(manifests[2], model, made, verify=True).step == 2
@@ -101,7 +101,7 @@ def test_a_crash_before_the_manifest_leaves_the_old_checkpoint(tmp_path, monkeyp
 
     monkeypatch.setattr(json, "dumps", crash)
     with pytest.raises(OSError, match="no space left"):
-        save(tmp_path, Checkpoint(9, 108, 3), model, made)
+        save(tmp_path, Checkpoint(9, {}, 3), model, made)
     monkeypatch.undo()
     assert load(first, model, made, verify=True) == AT
 

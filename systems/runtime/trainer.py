@@ -1,0 +1,137 @@
+"""One step of one worker: what it consumes, computes and applies. Knows no driver.
+
+A step is in two halves. ``compute`` changes nothing that could not be undone; ``commit``
+applies the gradients. In between a worker can learn that the step does not count.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+
+from systems.elastic.groups import GroupLost
+from systems.runtime.data_order import Plan, share, step_seed
+from systems.runtime.session import Session
+from systems.runtime.step_log import SamplesLog
+
+
+class Trainer:
+    """Executes the steps of a session."""
+
+    def __init__(self, session: Session) -> None:
+        """Args: a session whose reduction is set. ``set_share`` comes before the first step."""
+        self.session = session
+        self.global_batch = 0
+        self.num_workers = 0
+        self.rank = 0
+        self._samples: SamplesLog | None = None
+        self._loss_share = 1.0
+        self._weight = 1.0
+        self._loss: torch.Tensor | None = None
+        self._plan: Plan | None = None
+
+    def set_share(self, rank: int, num_workers: int, global_batch: int, generation: int) -> None:
+        """Between steps: which part of every step is this worker's from now on.
+
+        Also opens the samples log of this generation and rank.
+
+        Raises:
+            ValueError: some worker would have nothing to do.
+            OSError: the log cannot be opened.
+        """
+        start, stop = share(global_batch, num_workers, rank)
+        self.rank, self.num_workers, self.global_batch = rank, num_workers, global_batch
+        self._loss_share = (stop - start) / global_batch
+        # The reduction takes the plain mean over workers; with this factor that is the mean
+        # over the samples, also where the shares differ in size.
+        self._weight = (stop - start) * num_workers / global_batch
+        self.close()
+        self._samples = SamplesLog(self.session.job_dir, generation, rank, self.session.data)
+
+    def plan(self) -> Plan:
+        """What the next step consumes; pure."""
+        return self.session.data.plan(self.session.data_state, self.num_workers, self.global_batch)
+
+    def batch(self, plan: Plan) -> Mapping[str, torch.Tensor]:
+        """Random states set and this worker's samples fetched for the next step."""
+        session = self.session
+        seed_all(step_seed(session.seed, session.step, self.rank), session.device)
+        batch = session.workload.samples(session.data.ids(plan.parts[self.rank]))
+        if session.device.type == "cpu":
+            return batch
+        return {name: value.to(session.device) for name, value in batch.items()}
+
+    def dummy_loss(self) -> torch.Tensor:
+        """The loss of the next step, for passes that are forgotten. Nothing is logged."""
+        batch = self.batch(self.plan())
+        return self.session.workload.loss(self.session.reduction.parallel, batch)
+
+    def compute(self, on_loss: Callable[[float], None] | None = None) -> None:
+        """Draw samples, run forward and backward, and reduce the gradients.
+
+        Args:
+            on_loss: called after the forward pass with this worker's share of the step's
+                loss. Waits for the device.
+
+        Raises:
+            GroupLost: the state is what it was, and the step can be computed again.
+        """
+        session = self.session
+        reduction = session.reduction
+        assert self._samples is not None
+        plan = self.plan()
+        self._samples.add(session.step + 1, plan)
+        batch = self.batch(plan)
+        session.optimizer.zero_grad(set_to_none=True)
+        loss = session.workload.loss(reduction.parallel, batch)
+        self._loss = loss.detach()
+        try:
+            reduction.begin()
+            if on_loss is not None:
+                on_loss(self.loss)
+            torch.autograd.backward(loss if self._weight == 1.0 else loss * self._weight)
+            reduction.finish()
+        except GroupLost:
+            reduction.undo()
+            raise
+        self._plan = plan
+
+    @property
+    def loss(self) -> float:
+        """This worker's share of the loss of the step computed last. Waits for the device."""
+        assert self._loss is not None
+        return float(self._loss) * self._loss_share
+
+    def undo(self) -> None:
+        """The step that was computed does not count: as if ``compute`` had never been called."""
+        if self._plan is not None:
+            self._plan = None
+            self.session.reduction.undo()
+
+    def commit(self) -> None:
+        """Apply the gradients of the step that was computed; it counts from now on."""
+        session, plan = self.session, self._plan
+        assert plan is not None
+        self._plan = None
+        session.workload.update(session.optimizer, self.global_batch, session.step)
+        session.reduction.commit()
+        session.step += 1
+        session.data_state = plan.after
+
+    def close(self) -> None:
+        """Close the samples log. Safe to call twice."""
+        if self._samples is not None:
+            self._samples.close()
+            self._samples = None
+
+
+def seed_all(seed: int, device: torch.device) -> None:
+    """Seed torch (of this device only: seeding all of them costs), NumPy and Python."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+    np.random.seed(seed & 0xFFFFFFFF)
+    random.seed(seed)
