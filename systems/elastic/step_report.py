@@ -15,9 +15,8 @@ from typing import Any
 
 from systems.elastic.order import ElasticOrder
 from systems.elastic.recovery import Membership
-from systems.runtime import checkpoint
 from systems.runtime.control import ControlClient
-from systems.runtime.session import Session
+from systems.runtime.session import Session, save
 from systems.runtime.state import digests
 from systems.runtime.step_log import LineWriter
 
@@ -156,15 +155,8 @@ class StepReport:
         session = self._session
         started = time.monotonic()
         self._digests.flush()
-        at = checkpoint.Checkpoint(session.step, session.data_state.to_json(), self._order.seed)
         # The driver knows the last one until it has read that there is a newer.
-        manifest = checkpoint.save(
-            self._folder / "checkpoints",
-            at,
-            session.model,
-            session.optimizer,
-            keep=self._last_manifest,
-        )
+        manifest = save(session, self._folder / "checkpoints", keep=self._last_manifest)
         self._last_manifest = manifest
         now = time.monotonic()
         self._client.send(
