@@ -87,7 +87,7 @@ class LeaderServer:
 
     def _accuse(self, now: float) -> None:
         """Tell the driver who has been silent for too long; it kills them for certain."""
-        for worker, silent_s in self._watch.silent(now).items():
+        for worker, silent_s in self._watch.silent(now, self._heartbeat_s).items():
             if worker not in self._accused:
                 self._accused.add(worker)
                 self._to_driver({"kind": "suspect", "worker": worker, "silent_s": silent_s})
