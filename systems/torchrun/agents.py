@@ -1,0 +1,134 @@
+"""The processes that a driver starts for a job under TorchElastic: its store and its agents."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from harness.cluster import Cluster
+from harness.contracts.launcher import Exit
+from harness.contracts.training import TrainingOrder
+from systems.runtime.control_server import Connection
+from systems.runtime.driven_job import Hands
+from systems.torchrun.membership import Agent, Span
+from systems.torchrun.options import TorchrunOptions
+from systems.torchrun.processes import agent_order, agent_spec, store_spec
+
+
+class Agents:
+    """Starts them, lets them join, ends them. What their ends mean is the job's business."""
+
+    def __init__(
+        self, order: TrainingOrder, hands: Hands, options: TorchrunOptions, cluster: Cluster
+    ) -> None:
+        self.by_number: dict[int, Agent] = {}
+        """Those of the present run of the job, also those that have ended."""
+        self._order = order
+        self._hands = hands
+        self._options = options
+        self._cluster = cluster
+        self._store: int | None = None
+        self._store_host = ""
+        self._endpoint = ""
+
+    @property
+    def has_processes(self) -> bool:
+        """Whether a process is left."""
+        return self._store is not None or not self.have_ended
+
+    @property
+    def have_ended(self) -> bool:
+        """Whether every agent has ended."""
+        return all(agent.is_gone for agent in self.by_number.values())
+
+    @property
+    def staying(self) -> list[Agent]:
+        """Agents that run and were not told to end."""
+        return [a for a in self.by_number.values() if not (a.is_gone or a.is_leaving)]
+
+    @property
+    def own_device(self) -> bool:
+        """Whether each of them has a device of its own."""
+        staying = self.staying
+        return len({(a.slot.host, a.slot.device) for a in staying}) == len(staying)
+
+    def start_store(self, serial: int, slot_id: int) -> None:
+        """Start the store of the rendezvous on a slot's host."""
+        self._endpoint = ""
+        slot = self._cluster.slots[slot_id]
+        self._store_host = self._cluster.hosts[slot.host].address
+        spec = store_spec(self._order, self._hands, serial, slot, self._store_host)
+        self._store = self._hands.launch(spec)
+
+    def start(self, number: int, slot_id: int) -> None:
+        """Start an agent; it joins once ``admit`` lets it."""
+        slot = self._cluster.slots[slot_id]
+        host = self._cluster.hosts[slot.host].address
+        spec = agent_spec(self._order, self._hands, number, slot, host)
+        self.by_number[number] = Agent(number, slot, self._hands.launch(spec))
+
+    def greeted(self, connection: Connection, greeting: Mapping[str, Any]) -> bool:
+        """The store or an agent has greeted."""
+        if greeting["worker"] == "store":
+            self._hands.send(connection, {"kind": "order", "address": self._store_host})
+            return self._store is not None
+        agent = self.by_number.get(greeting.get("agent", 0))
+        if agent is None or agent.is_gone or agent.connection is not None:
+            return False
+        agent.connection = connection
+        return True
+
+    def heard(self, greeting: Mapping[str, Any], message: Mapping[str, Any]) -> None:
+        """The store or an agent has said something."""
+        if message["kind"] == "store":
+            self._endpoint = f"{message['address']}:{message['port']}"
+        elif message["kind"] == "ready":
+            self.by_number[greeting["agent"]].is_ready = True
+        elif message["kind"] == "span":
+            spans = self.by_number[greeting["agent"]].spans
+            span = Span(message["began"], message["ended"])
+            spans.setdefault(message["phase"], []).append(span)
+
+    def admit(self, wanted: Iterable[int]) -> None:
+        """Once all new agents can, let them join, and end those on slots that are not wanted.
+
+        Together, so that a change of size is not made in more rounds than it needs.
+        """
+        new = [agent for agent in self.staying if not agent.has_order]
+        if not self._endpoint or not all(agent.is_ready for agent in new):
+            return
+        for agent in new:
+            assert agent.connection is not None
+            order = agent_order(
+                self._order, self._options, self._cluster, self._endpoint, agent.slot
+            )
+            self._hands.send(agent.connection, order.message())
+            agent.has_order = True
+        for agent in self.staying:
+            if agent.slot.slot_id not in wanted:
+                agent.is_leaving = True
+                self._hands.launcher.signal(agent.handle, signal.SIGTERM)
+
+    def exited(self, handle: int, end: Exit) -> str | None:
+        """A process has ended; the reason if it was the store."""
+        if handle == self._store:
+            self._store = None
+            return f"the store of the rendezvous: {end.reason}"
+        for agent in self.by_number.values():
+            if agent.handle == handle:
+                if agent.connection is not None:
+                    self._hands.server.drain(agent.connection)
+                agent.end = end
+        return None
+
+    def kill(self, *, but: Iterable[int] = ()) -> None:
+        """Kill what is left, but for agents with these numbers; workers die with their agents."""
+        for agent in self.by_number.values():
+            if not agent.is_gone and agent.number not in but:
+                self._hands.kill(agent.handle)
+
+    def kill_store(self) -> None:
+        """Kill the store; nothing happens if it has ended."""
+        if self._store is not None:
+            self._hands.kill(self._store)

@@ -1,0 +1,464 @@
+"""One job under TorchElastic: a state machine that the driver's loop feeds.
+
+The driver starts and ends agents; everything else is TorchElastic's own doing: it notices
+that agents have come or gone, stops the workers, holds a rendezvous, and starts workers anew.
+It may take more than one round until all agents that should are in one; a change is done when
+the first step of such a round has ended.
+
+A worker that dies is started again by its agent, in a new round of the same size. Where an
+agent dies the others go on without it. One that dies while a change is in flight loses the
+job, which can be resumed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from harness.cluster import Cluster
+from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.launcher import Exit
+from harness.contracts.training import Report, ReportKind, TrainingOrder
+from systems.runtime.control import encode
+from systems.runtime.control_server import Connection
+from systems.runtime.driven_job import (
+    IDLE_WAIT_S,
+    LOSING_WAIT_S,
+    STARTING_WAIT_S,
+    DrivenJob,
+    Hands,
+    MakeJob,
+    Saved,
+)
+from systems.runtime.job_group import Ending, Fate, Phase
+from systems.torchrun.agents import Agents
+from systems.torchrun.membership import Agent, Round, Worker
+from systems.torchrun.options import TorchrunOptions
+from systems.torchrun.phases import last_step_ended, phases_of
+from systems.torchrun.processes import worker_order
+
+_STARTS = (ChangeKind.START, ChangeKind.RESUME)
+_STANDING = ("first_step", "progress", "left", "checkpoint", "saved", "finished")
+"""Messages that say how far the job is."""
+
+
+def torchrun_jobs(options: TorchrunOptions, cluster: Cluster) -> MakeJob:
+    """What a driver makes its jobs with."""
+
+    def make_job(order: TrainingOrder, hands: Hands, before: DrivenJob | None) -> TorchrunJob:
+        return TorchrunJob(order, hands, options, cluster, before.serial if before else 0)
+
+    return make_job
+
+
+class TorchrunJob:
+    """State of one job: a ``DrivenJob``."""
+
+    def __init__(
+        self,
+        order: TrainingOrder,
+        hands: Hands,
+        options: TorchrunOptions,
+        cluster: Cluster,
+        serial: int = 0,
+    ) -> None:
+        self.order = order
+        self.hands = hands
+        self.change: Change | None = None
+        self.step = 0
+        self.samples = 0
+        self.serial = serial
+        """Number of the last store, agent or round."""
+        self.phase = Phase.IDLE
+        self._options = options
+        self._cluster = cluster
+        self._agents = Agents(order, hands, options, cluster)
+        self._target_step = order.target_step
+        self._checkpoint: Saved | None = None
+        self._wanted: tuple[int, ...] = ()
+        """Slots that the job is to train on."""
+        self._lost: list[Agent] = []
+        """Agents that died, until the others have gone on without them."""
+        self._global_batch = 0
+        self._round: Round | None = None
+        self._ending: Ending | None = None
+        self._deadline: float | None = None
+        self._began = 0.0
+        """When the change was asked for, or the first agent died."""
+        self._step_s = 0.0
+        self._phases_s: dict[str, float] = {}
+        self._overruns = 0
+
+    # Requests. The driver has checked that no change is in flight (but for stop).
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has processes."""
+        return self._agents.has_processes
+
+    def begin(self, change: Change) -> None:
+        """START or RESUME: a store, and an agent for each slot."""
+        self._accept(change, Phase.STARTING)
+        self._round = self._ending = None
+        self._lost.clear()
+        self._stand_at(self._checkpoint)
+        self._global_batch = change.global_batch
+        self._wanted = change.slots
+        try:
+            # Refused here rather than when a worker asks for it.
+            encode({"kind": "order", "options": self.order.workload.options})
+            self.serial += 1
+            self._agents.start_store(self.serial, change.slots[0])
+            self._start_agents(change.slots)
+        except Exception as error:  # a launcher may fail in any way it likes
+            self._end(Ending(Fate.FAILED, f"no agents: {error}; logs: {self.order.job_dir}"))
+
+    def alter(self, change: Change) -> None:
+        """RESCALE and MIGRATE by agents that come and go; SUSPEND by way of a checkpoint."""
+        suspends = change.kind is ChangeKind.SUSPEND
+        if self._lost:
+            self._answer(change, ReportKind.RETRY, "the job goes on without an agent that died")
+            return
+        if not suspends and set(change.slots) == set(self._wanted):
+            reason = "torchrun restarts its workers only where agents come or go; change the slots"
+            self._answer(change, ReportKind.FAILED, reason)
+            return
+        if self.phase is not Phase.RUNNING:  # on its way out: its end overtakes the change
+            self._accept(change, self.phase)
+        elif suspends:
+            self._accept(change, Phase.STOPPING)
+            self._deadline = self._began + self._options.runtime.stop_timeout_s
+            self._tell({"kind": "stop"})
+        else:
+            self._accept(change, Phase.STARTING)
+            held = {agent.slot.slot_id for agent in self._agents.staying}
+            self._wanted = change.slots
+            try:
+                self._start_agents(slot for slot in change.slots if slot not in held)
+                self._agents.admit(self._wanted)
+            except Exception as error:
+                self._lose(f"no agents: {error}")
+
+    def stop(self, change: Change) -> None:
+        """Kill the job, whatever it is doing; a change in flight has failed with that."""
+        if self.change is not None:
+            self._say(ReportKind.FAILED, reason="overtaken by a stop")
+        self.change = change
+        self._say(ReportKind.ACCEPTED)
+        if self.is_alive:
+            self._end(Ending(Fate.STOPPED))
+        else:
+            self._done()
+
+    def hold(self, target_step: int) -> None:
+        """Move the target; workers that are just being started hear of it in their order."""
+        self._target_step = target_step
+        self._tell({"kind": "hold", "target_step": target_step})
+
+    # Facts.
+
+    def greeted(self, connection: Connection) -> bool:
+        """The store, an agent or a worker has greeted with the right token."""
+        greeting = connection.greeting
+        assert greeting is not None
+        if self._ending is not None or not self.is_alive:
+            return False
+        if greeting.get("worker") in ("store", "agent"):
+            return self._agents.greeted(connection, greeting)
+        agent = self._agents.by_number.get(greeting.get("agent", 0))
+        if agent is None or agent.is_gone or greeting.get("worker") != "worker":
+            return False
+        self._drain()  # a checkpoint of the round before may still be on its way
+        rank, round_ = greeting["rank"], self._round
+        if round_ is None or round_.store != greeting["store"] or rank in round_.workers:
+            round_ = self._begin_round(greeting["store"], greeting["num_workers"])
+        self._enter(round_, rank, agent, connection)
+        return True
+
+    def heard(self, connection: Connection, message: Mapping[str, Any]) -> None:
+        """One of its processes has said something."""
+        greeting = connection.greeting
+        assert greeting is not None
+        if greeting["worker"] != "worker":
+            self._agents.heard(greeting, message)
+            if self._ending is None:
+                self._agents.admit(self._wanted)
+            return
+        if message["kind"] in ("checkpoint", "saved"):
+            self._checkpoint = Saved.from_message(message)  # also of a round that is over
+        round_ = self._round
+        worker = round_.workers.get(greeting["rank"]) if round_ is not None else None
+        if round_ is None or worker is None or worker.connection is not connection:
+            return
+        if self._ending is None:
+            self._heard_worker(round_, greeting["rank"], message)
+
+    def disconnected(self, connection: Connection) -> None:
+        """A worker that has gone without leave is started again; that must not take for ever."""
+        if self._round is not None and self._round.is_broken and self._deadline is None:
+            self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
+
+    def exited(self, handle: int, end: Exit) -> None:
+        """A process has ended: take what it and its worker still had to say."""
+        self._drain()
+        reason = self._agents.exited(handle, end)
+        if reason is not None and self._ending is None:
+            self._lose(reason)
+        self.check()
+
+    def check(self) -> None:
+        """See whether something is overdue, has failed, or is complete."""
+        now = time.monotonic()
+        if self._ending is None:
+            self._judge(now)
+        elif self._deadline is not None and now > self._deadline:
+            self._deadline = None
+            self._agents.kill()
+        if self._ending is None or not self._agents.have_ended:
+            return
+        workers = self._round.workers.values() if self._round else ()
+        if any(worker.connection.is_open for worker in workers):
+            return  # it dies with its agent, but not in the same instant
+        if self._agents.has_processes:
+            self._agents.kill_store()
+        else:
+            self._gone()
+
+    def wait_s(self, now: float) -> float:
+        """Longest time until ``check`` has to be called and exits have to be looked for."""
+        wait_s = IDLE_WAIT_S
+        if self._deadline is not None:
+            wait_s = min(wait_s, self._deadline - now)
+        if self._ending is not None:
+            wait_s = min(wait_s, LOSING_WAIT_S)
+        elif self.change is not None:
+            wait_s = min(wait_s, STARTING_WAIT_S)
+        return max(0.0, wait_s)
+
+    # Rounds and workers.
+
+    def _start_agents(self, slots: Any) -> None:
+        for slot in slots:
+            self.serial += 1
+            self._agents.start(self.serial, slot)
+
+    def _begin_round(self, store: str, num_workers: int) -> Round:
+        """TorchElastic has agreed on a new round; all of it starts from the last checkpoint."""
+        if self.change is not None and num_workers == len(self._wanted):
+            self._global_batch = self.change.global_batch
+        if self.phase is Phase.FINISHING:  # it has started the workers once more
+            self.phase = Phase.STARTING if self.change is not None else Phase.RUNNING
+        self.serial += 1
+        self._round = Round(self.serial, store, num_workers, self._global_batch, self._checkpoint)
+        self._stand_at(self._checkpoint)
+        if self._deadline is None:
+            self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
+        return self._round
+
+    def _enter(self, round_: Round, rank: int, agent: Agent, connection: Connection) -> None:
+        """Hand a worker of a round its order."""
+        round_.workers[rank] = Worker(agent.number, connection, time.monotonic())
+        order = worker_order(
+            self.order,
+            self._options,
+            self._cluster,
+            round_,
+            rank,
+            agent.slot,
+            self._target_step,
+            own_device=self._agents.own_device,
+        )
+        self.hands.send(connection, order.message())
+        if rank == 0 and self.phase is Phase.STOPPING:
+            self.hands.send(connection, {"kind": "stop"})
+
+    def _heard_worker(self, round_: Round, rank: int, message: Mapping[str, Any]) -> None:
+        kind = message["kind"]
+        if kind == "failed" and not message["collective"]:
+            # TorchElastic would start it again until max_restarts, to the same end.
+            reason = f"worker {rank}: {message['reason']}; logs: {self.order.job_dir}"
+            self._end(Ending(Fate.FAILED, reason))
+            return
+        if kind == "left":
+            round_.workers[rank].has_left = True
+            if all(worker.has_left for worker in round_.workers.values()):
+                self._let_go(round_)
+        if rank != 0:
+            return
+        if kind in _STANDING:
+            self.step, self.samples = message["step"], message["samples"]
+            self._step_s = message["step_s"]
+        if kind == "first_step":
+            self._first_step(round_, message)
+        elif kind == "progress" and self.change is None and not self._lost:
+            self._say(ReportKind.PROGRESS)
+        elif kind == "left":
+            self._overruns += message["overruns"]
+            if message["finished"]:
+                self.phase = Phase.FINISHING
+                self._deadline = None
+        elif kind == "saved":
+            self._phases_s["save"] = message["save_s"]
+            self._phases_s["stop"] = -message["saved"]  # the end of the last process is added
+            self._end(Ending(Fate.SUSPENDED), kill=False)
+        elif kind == "finished":
+            results = dict(message["results"])
+            if self.order.step_floor_s:
+                results["pace_overruns"] = float(self._overruns)
+            self._end(Ending(Fate.FINISHED, results=results), kill=False)
+
+    def _first_step(self, round_: Round, message: Mapping[str, Any]) -> None:
+        """A round trains. If it is not the one that was wanted, TorchElastic makes another."""
+        by_number = self._agents.by_number
+        ranks = sorted(round_.workers)
+        slots = tuple(by_number[round_.workers[rank].agent].slot.slot_id for rank in ranks)
+        if self.phase is not Phase.STOPPING and set(slots) == set(self._wanted):
+            self.phase = Phase.RUNNING
+            self._deadline = None
+        if self.phase is not Phase.RUNNING or (self.change is None and not self._lost):
+            return
+        starts = self.change is not None and self.change.kind in _STARTS
+        worker = round_.workers[0]
+        self._phases_s = phases_of(
+            message, by_number[worker.agent], self._agents.staying, worker, self._began, starts
+        )
+        stopping_time_s = None
+        if not starts:
+            ended = last_step_ended(self.order.job_dir, round_.number)
+            stopping_time_s = message["started"] - ended if ended is not None else None
+        if self.change is not None:
+            self._done(stopping_time_s)
+            return
+        self._say(
+            ReportKind.SHRUNK,
+            slots=slots,
+            lost_slots=tuple(agent.slot.slot_id for agent in self._lost),
+            reason="; ".join(f"agent {a.number}: {a.end.reason}" for a in self._lost if a.end),
+            phases_s=dict(self._phases_s),
+            stopping_time_s=stopping_time_s,
+        )
+        self._lost.clear()
+
+    def _let_go(self, round_: Round) -> None:
+        """Tell all but the first worker, which goes by itself, that they may end."""
+        for rank, worker in round_.workers.items():
+            if rank != 0:
+                self.hands.send(worker.connection, {"kind": "exit"})
+
+    def _tell(self, message: Mapping[str, Any]) -> None:
+        """Send to the first worker of the round, if there is one."""
+        if self._round is not None and 0 in self._round.workers:
+            self.hands.send(self._round.workers[0].connection, message)
+
+    def _drain(self) -> None:
+        """Take what the workers have said by now."""
+        for worker in list(self._round.workers.values()) if self._round else ():
+            self.hands.server.drain(worker.connection)
+
+    # What follows.
+
+    def _judge(self, now: float) -> None:
+        """Whether the job can go on, and with whom."""
+        for agent in self._agents.by_number.values():
+            if agent.end is not None and not agent.is_leaving and agent not in self._lost:
+                self._agent_lost(agent, agent.end)
+                if self._ending is not None:
+                    return
+        if self._deadline is not None and now > self._deadline:
+            self._lose("no step of all agents together in time")
+
+    def _agent_lost(self, agent: Agent, end: Exit) -> None:
+        """An agent has ended that should not have: the others go on, if there are any."""
+        first = self._round.workers.get(0) if self._round is not None else None
+        if self.phase is Phase.FINISHING and first is not None and first.agent != agent.number:
+            agent.is_leaving = True  # its worker had no part in what is left to do
+        elif (
+            self.change is not None or self.phase is not Phase.RUNNING or 0 <= end.returncode < 128
+        ):
+            # One that no signal ended has given up, and with it closed the rendezvous.
+            self._lose(f"agent {agent.number}: {end.reason}")
+        elif not self._agents.staying:
+            self._lose(f"agent {agent.number}, the last: {end.reason}")
+        else:
+            now = time.monotonic()
+            self._began = self._began if self._lost else now
+            self._lost.append(agent)
+            self._wanted = tuple(slot for slot in self._wanted if slot != agent.slot.slot_id)
+            self._deadline = now + self._options.runtime.start_timeout_s
+
+    def _lose(self, reason: str) -> None:
+        self._end(Ending(Fate.LOST, f"{reason}; logs: {self.order.job_dir}"))
+
+    def _end(self, ending: Ending, *, kill: bool = True) -> None:
+        self._ending = ending
+        self.phase = Phase.ENDING
+        self._deadline = None
+        if kill or self._round is None:
+            self._agents.kill()
+            return
+        self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
+        self._let_go(self._round)
+        # An agent that is not in the round yet would wait for others who never come.
+        self._agents.kill(but={worker.agent for worker in self._round.workers.values()})
+
+    def _gone(self) -> None:
+        """Every process has ended: do what was decided."""
+        ending = self._ending
+        assert ending is not None
+        self._ending = self._deadline = self._round = None
+        self._agents.by_number.clear()
+        self._lost.clear()
+        self.phase = Phase.IDLE
+        if self._phases_s.get("stop", 0.0) < 0:
+            self._phases_s["stop"] += time.monotonic()
+        if ending.fate in (Fate.SUSPENDED, Fate.STOPPED):
+            self._done()
+        elif ending.fate is Fate.FINISHED:
+            self.change = None
+            self._say(ReportKind.FINISHED, results=ending.results)
+        else:
+            self._stand_at(self._checkpoint)
+            lost = ending.fate is Fate.LOST
+            if not lost and self.change is not None and self.change.kind not in _STARTS:
+                self.change = None  # not the change but the job has failed
+            self._say(ReportKind.LOST if lost else ReportKind.FAILED, reason=ending.reason)
+        self.change = None
+
+    def _accept(self, change: Change, phase: Phase) -> None:
+        self.change = change
+        self._began = time.monotonic()
+        self._phases_s = {}
+        self._say(ReportKind.ACCEPTED)
+        self.phase = phase
+        if phase is Phase.STARTING:
+            self._deadline = self._began + self._options.runtime.start_timeout_s
+
+    def _answer(self, change: Change, kind: ReportKind, reason: str) -> None:
+        """Answer a change that does not begin."""
+        self.change = change
+        self._say(kind, reason=reason)
+        self.change = None
+
+    def _stand_at(self, checkpoint: Saved | None) -> None:
+        self.step = checkpoint.step if checkpoint else 0
+        self.samples = checkpoint.samples if checkpoint else 0
+        self._step_s = 0.0
+
+    def _done(self, stopping_time_s: float | None = None) -> None:
+        self._say(ReportKind.DONE, stopping_time_s=stopping_time_s, phases_s=dict(self._phases_s))
+        self.change = None
+
+    def _say(self, kind: ReportKind, **details: Any) -> None:
+        self.hands.report(
+            Report(
+                kind=kind,
+                job_id=self.order.job_id,
+                at_s=time.monotonic(),
+                change_id=self.change.change_id if self.change else None,
+                step=self.step,
+                samples=self.samples,
+                step_s=self._step_s if self.phase is Phase.RUNNING else 0.0,
+                **details,
+            )
+        )

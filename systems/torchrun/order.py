@@ -1,0 +1,59 @@
+"""What a driver tells each TorchElastic agent of a job. Torch-free; both sides use it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from systems.runtime.control import Message
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOrder:
+    """The settings of one ``torchrun``; all agents of a job have the same."""
+
+    job_id: str
+    store: str
+    """``address:port`` of the store of the rendezvous."""
+    address: str
+    """Address of the agent's host; the first worker's store listens there."""
+    max_nodes: int
+    last_call_timeout_s: int
+    keep_alive_interval_s: int
+    keep_alive_attempts: int
+    monitor_interval_s: float
+    max_restarts: int
+    log_dir: str
+
+    def message(self) -> Message:
+        """This order as a control message."""
+        return {"kind": "order", **asdict(self)}
+
+    @classmethod
+    def from_message(cls, message: Message) -> AgentOrder:
+        """The order in a control message."""
+        return cls(**{key: value for key, value in message.items() if key != "kind"})
+
+    def arguments(self) -> list[str]:
+        """Arguments of ``torchrun``, up to the script's own.
+
+        One worker for each agent, as many agents as there happen to be. The store is never
+        the agents' own, since the one that keeps it could not be taken away.
+        """
+        settings = {
+            "is_host": "false",
+            "last_call_timeout": self.last_call_timeout_s,
+            "keep_alive_interval": self.keep_alive_interval_s,
+            "keep_alive_max_attempt": self.keep_alive_attempts,
+        }
+        return [
+            f"--nnodes=1:{self.max_nodes}",
+            "--nproc-per-node=1",
+            "--rdzv-backend=c10d",
+            f"--rdzv-endpoint={self.store}",
+            f"--rdzv-id={self.job_id}",
+            f"--rdzv-conf={','.join(f'{key}={value}' for key, value in settings.items())}",
+            f"--local-addr={self.address}",
+            f"--monitor-interval={self.monitor_interval_s}",
+            f"--max-restarts={self.max_restarts}",
+            f"--log-dir={self.log_dir}",
+        ]

@@ -1,0 +1,111 @@
+"""How the processes of a job under TorchElastic are started, and what each is told."""
+
+from __future__ import annotations
+
+from harness.cluster import Cluster, Slot
+from harness.contracts.launcher import ProcessSpec
+from harness.contracts.training import TrainingOrder
+from systems.runtime.driven_job import Hands
+from systems.runtime.order import WorkerOrder
+from systems.runtime.processes import worker_environment
+from systems.torchrun.membership import Round
+from systems.torchrun.options import TorchrunOptions
+from systems.torchrun.order import AgentOrder
+
+STORE_ENTRY = "systems.elastic.store_server:main"
+AGENT_ENTRY = "systems.torchrun.agent:main"
+
+
+def store_spec(
+    order: TrainingOrder, hands: Hands, serial: int, slot: Slot, host: str
+) -> ProcessSpec:
+    """The store of a job's rendezvous, on the host of its first slot."""
+    address, port = hands.server.address
+    return ProcessSpec(
+        name=f"{order.job_id}.store.{serial}",
+        entry=STORE_ENTRY,
+        argv=(address, str(port), order.job_id, "store"),
+        env=worker_environment(slot, host, 1, hands.token),
+        host=host,
+        cores=(),
+        log_path=order.job_dir.absolute() / f"store-{serial:04d}.log",
+    )
+
+
+def agent_spec(
+    order: TrainingOrder, hands: Hands, number: int, slot: Slot, host: str
+) -> ProcessSpec:
+    """One agent; its worker inherits its cores, its environment and its log."""
+    address, port = hands.server.address
+    return ProcessSpec(
+        name=f"{order.job_id}.agent.{number}",
+        entry=AGENT_ENTRY,
+        argv=(address, str(port), order.job_id, str(number)),
+        env=worker_environment(slot, host, num_threads(slot), hands.token),
+        host=host,
+        cores=slot.cores,
+        log_path=order.job_dir.absolute() / f"agent-{number:04d}.log",
+    )
+
+
+def agent_order(
+    order: TrainingOrder, options: TorchrunOptions, cluster: Cluster, store: str, slot: Slot
+) -> AgentOrder:
+    """What an agent is told."""
+    return AgentOrder(
+        job_id=order.job_id,
+        store=store,
+        address=cluster.hosts[slot.host].address,
+        max_nodes=cluster.num_slots,
+        last_call_timeout_s=options.last_call_timeout_s,
+        keep_alive_interval_s=options.keep_alive_interval_s,
+        keep_alive_attempts=options.keep_alive_attempts,
+        monitor_interval_s=options.monitor_interval_s,
+        max_restarts=options.max_restarts,
+        log_dir=str(order.job_dir.absolute() / "torchelastic"),
+    )
+
+
+def worker_order(
+    order: TrainingOrder,
+    options: TorchrunOptions,
+    cluster: Cluster,
+    round_: Round,
+    rank: int,
+    slot: Slot,
+    target_step: int,
+    own_device: bool,
+) -> WorkerOrder:
+    """What the worker of a rank is told."""
+    runtime = options.runtime
+    store_address, _, store_port = round_.store.rpartition(":")
+    return WorkerOrder(
+        job_id=order.job_id,
+        generation=round_.number,
+        rank=rank,
+        num_workers=round_.num_workers,
+        workload=order.workload.target,
+        options=order.workload.options,
+        seed=order.seed,
+        global_batch=round_.global_batch,
+        target_step=target_step,
+        job_dir=str(order.job_dir.absolute()),
+        checkpoint=round_.checkpoint.path if round_.checkpoint else None,
+        checkpoint_every=runtime.checkpoint_every,
+        digest_every=order.digest_every,
+        step_floor_s=order.step_floor_s.get(round_.num_workers, 0.0),
+        device=runtime.device,
+        device_type=slot.device_type,
+        own_device=own_device,
+        num_threads=num_threads(slot),
+        address=cluster.hosts[slot.host].address,
+        collective_timeout_s=runtime.collective_timeout_s,
+        replay_layout=runtime.replay_layout,
+        store_address=store_address,
+        store_port=int(store_port),
+    )
+
+
+def num_threads(slot: Slot) -> int:
+    """Threads of a slot's worker: as many as it has cores."""
+    return max(1, len(slot.cores))

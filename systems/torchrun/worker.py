@@ -1,0 +1,66 @@
+"""A worker under TorchElastic: started by an agent, told its rank by the environment."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from types import FrameType
+
+from systems.runtime.control import TOKEN_VARIABLE, ControlClient, Message
+from systems.runtime.order import WorkerOrder
+from systems.runtime.worker import work
+
+END_TIMEOUT_S = 5.0
+EXIT_STOPPED = 128 + signal.SIGTERM
+
+
+class Stopped(BaseException):
+    """The agent wants this worker to end; what it has logged is written out on the way."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Entry point: ``ADDRESS PORT JOB_ID AGENT``, the token in the environment."""
+    address, port, job_id, agent = argv
+    signal.signal(signal.SIGTERM, _stop)
+    greeting = {
+        "kind": "greeting",
+        "job_id": job_id,
+        "worker": "worker",
+        "agent": int(agent),
+        "rank": int(os.environ["RANK"]),
+        "num_workers": int(os.environ["WORLD_SIZE"]),
+        "store": f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}",
+        "token": os.environ.pop(TOKEN_VARIABLE, ""),
+        "pid": os.getpid(),
+    }
+    try:
+        work(ControlClient(address, int(port), greeting), _train)
+    except Stopped:
+        sys.stdout.flush()
+        os._exit(EXIT_STOPPED)
+
+
+def _train(message: Message, client: ControlClient, ordered_at: float) -> None:
+    order = WorkerOrder.from_message(message)
+    loop = importlib.import_module("systems.runtime.training_loop")
+    loop.train(order, client, ordered_at)
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    """Unwind the main thread; a second signal changes nothing.
+
+    In a collective whose peers are gone that can take longer than an agent should wait.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.Thread(target=_end_anyway, daemon=True).start()
+    raise Stopped
+
+
+def _end_anyway() -> None:
+    time.sleep(END_TIMEOUT_S)
+    os._exit(EXIT_STOPPED)
