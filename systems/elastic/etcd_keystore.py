@@ -1,0 +1,193 @@
+"""A key store in etcd (3.4 and later), through its HTTP/JSON gateway and the standard library.
+
+A swap is one transaction of etcd. Every key hangs on a lease of the process that wrote it last,
+kept alive while that process goes on writing: what a job leaves behind vanishes ``lease_s``
+after its last refresh. That is for tidiness; elections measure expiry themselves and sooner.
+
+The connection is not encrypted and shows no password: etcd belongs where the control channel
+does, on loopback or on a network that only the cluster's own hosts can reach.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from systems.elastic.keystore import StoreLost
+
+LEASE_S = 10
+TIMEOUT_S = 5.0
+
+
+class EtcdKeyStore:
+    """A ``KeyStore`` in the etcd that listens at an address."""
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        prefix: str = "elastrace/",
+        lease_s: int = LEASE_S,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """Connect.
+
+        Args:
+            address: where etcd listens for clients.
+            port: its client port.
+            prefix: put before every key.
+            lease_s: life of a key after its writer's last swap; several times the time between
+                two refreshes. etcd prolongs what is shorter than its own minimum.
+            timeout_s: for one request.
+
+        Raises:
+            StoreLost: no etcd answers there.
+            ValueError: ``lease_s`` is below 1.
+        """
+        if lease_s < 1:
+            raise ValueError(f"lease_s={lease_s}: etcd counts whole seconds from 1")
+        self._address = address
+        self._port = port
+        self._prefix = prefix
+        self._lease_s = lease_s
+        self._timeout_s = timeout_s
+        self._connections = threading.local()
+        self._lease_lock = threading.Lock()
+        self._lease: str | None = None
+        self._kept_alive = 0.0
+        self._watching: list[http.client.HTTPConnection] = []
+        self._is_lost = False
+        self._is_closed = False
+        self.get("")
+
+    def get(self, key: str) -> str | None:
+        """As in the contract."""
+        found = self._call("kv/range", {"key": self._key(key)}).get("kvs")
+        return _decode(found[0]["value"]) if found else None
+
+    def compare_and_swap(
+        self, key: str, expected: str | None, desired: str, quiet: bool = False
+    ) -> bool:
+        """As in the contract; watchers are woken even if ``quiet``."""
+        if not desired:
+            raise ValueError(f"key {key!r}: an empty text means a void key; use erase")
+        put = {"key": self._key(key), "value": _encode(desired), "lease": self._living_lease()}
+        return self._transact(key, expected, {"requestPut": put})
+
+    def erase(self, key: str, expected: str) -> bool:
+        """As in the contract."""
+        return self._transact(key, expected, {"requestDeleteRange": {"key": self._key(key)}})
+
+    def watch(self, key: str, on_change: Callable[[], None]) -> None:
+        """As in the contract."""
+        connection = http.client.HTTPConnection(self._address, self._port, timeout=self._timeout_s)
+        try:
+            connection.request(
+                "POST", "/v3/watch", _json({"create_request": {"key": self._key(key)}})
+            )
+            # The response takes the socket over; we keep it for close().
+            sock = connection.sock
+            response = connection.getresponse()
+            if response.status != 200 or b'"created":true' not in response.readline():
+                raise StoreLost(f"etcd at {self._place} refused a watch")
+            sock.settimeout(None)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise self._gone(error) from None
+        connection.sock = sock
+        self._watching.append(connection)
+        threading.Thread(
+            target=self._watch, args=(response, on_change), name=f"watch {key}", daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """As in the contract."""
+        self._is_closed = True
+        for connection in self._watching:
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+        self._watching.clear()
+        self._connections = threading.local()
+
+    def _watch(self, response: http.client.HTTPResponse, on_change: Callable[[], None]) -> None:
+        with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+            while response.readline():
+                if self._is_closed:
+                    break
+                on_change()
+        if not self._is_closed:
+            self._is_lost = True
+            on_change()
+
+    def _transact(self, key: str, expected: str | None, request: Mapping[str, Any]) -> bool:
+        name = self._key(key)
+        if expected is None:
+            compare = {"key": name, "target": "CREATE", "create_revision": "0"}
+        else:
+            compare = {"key": name, "target": "VALUE", "value": _encode(expected)}
+        answer = self._call("kv/txn", {"compare": [compare], "success": [request]})
+        return bool(answer.get("succeeded", False))
+
+    def _living_lease(self) -> str:
+        with self._lease_lock:
+            now = time.monotonic()
+            if self._lease is not None and now - self._kept_alive > self._lease_s / 4:
+                answer = self._call("lease/keepalive", {"ID": self._lease})
+                if int(answer.get("result", {}).get("TTL", 0)) <= 0:
+                    self._lease = None
+                self._kept_alive = now
+            if self._lease is None:
+                self._lease = str(self._call("lease/grant", {"TTL": self._lease_s})["ID"])
+                self._kept_alive = now
+            return self._lease
+
+    def _call(self, method: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        if self._is_lost or self._is_closed:
+            raise StoreLost(f"the connection to etcd at {self._place} has ended")
+        connection: http.client.HTTPConnection | None = getattr(self._connections, "it", None)
+        if connection is None:
+            connection = http.client.HTTPConnection(
+                self._address, self._port, timeout=self._timeout_s
+            )
+            self._connections.it = connection
+        try:
+            connection.request("POST", f"/v3/{method}", _json(body))
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self._is_lost = True
+            raise self._gone(error) from None
+        if response.status != 200:
+            # No leader, no room: as good as gone.
+            self._is_lost = True
+            raise StoreLost(f"etcd at {self._place} answers {method}: {answer.get('error')}")
+        return dict(answer)
+
+    def _key(self, key: str) -> str:
+        return _encode(self._prefix + key)
+
+    def _gone(self, error: Exception) -> StoreLost:
+        return StoreLost(f"no etcd at {self._place}: {str(error) or type(error).__name__}")
+
+    @property
+    def _place(self) -> str:
+        return f"{self._address}:{self._port}"
+
+
+def _json(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body).encode()
+
+
+def _encode(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _decode(text: str) -> str:
+    return base64.b64decode(text).decode()
