@@ -1,0 +1,173 @@
+"""A process that fetches samples for a worker, and the worker's end of it.
+
+It builds the workload a second time (its data, no model) and is then asked for sample ids, one
+line of JSON each time, over a socket that only the two have. It answers with one line that
+describes the tensors, and their bytes. It ends with the worker, however that ends: the kernel
+sees to it, and so does the end of the socket. It inherits nothing else of the worker's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from harness.contracts.training import Batch
+from systems.runtime.control import TOKEN_VARIABLE
+from systems.runtime.process import die_with_parent
+
+
+class LoaderError(RuntimeError):
+    """A loader process failed; the text says why."""
+
+
+class LoaderProcess:
+    """The worker's end. One thread at a time may ask it."""
+
+    def __init__(self, target: str, options: Mapping[str, Any]) -> None:
+        """Starts the process, on this one's cores; it dies with the calling thread.
+
+        Args:
+            target: class of the workload, ``package.module.Class``.
+            options: its options.
+
+        Raises:
+            OSError: the system cannot start a process.
+        """
+        ours, theirs = socket.socketpair()
+        environment = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        environment["CUDA_VISIBLE_DEVICES"] = ""  # samples are fetched on the CPU
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-u", "-m", "systems.runtime.loader"),
+                    *(str(os.getpid()), str(theirs.fileno()), target, json.dumps(dict(options))),
+                ],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                env=environment,
+            )
+        self.pid = self._process.pid
+        self._is_ready = False
+        self._socket = ours
+        self._file = ours.makefile("rb")
+
+    def wait_ready(self) -> None:
+        """Until the process has its data; at once if it is known to have it.
+
+        Raises:
+            LoaderError: it failed.
+        """
+        if not self._is_ready:
+            self._read_header()
+            self._is_ready = True
+
+    def samples(self, ids: Sequence[int]) -> Batch:
+        """The samples with these ids, the same bits in the same layout as the workload's own.
+
+        Raises:
+            LoaderError: the process ended, or the workload raised an exception.
+        """
+        try:
+            self._socket.sendall(json.dumps(list(ids)).encode() + b"\n")
+        except OSError as error:
+            raise LoaderError(f"the loader process is gone: {error}") from error
+        return {
+            name: self._read_tensor(dtype, shape, stride)
+            for name, dtype, shape, stride in self._read_header()["tensors"]
+        }
+
+    def _read_header(self) -> dict[str, Any]:
+        try:
+            line = self._file.readline()
+        except OSError:
+            line = b""
+        if not line.endswith(b"\n"):
+            raise LoaderError("the loader process has ended; its last words are in this log")
+        header: dict[str, Any] = json.loads(line)
+        if "error" in header:
+            raise LoaderError(f"the loader process failed: {header['error']}")
+        return header
+
+    def _read_tensor(self, dtype: str, shape: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
+        tensor = torch.empty(shape, dtype=getattr(torch, dtype))
+        view = memoryview(_bytes_of(tensor))
+        while view:
+            count = self._file.readinto(view)
+            if not count:
+                raise LoaderError("the loader process ended in the middle of a batch")
+            view = view[count:]
+        if tensor.stride() == tuple(stride):
+            return tensor
+        return torch.empty_strided(shape, stride, dtype=tensor.dtype).copy_(tensor)
+
+    def close(self) -> None:
+        """Kill the process. Whoever waits for an answer gets a ``LoaderError``."""
+        self._process.kill()
+        self._process.wait()
+        self._socket.close()
+
+
+def _bytes_of(tensor: torch.Tensor) -> Any:
+    """The memory of a contiguous tensor as an array of bytes."""
+    return tensor.detach().reshape(-1).view(torch.uint8).numpy()
+
+
+def main() -> int:
+    """``PARENT DESCRIPTOR TARGET OPTIONS``; serves until the worker's end is closed."""
+    parent, descriptor, target, options = sys.argv[1:]
+    die_with_parent(int(parent))
+    with socket.socket(fileno=int(descriptor)) as sock:
+        sock.set_inheritable(False)
+        torch.set_num_threads(1)
+        try:
+            module, _, name = target.rpartition(".")
+            workload = getattr(importlib.import_module(module), name)(**json.loads(options))
+        except Exception as error:
+            sock.sendall(_error(error))
+            return 1
+        sock.sendall(b"{}\n")
+        for line in sock.makefile("rb"):
+            try:
+                batch = workload.samples(json.loads(line))
+            except Exception as error:
+                sock.sendall(_error(error))
+                continue
+            _send(sock, batch)
+    return 0
+
+
+def _send(sock: socket.socket, batch: Batch) -> None:
+    contiguous = {name: value.contiguous() for name, value in batch.items()}
+    tensors = [
+        # The layout is part of the answer, since the last bits of results may depend on it.
+        (name, str(value.dtype).removeprefix("torch."), value.shape, _stride(value))
+        for name, value in batch.items()
+    ]
+    sock.sendall(json.dumps({"tensors": tensors}).encode() + b"\n")
+    for value in contiguous.values():
+        sock.sendall(_bytes_of(value))
+
+
+def _stride(tensor: torch.Tensor) -> tuple[int, ...]:
+    """A tensor's stride; where elements share memory, that of a copy."""
+    return tensor.contiguous().stride() if 0 in tensor.stride() else tensor.stride()
+
+
+def _error(error: Exception) -> bytes:
+    return json.dumps({"error": f"{type(error).__name__}: {error}"}).encode() + b"\n"
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (BrokenPipeError, ConnectionResetError):
+        sys.exit(0)  # the worker went in the middle of an answer
