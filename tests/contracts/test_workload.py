@@ -103,13 +103,15 @@ def test_samples_are_addressed_by_id(file, name, size):
     together = built.samples(ids)
     assert all(len(value) == len(ids) for value in together.values())
     torch.manual_seed(1)
-    torch.rand(3)
+    random_state = torch.get_rng_state()
     for place, one in enumerate(ids):
         alone = built.samples([one])
         assert alone.keys() == together.keys()
         for key, value in alone.items():
             assert value.dtype == together[key].dtype
             assert torch.equal(value[0], together[key][place]), (key, one)
+    # Batches may be fetched ahead of their step, so fetching must not draw from its random state.
+    assert torch.equal(torch.get_rng_state(), random_state)
     image_or_text = next(iter(together))
     assert not torch.equal(together[image_or_text][0], together[image_or_text][1])
 
