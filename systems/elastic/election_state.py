@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SHORTEST_PAUSE_S = 0.001
+
 
 @dataclass(frozen=True, slots=True)
 class Swap:
@@ -132,7 +134,7 @@ class ElectionState:
             pause_s = min(pause_s, self._patient_until - now)
         elif self._value is not None and self.is_candidate:
             pause_s = min(pause_s, self._since + self.expiry_s - now)
-        return max(0.0, pause_s)
+        return max(SHORTEST_PAUSE_S, pause_s)
 
     def _look_at_void(self, now: float) -> Swap | None:
         if self._patient_until is not None and now < self._patient_until:
