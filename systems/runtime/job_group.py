@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, TypeAlias
 
 from harness.contracts.engine import Change, ChangeKind
@@ -28,47 +26,7 @@ from systems.runtime.driven_job import (
     Timeouts,
 )
 from systems.runtime.generation import Generation, phases_of
-
-FAILURE_GRACE_S = 0.5
-"""How long a failure's neighbours are heard before it is judged: a worker whose neighbour
-died may complain before the death is noticed."""
-
-
-class Phase(StrEnum):
-    """Where a job is."""
-
-    IDLE = "idle"
-    """No process."""
-    STARTING = "starting"
-    """Processes, but no step of theirs has ended."""
-    RUNNING = "running"
-    STOPPING = "stopping"
-    """Asked to save and leave."""
-    FINISHING = "finishing"
-    """All steps have ended; the first worker evaluates."""
-    ENDING = "ending"
-    """Its ending is known; its processes are on their way out."""
-
-
-class Fate(StrEnum):
-    """What follows when the last process is gone."""
-
-    RELAUNCH = "relaunch"
-    SUSPENDED = "suspended"
-    STOPPED = "stopped"
-    FINISHED = "finished"
-    FAILED = "failed"
-    LOST = "lost"
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """What follows when the last process is gone, and why."""
-
-    fate: Fate
-    reason: str = ""
-    results: Mapping[str, float | str] = field(default_factory=dict)
-
+from systems.runtime.job_life import FAILURE_GRACE_S, Ending, Fate, Phase
 
 Make: TypeAlias = Callable[["JobGroup", Change], Generation]
 """Makes the next generation of a job, with nothing started."""

@@ -31,7 +31,7 @@ from systems.runtime.driven_job import (
     MakeJob,
     Saved,
 )
-from systems.runtime.job_group import Ending, Fate, Phase
+from systems.runtime.job_life import Ending, Fate, Phase
 from systems.torchrun.agents import Agents
 from systems.torchrun.membership import Agent, Round, Worker
 from systems.torchrun.options import TorchrunOptions

@@ -1,0 +1,47 @@
+"""Where a job is, and what follows when its last process is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+FAILURE_GRACE_S = 0.5
+"""How long a failure's neighbours are heard before it is judged: a worker whose neighbour
+died may complain before the death is noticed."""
+
+
+class Phase(StrEnum):
+    """Where a job is."""
+
+    IDLE = "idle"
+    """No process."""
+    STARTING = "starting"
+    """Processes, but no step of theirs has ended."""
+    RUNNING = "running"
+    STOPPING = "stopping"
+    """Asked to save and leave."""
+    FINISHING = "finishing"
+    """All steps have ended; the first worker evaluates."""
+    ENDING = "ending"
+    """Its ending is known; its processes are on their way out."""
+
+
+class Fate(StrEnum):
+    """What follows when the last process is gone."""
+
+    RELAUNCH = "relaunch"
+    SUSPENDED = "suspended"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What follows when the last process is gone, and why."""
+
+    fate: Fate
+    reason: str = ""
+    results: Mapping[str, float | str] = field(default_factory=dict)
