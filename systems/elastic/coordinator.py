@@ -95,6 +95,8 @@ class Coordinator:
         change_id = request["change_id"]
         if self.adjustment is not None and self.adjustment.change_id == change_id:
             return []  # asked again
+        if target == self._memberships[self.generation]:
+            return []  # asked again of a new leader, and done by the old one
         reason = ""
         if self.adjustment is not None:
             return [Answer({"kind": "retry", "change_id": change_id})]

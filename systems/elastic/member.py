@@ -61,6 +61,8 @@ class Member:
         self._receiver: tuple[str, int] | None = None
         self._facts: dict[str, Message] = {}
         """The last of each kind of message that a leader has to know."""
+        self._request: Message | None = None
+        """What the driver asked for while no leader could be reached."""
         self._lock = threading.Lock()
         self._leader: ControlClient | None = None
         self._leader_worker = ""
@@ -127,12 +129,13 @@ class Member:
 
     def resign(self) -> None:
         """Lead no more: others do from now on."""
+        self._server.step_down()
         self._election.resign()
 
     def leave(self) -> None:
         """Leave in order: whoever sees the connection end knows that this is no death."""
         self._is_closed = True
-        self._election.resign()
+        self.resign()
         with self._lock:
             self._send({"kind": "bye"})
         self._election.close()
@@ -178,7 +181,11 @@ class Member:
             case "stop":
                 self.stop = True
             case "adjust":
-                self.tell(message)
+                # Once: the driver asks again when another one leads.
+                with self._lock:
+                    if self._leader is None:
+                        self._request = message
+                    self._send(message)
             case "lost":
                 self._lost(message["workers"])
             case "store":
@@ -267,6 +274,7 @@ class Member:
             client = None
         with self._lock:
             if self._leader is not None:
+                self._send({"kind": "bye"})  # it may still think that it leads
                 self._leader.close()
             self._leader = client
             self._leader_address = address
@@ -275,6 +283,9 @@ class Member:
             self._is_accused = False
             for message in self._facts.values():
                 self._send(message)
+            request, self._request = self._request, None
+            if request is not None:
+                self._send(request)
 
     def _send(self, message: Message) -> None:
         """To the leader, if there is one; the lock is held."""
