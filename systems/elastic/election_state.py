@@ -38,7 +38,7 @@ class ElectionState:
         problems = []
         if not me or "|" in me or "|" in candidate:
             problems.append(f"the address {me!r} must be a text without '|'")
-        if not 0 < refresh_s <= expiry_s / 3:
+        if not 0 < 3 * refresh_s <= expiry_s * (1 + 1e-9):
             problems.append(
                 f"refresh_s={refresh_s} must be above 0 and at most a third of"
                 f" expiry_s={expiry_s}: one late refresh must not cost the leader its key"
