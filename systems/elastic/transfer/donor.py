@@ -5,16 +5,19 @@ reduced gradients of every step that is committed meanwhile: a log, which the jo
 in order (``receiver``).
 
 *Why that is right.* A piece holds, for a range of a parameter's elements, the parameter and
-all optimizer state on them including its counters, all of one version, because it is copied
-between two updates; and the gradients of an update stand in the log after every piece copied
-before it and before every piece copied after it, because both happen under one lock. An
-element-wise update computes an element, its state and its counters from exactly these, its
-gradient and hyper-parameters (which start with the log's first entry and change by the same
-``update``), so once an element's piece has been written, every replayed update takes it to
-the next version with the donor's own bits. What an update does to elements whose piece has
-not come is garbage that nothing right depends on and that their piece overwrites, and when
-all pieces are there every tensor is at the version of the log's end. (Parameter and momentum
-in pieces of different versions would not do: the garbage of one would enter the other.)
+all optimizer state on them (with the first range also the parameter's counters), all of one
+version, because no update comes between the beginning and the end of its copy; and the
+gradients of an update stand in the log after every piece copied before it and before every
+piece copied after it, because both are decided under one lock. An element-wise update computes
+an element and its state from exactly these, the parameter's counters, the element's gradient
+and hyper-parameters, and counters and hyper-parameters from themselves alone, so once a piece
+has been written, every replayed update takes what it held to the next version with the donor's
+own bits. What an update does to elements whose piece has not come is garbage that nothing
+right depends on and that their piece overwrites, so when all pieces are there every tensor is
+at the version of the log's end. (Parameter and momentum in pieces of different versions would
+not do: the garbage of one would enter the other. Counters in every piece would not do either
+where a piece that an update tore is simply sent again: it would break those of elements that
+are right already.)
 
 Not for updates that look across elements (``is_elementwise``), or that change anything else
 than the optimizer's parameters and state. Buffers change outside updates: they come last.
@@ -40,6 +43,8 @@ from systems.elastic.transfer.update_lock import UpdateLock
 PIECE_BYTES = 2 << 20
 TIMEOUT_S = 10.0
 _KEEPALIVE_S = 1.0
+_LIVE_TRIES = 3
+"""A piece that updates came between so often is copied under the lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,8 @@ class Donor:
         self._piece_bytes = piece_bytes
         self._keeps_gradients = keeps_gradients
         self._links = Links(addresses, token, timeout_s, share_memory=share_memory)
-        self._staging = torch.empty(piece_bytes, dtype=torch.uint8)
+        self._staging = torch.empty(0, dtype=torch.uint8)
+        self._num_tries = 0
         self._touched = [not keeps_gradients] * len(self._layout)
         self._pieces: deque[Piece] = deque()
         self._events: deque[_Event] = deque()
@@ -128,6 +134,11 @@ class Donor:
     def failures(self) -> Mapping[tuple[str, int], Exception]:
         """By address of the joiner; the others go on."""
         return self._links.failures
+
+    @property
+    def num_pieces_left(self) -> int | None:
+        """Not yet sent; None before the log has begun."""
+        return len(self._pieces) if self._is_logging else None
 
     def reduced(self, step: int, global_batch: int, buckets: Sequence[torch.Tensor]) -> None:
         """Log the gradients of an update that follows at once, under the same ``lock``.
@@ -231,28 +242,30 @@ class Donor:
         self._send({"kind": "start", "description": description, "values": values})
 
     def _advance(self) -> None:
-        """The next thing to send, if there is one; else listen."""
+        """Send what is next in the log; listen where there is nothing."""
         if self._events:
             self._send_event(self._events[0])
             with self._sent:
                 self._events.popleft()
                 self._sent.notify_all()
-            if not self._pieces:
-                self._links.listen(0.0)
+            self._links.listen(0.0)
         elif self._pieces:
             if self._send_piece(self._pieces[0]):
                 self._pieces.popleft()
+                self._num_tries = 0
                 if not self._pieces:
                     self._send({"kind": "copied"})
-        elif self._last is not None:
-            # Looked at before the events? Then nothing can be logged any more.
-            if not self._events:
-                self._send(self._last.header, self._last.buffers)
-                self._links.wait(lambda link: not link.is_done)
-                self.finished = bool(self._links.open)
-        else:
-            self._links.listen(_KEEPALIVE_S)
-            self._note_progress()
+        elif self._last is None:
+            if not self._links.listen(_KEEPALIVE_S):
+                self._send({"kind": "alive"})
+        elif not self._events:  # none came before the finish, and none comes after
+            self._send(self._last.header, self._last.buffers)
+            self._links.wait(lambda link: not link.is_done)
+            self.finished = self._links.num_done > 0
+        self._note_failures()
+        if not self.caught_up and self._links.open and all(map(self._is_near, self._links.open)):
+            self.caught_up = True
+            self._send({"kind": "caught_up"})
 
     def _send_event(self, event: _Event) -> None:
         header = {
@@ -269,47 +282,57 @@ class Donor:
             )
 
     def _send_piece(self, piece: Piece) -> bool:
-        """Copy a piece between two updates and send it; not if an update came between."""
+        """Send a piece of one version; False if an update came between.
+
+        Receivers that read our memory read the live state, with no lock and no copy. Only if
+        no update has begun until they say that they have it, it counts; what they have read
+        otherwise is not better than nothing, and the piece comes again.
+        """
         version = self.lock.stable_version()
+        if self._events:
+            return False  # they stand in the log before this
         entries: list[list[Any]] = []
         sources: list[torch.Tensor] = []
         for part in piece.parts:
             entry, views = self._state.read(part)
             entries.append(entry)
             sources.extend(as_bytes(view) for view in views)
-        num_bytes = sum(view.numel() for view in sources)
-        if num_bytes > self._staging.numel():  # the optimizer has made more state meanwhile
-            self._staging = torch.empty(num_bytes, dtype=torch.uint8)
-        payload = self._staging[:num_bytes]
-        targets = split(payload, sources)
+        if self.lock.version != version:
+            return False  # what there is may have changed while it was listed
+        header = {"kind": "piece", "parts": entries}
+        is_live = (
+            self._num_tries < _LIVE_TRIES
+            and all(link.pulls for link in self._links.open)
+            and all(view.device.type == "cpu" for view in sources)
+        )
+        if is_live:
+            self._num_tries += 1
+            self._send(header, sources)
+        else:
+            num_bytes = sum(view.numel() for view in sources)
+            if num_bytes > self._staging.numel():  # more, if the optimizer has made state since
+                self._staging = torch.empty(num_bytes, dtype=torch.uint8)
+            payload = self._staging[:num_bytes]
+            targets = split(payload, sources)
         if not self.lock.begin_copy(version):
             return False
         try:
-            if self._events:
-                return False  # they stand in the log before this
-            torch._foreach_copy_(targets, sources)
+            if not is_live:
+                torch._foreach_copy_(targets, sources)
             for number in piece.buckets:
                 self._touched[number] = True
         finally:
             self.lock.end_copy()
-        self._send({"kind": "piece", "parts": entries}, [payload])
+        if not is_live:
+            self._send(header, [payload])
         return True
 
     def _send(self, header: Mapping[str, Any], payload: Sequence[torch.Tensor] = ()) -> None:
         self._links.send(header, payload)
         self._note_failures()
 
-    def _note_progress(self) -> None:
-        self._note_failures()
-        if self._pieces or not self._links.open:
-            return
-        if not self.caught_up and all(self._is_near(link) for link in self._links.open):
-            self.caught_up = True
-            self._send({"kind": "caught_up"})
-        else:
-            self._send({"kind": "alive"})
-
     def _is_near(self, link: Link) -> bool:
+        """All pieces are there, and at most one step is missing."""
         return link.has_copied and self._num_logged - link.num_applied <= 1
 
     def _note_failures(self) -> None:

@@ -94,6 +94,8 @@ class Links:
         self._sockets: list[socket.socket] = []
         self._aborted = False
         self.open: list[Link] = []
+        self.num_done = 0
+        """Receivers that have everything."""
         self.failures: dict[tuple[str, int], Exception] = {}
 
     def connect(self) -> None:
@@ -174,9 +176,10 @@ class Links:
                 return
             self.listen(left)
 
-    def listen(self, timeout_s: float) -> None:
-        """Take what receivers say; returns after the first, when woken, or in time."""
-        for key, _ in self._selector.select(timeout_s):
+    def listen(self, timeout_s: float) -> bool:
+        """Take what receivers say, or a ``wake``; False if nothing came in time."""
+        ready = self._selector.select(timeout_s)
+        for key, _ in ready:
             link: Link | None = key.data
             if link is None:
                 with suppress(OSError):
@@ -186,13 +189,19 @@ class Links:
             try:
                 for header in link.channel.arrived():
                     link.take(header)
+                if link.is_done:
+                    self.drop(link, PeerLost("done"))
             except TransferError as error:
                 self.drop(link, error)
+        return bool(ready)
 
     def drop(self, link: Link, error: Exception) -> None:
-        """Give a receiver up."""
+        """Let a receiver go; unless it has everything, this is why it failed."""
         assert link.channel is not None
-        self.failures.setdefault(link.address, error)
+        if link.is_done:
+            self.num_done += 1  # and it has hung up, as it should
+        else:
+            self.failures.setdefault(link.address, error)
         self.open.remove(link)
         self._selector.unregister(link.channel.socket)
         link.channel.close()

@@ -1,8 +1,8 @@
 """Every tensor of a training job, in one order that is the same on all its workers.
 
 What moves between workers is a *part*: a range of elements of one parameter together with
-everything the optimizer keeps on these elements. The tensors that an optimizer keeps once a
-parameter (Adam's step counter) travel with every part of it.
+everything the optimizer keeps on these elements. What an optimizer keeps once a parameter
+(Adam's step counter) travels with the parameter's first part and with no other.
 """
 
 from __future__ import annotations
@@ -215,9 +215,9 @@ class TrainingState:
             parameter = self.parameters[index]
             fits = index >= 0 and 0 <= start <= stop <= parameter.numel()
             self._shape_state(index, layout)
-            if values:
+            if values and start == 0:
                 self.optimizer.state[self._owned(index)].update(values)
-        except (TypeError, ValueError, IndexError, KeyError) as error:
+        except (TypeError, ValueError, IndexError, KeyError, RuntimeError) as error:
             raise StateMismatch(f"a part that cannot be read: {error}") from None
         if not fits:
             raise StateMismatch(f"elements {start} to {stop} of {self.names[index]}")
@@ -228,7 +228,10 @@ class TrainingState:
         views = [flat(parameter)[part.start : part.stop]]
         for key, _, shape, _ in layout:
             whole = flat(self.optimizer.state[parameter][key])
-            views.append(whole[part.start : part.stop] if shape is None else whole)
+            if shape is None:
+                views.append(whole[part.start : part.stop])
+            elif part.start == 0:
+                views.append(whole)
         return views
 
     def _owned(self, index: int) -> torch.Tensor:

@@ -1,0 +1,207 @@
+"""A small job with what makes moving its state hard, and the processes that move it.
+
+Strides other than usual, a parameter without dimensions, one that is frozen, BatchNorm's
+counters, two parameter groups, a learning rate and a batch that change every step.
+"""
+
+import multiprocessing
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from systems.elastic.groups import build_group
+from systems.elastic.transfer.broadcast import broadcast_state
+from systems.elastic.transfer.channel import TransferError
+from systems.elastic.transfer.donor import Donor
+from systems.elastic.transfer.peer import receive_state, send_state
+from systems.elastic.transfer.pieces import gradient_views
+from systems.elastic.transfer.receiver import Receiver
+from systems.elastic.transfer.training_state import StateMismatch, TrainingState
+from systems.runtime.state import digests
+
+TOKEN = "the job's own token"
+
+OPTIMIZERS = {
+    "sgd": lambda groups: torch.optim.SGD(groups, lr=0.1),
+    "momentum": lambda groups: torch.optim.SGD(groups, lr=0.1, momentum=0.9, dampening=0.1),
+    "nesterov": lambda groups: torch.optim.SGD(groups, lr=0.1, momentum=0.9, nesterov=True),
+    "adam": lambda groups: torch.optim.Adam(groups, lr=0.01, amsgrad=True),
+    "adam_foreach": lambda groups: torch.optim.Adam(groups, lr=0.01, foreach=True),
+    "adam_fused": lambda groups: torch.optim.Adam(groups, lr=0.01, fused=True),
+    "adamw": lambda groups: torch.optim.AdamW(groups, lr=0.01),
+    "rmsprop": lambda groups: torch.optim.RMSprop(groups, lr=0.01, momentum=0.5, centered=True),
+    "adagrad": lambda groups: torch.optim.Adagrad(groups, lr=0.05, lr_decay=0.01),
+    "adadelta": lambda groups: torch.optim.Adadelta(groups),
+    "adamax": lambda groups: torch.optim.Adamax(groups),
+    "nadam": lambda groups: torch.optim.NAdam(groups, decoupled_weight_decay=True),
+    "radam": lambda groups: torch.optim.RAdam(groups),
+    "asgd": lambda groups: torch.optim.ASGD(groups, t0=3),
+    "rprop": lambda groups: torch.optim.Rprop(groups),
+    "adafactor": lambda groups: torch.optim.Adafactor(groups),
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    parameters: tuple
+    numel: int
+    dtype: torch.dtype = torch.float32
+
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.convolution = nn.Conv2d(2, 16, 3).to(memory_format=torch.channels_last)
+        self.norm = nn.BatchNorm2d(16)
+        self.scale = nn.Parameter(torch.tensor(1.5))
+        self.frozen = nn.Parameter(torch.randn(50), requires_grad=False)
+        self.wide = nn.Linear(16 * 4, width)
+        self.last = nn.Linear(width, 5)
+
+    def forward(self, x):
+        x = self.norm(self.convolution(x)).relu().flatten(1)
+        return self.last((self.wide(x) * self.scale).relu())
+
+
+class Job:
+    """A model in training, its gradients in flat buckets as the reduction keeps them."""
+
+    def __init__(self, optimizer, seed=1, width=600, clips=False):
+        torch.set_num_threads(1)
+        torch.manual_seed(seed)
+        self.model = Net(width)
+        trained = [value for value in self.model.parameters() if value.requires_grad]
+        groups = [{"params": trained[:4], "weight_decay": 0.01}, {"params": trained[4:]}]
+        self.optimizer = OPTIMIZERS[optimizer](groups)
+        self.state = TrainingState(self.model, self.optimizer)
+        self.clips = clips
+        self.step = 0
+        order = list(reversed(range(len(trained))))  # of the backward
+        sizes = [value.numel() for value in trained]
+        self.layout = [
+            Layout(tuple(part), sum(sizes[index] for index in part))
+            for part in (order[:2], order[2:4], order[4:])
+        ]
+        self.buckets = [torch.zeros(bucket.numel) for bucket in self.layout]
+        self.views = gradient_views(self.state, self.layout, self.buckets)
+
+    def gradients(self):
+        """Forward, which changes the buffers, and backward, which overwrites the buckets."""
+        x, y = torch.randn(8, 2, 4, 4), torch.randint(0, 5, (8,))
+        loss = nn.functional.cross_entropy(self.model(x), y)
+        indices = list(self.views)
+        found = torch.autograd.grad(loss, [self.state.parameters[index] for index in indices])
+        return dict(zip(indices, found, strict=True))
+
+    def backward(self, gradients):
+        for index, gradient in gradients.items():
+            self.views[index].copy_(gradient)
+            self.state.parameters[index].grad = self.views[index]
+
+    def update(self, step, global_batch):
+        for rank, group in enumerate(self.optimizer.param_groups):
+            group["lr"] = 1e-3 * global_batch / (1 + rank + step % 7)
+        if self.clips:
+            nn.utils.clip_grad_norm_(self.state.parameters, 0.1)
+        self.optimizer.step()
+
+    def train_step(self, donors=()):
+        gradients = self.gradients()
+        for donor in donors:
+            donor.wait_sent()
+        self.backward(gradients)
+        global_batch = 8 + self.step % 3
+        if donors:
+            (donor,) = donors
+            with donor.lock:
+                donor.reduced(self.step, global_batch, self.buckets)
+                self.update(self.step, global_batch)
+        else:
+            self.update(self.step, global_batch)
+        self.step += 1
+
+    def train_beside(self, donor):
+        """A step, then wait for a piece or two, while the next is already on its way."""
+        self.train_step([donor])
+        left = donor.num_pieces_left
+        for _ in range(200):
+            if donor.join(0.001) or donor.caught_up:
+                return
+            if left is None or donor.num_pieces_left < max(1, left - 1):
+                return
+
+    def train(self, num_steps):
+        for _ in range(num_steps):
+            self.train_step()
+
+    def receiver(self, **options):
+        self.num_applied = 0
+
+        def apply(step, global_batch, buckets):
+            self.num_applied += 1
+            self.update(step, global_batch)
+
+        return Receiver(TOKEN, self.state, self.layout, apply, **options)
+
+    def donor(self, ports, token=TOKEN, **options):
+        addresses = [("127.0.0.1", port) for port in ports]
+        return Donor(addresses, token, self.state, self.layout, **options)
+
+    def digests(self):
+        return digests(self.model, self.optimizer)
+
+
+def processes():
+    """A start method whose children have torch imported already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.elastic.transfer.preload"])
+    return context
+
+
+def join(pipe, optimizer, num_warm_up, job_options, options):
+    """A joiner: says its port, then what came of it."""
+    job = Job(optimizer, seed=2, **job_options)
+    job.train(num_warm_up)
+    receiver = job.receiver(**options)
+    pipe.send(receiver.port)
+    applied = []
+    try:
+        received = receiver.run(lambda: applied.append(job.num_applied), wait_s=20)
+    except (TransferError, StateMismatch) as error:
+        pipe.send((type(error).__name__, str(error)))
+    else:
+        pipe.send((received, job.digests(), applied, receiver.pulls))
+
+
+def give(pipe, optimizer, port, options):
+    """A donor that trains until it is killed."""
+    job = Job(optimizer)
+    donor = job.donor([port], **options)
+    while not donor.failed:
+        job.train_step([donor])
+    pipe.send(repr(donor.failed))
+
+
+def send(pipe, optimizer, port, options):
+    """One that sends its state between two steps."""
+    job = Job(optimizer)
+    job.train(3)
+    send_state([("127.0.0.1", port)], TOKEN, job.state, job.step, {"at": 7}, **options)
+    pipe.send(job.digests())
+
+
+def receive(pipe, optimizer, options):
+    job = Job(optimizer, seed=2)
+    receiver = job.receiver(**options)
+    pipe.send(receiver.port)
+    pipe.send((receive_state(receiver, wait_s=20), job.digests()))
+
+
+def broadcast(pipe, optimizer, store_port, rank):
+    job = Job(optimizer, seed=rank)
+    job.train(2 + rank)
+    group = build_group("127.0.0.1", store_port, 1, rank, 3, 30.0)
+    received = broadcast_state(group, job.state, 1, job.step, {"from": rank})
+    pipe.send((received, job.digests()))
+    pipe.recv()
