@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
 from harness.contracts.launcher import Launcher
@@ -19,6 +21,9 @@ class Static:
     A job whose workers died can be resumed, which here means from scratch: there are no
     checkpoints. The options are those of ``RuntimeOptions`` that make sense without them.
     """
+
+    warmths: ClassVar[tuple[str, ...]] = ("cold", "preimported")
+    """What ``start`` may be."""
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
 from harness.contracts.launcher import Launcher
@@ -21,6 +23,9 @@ class StopResume:
 
     The options are the fields of ``RuntimeOptions``.
     """
+
+    warmths: ClassVar[tuple[str, ...]] = ("cold", "preimported")
+    """What ``start`` may be."""
 
     def __init__(
         self,

@@ -101,6 +101,9 @@ def worker_order(
         address=cluster.hosts[slot.host].address,
         collective_timeout_s=runtime.collective_timeout_s,
         replay_layout=runtime.replay_layout,
+        reduction=runtime.reduction,
+        data_order=runtime.data_order,
+        block_samples=runtime.block_samples,
         store_address=store_address,
         store_port=int(store_port),
     )

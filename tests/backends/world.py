@@ -1,11 +1,13 @@
 """A small world for backends: a cluster, a launcher, one backend, and its reports so far."""
 
+import importlib
 import time
 from collections import deque
 from itertools import count
 from pathlib import Path
 
 import psutil
+import pytest
 import yaml
 
 from harness.build import build
@@ -21,6 +23,11 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 TINY = "tests.backends.tiny_workload.Tiny"
 ENDLESS = 10**9
 CLUSTER = uniform_cluster(name="four", num_hosts=1, devices_per_host=4, device_type="cpu")
+NO_WORKERS = ("systems.elastic.store_server:main", "systems.torchrun.agent:main")
+"""Entries of processes that a job has beside its workers."""
+REDOES_STEPS = ("torchrun",)
+"""Backends that start workers again by themselves and go back to the last checkpoint each time;
+what that means has tests of its own."""
 ENDS = (ReportKind.FINISHED, ReportKind.FAILED, ReportKind.LOST)
 
 
@@ -35,13 +42,41 @@ def configured(group, name, **changes):
     return build({**config, **changes}, group)
 
 
+def backends():
+    """Names of all backends, as parameters; those that can only start cold are long."""
+    return [
+        pytest.param(name, marks=pytest.mark.long if warmest(name) == "cold" else ())
+        for name in options("backend")
+    ]
+
+
+def warmest(name):
+    """The quickest way in which a backend can start its workers."""
+    config = yaml.safe_load((CONFIGS / "backend" / f"{name}.yaml").read_text())
+    module, _, kind = config["_target_"].rpartition(".")
+    backend = getattr(importlib.import_module(module), kind)
+    return getattr(backend, "warmths", ("cold", "preimported"))[-1]
+
+
 def warm_launcher():
     """A launcher whose forks have imported what the tiny workload needs."""
     return Local(preimport=[*PREIMPORT, "tests.backends.tiny_workload"])
 
 
+def workers():
+    """Processes below this one that train."""
+    found = []
+    for process in descendants():
+        try:
+            if not set(NO_WORKERS) & set(process.cmdline()):
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
 def descendants():
-    """Worker processes below this one: everything but the pre-importing process itself."""
+    """Processes of jobs below this one: everything but the pre-importing process itself."""
     found = []
     for process in psutil.Process().children(recursive=True):
         try:

@@ -3,7 +3,14 @@
 import psutil
 import pytest
 
-from tests.backends.world import World, configured, descendants, options, warm_launcher
+from tests.backends.world import (
+    World,
+    backends,
+    configured,
+    descendants,
+    warm_launcher,
+    warmest,
+)
 
 
 @pytest.fixture(scope="module")
@@ -15,9 +22,10 @@ def launcher():
     assert psutil.Process().children() == []
 
 
-@pytest.fixture(params=options("backend"))
+@pytest.fixture(params=backends())
 def world(request, launcher, tmp_path):
-    world = World(configured("backend", request.param, start="preimported"), launcher, tmp_path)
+    start = warmest(request.param)
+    world = World(configured("backend", request.param, start=start), launcher, tmp_path)
     yield world
     world.backend.close()
     world.backend.close()

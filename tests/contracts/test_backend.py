@@ -5,9 +5,15 @@ import pytest
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
 from systems.runtime.step_log import read_lines
-from tests.backends.world import World, configured, consumed_ids, descendants, options
+from tests.backends.world import (
+    REDOES_STEPS,
+    World,
+    configured,
+    consumed_ids,
+    descendants,
+    workers,
+)
 
-NAMES = options("backend")
 CHANGES = {
     ChangeKind.RESCALE: "rescale",
     ChangeKind.MIGRATE: "migrate",
@@ -19,7 +25,8 @@ def test_a_job_is_accepted_started_reported_and_finished(world):
     change = world.start((0, 1), steps=60, step_s=0.004)
     done = world.until_change(change)
     assert [report.kind for report in world.reports[:2]] == [ReportKind.ACCEPTED, ReportKind.DONE]
-    assert list(done.phases_s) == ["spawn", "import", "build", "group", "load", "first_step"]
+    common = ["spawn", "import", "build", "group", "load", "first_step"]
+    assert [phase for phase in done.phases_s if phase in common] == common
     assert all(seconds >= 0 for seconds in done.phases_s.values())
     assert (done.step, done.samples) == (1, 12)
     end = world.until_end()
@@ -66,7 +73,7 @@ def test_a_change_is_made_if_the_backend_can_and_refused_in_words_if_not(world, 
     if getattr(world.backend.abilities, CHANGES[kind]):
         done = world.until_change(change)
         assert (done.stopping_time_s is None) == (kind is ChangeKind.SUSPEND)
-        assert len(descendants()) == len(slots)
+        assert len(workers()) == len(slots)
     else:
         refused = world.until(lambda report: report.change_id == change)
         assert refused.kind is ReportKind.FAILED
@@ -186,6 +193,8 @@ def test_paced_steps_take_their_time(world):
 
 def test_rescales_in_a_row_keep_count_and_time_their_phases(able_world):
     world = able_world
+    if world.backend.name in REDOES_STEPS:
+        pytest.skip(f"{world.backend.name} goes back to its last checkpoint: test_torchrun.py")
     world.until_change(world.start((0,), step_s=0.001))
     for slots in ((0, 1), (0, 1, 2), (2,), (0, 3), (0,)):
         before = world.reports[-1].step
@@ -197,7 +206,7 @@ def test_rescales_in_a_row_keep_count_and_time_their_phases(able_world):
         assert all(seconds >= 0 for seconds in done.phases_s.values())
         stopped_s = sum(done.phases_s.values()) - done.phases_s["first_step"]
         assert done.stopping_time_s == pytest.approx(stopped_s, abs=0.05)
-        assert len(descendants()) == len(slots)
+        assert len(workers()) == len(slots)
     world.backend.hold("job", 0)
     end = world.until_end()
     worlds = [line["world"] for line in read_lines(world.job_dir() / "steps.jsonl")]
