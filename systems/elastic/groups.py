@@ -94,6 +94,11 @@ class Group:
         with self._condition:
             return self._num_running == 0
 
+    def wait_until_quiet(self, timeout_s: float) -> bool:
+        """Wait until ``is_quiet``, which the death of all lost peers brings about."""
+        with self._condition:
+            return self._condition.wait_for(lambda: self._num_running == 0, timeout_s)
+
     def check(self) -> None:
         """Raises GroupLost if the group was given up, lost or dropped."""
         if self._lost is not None:
