@@ -128,6 +128,25 @@ class SystemRecord:
     num_processes: int
 
 
+@dataclass(frozen=True, slots=True)
+class FaultRecord:
+    """One worker that was struck on purpose."""
+
+    at_s: float
+    """Seconds since the start of the run, wall clock."""
+    signal: str
+    """SIGKILL or SIGSTOP."""
+    worker: str
+    """Name of its process."""
+    phase: str
+    """``steady``: no change was in flight; ``change``: an old worker was struck during one;
+    ``joiner``: a worker that was to join."""
+    change_id: int
+    """The change in flight; -1 if there was none."""
+    num_workers: int
+    """Living worker processes just before, those that join or leave among them."""
+
+
 @dataclass
 class RunRecords:
     """All records of one run. Lists are in time order, ties by arrival and job id."""
@@ -139,6 +158,7 @@ class RunRecords:
     steps: list[StepRecord] = field(default_factory=list)
     evaluations: list[EvaluationRecord] = field(default_factory=list)
     system: list[SystemRecord] = field(default_factory=list)
+    faults: list[FaultRecord] = field(default_factory=list)
     latencies_us: list[int] = field(default_factory=list)
     """Wall-clock duration of every scheduler call; kept apart since it never repeats."""
     facts: dict[str, float] = field(default_factory=dict)

@@ -40,6 +40,7 @@ RECORD_TYPES: Mapping[str, type[Any]] = {
     "steps": records.StepRecord,
     "evaluations": records.EvaluationRecord,
     "system": records.SystemRecord,
+    "faults": records.FaultRecord,
 }
 """Kind of record by table name, which is also the attribute of ``RunRecords``."""
 TABLES = (*RECORD_TYPES, LATENCIES)

@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -14,8 +15,9 @@ import matplotlib as mpl
 from harness.store import RESULT_DIRS, StoreError
 from harness.tables import TableError
 from reports import site, style
-from reports.figures import ALWAYS, FIGURES
-from reports.selection import SelectionError, select, study_figures
+from reports.drawing import Drawing
+from reports.figures import ALWAYS, FIGURES, ON_REQUEST
+from reports.selection import ReportRun, SelectionError, select, study_figures
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         study = _study(chosen.study)
         directories = chosen.results or [path for path in RESULT_DIRS if path.is_dir()]
         runs = select(directories or list(RESULT_DIRS), study)
-        names = chosen.figures or (study_figures(study) if study else None) or tuple(FIGURES)
+        asked = chosen.figures or (study_figures(study) if study else None) or ()
+        names = asked or tuple(FIGURES)
         unknown = sorted(set(names) - set(FIGURES))
         if unknown:
             raise SelectionError(
@@ -41,7 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             drawings = [
                 (name, drawing)
                 for name in wanted
-                for drawing in FIGURES[name](runs if name in ALWAYS else whole)
+                for drawing in (
+                    FIGURES[name](runs if name in ALWAYS else whole)
+                    if asked or name not in ON_REQUEST
+                    else _by_study(name, whole)
+                )
             ]
             site.write(chosen.out, title, command, runs, drawings, chosen.formats)
     except (SelectionError, StoreError, TableError) as error:
@@ -53,6 +60,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{len(runs) - len(whole)} runs were copied without tables: only in the comparison")
     print(f"{drawn} figures of {len(runs)} runs in {seconds:.1f} s: {chosen.out / 'index.html'}")
     return 0
+
+
+def _by_study(name: str, runs: Sequence[ReportRun]) -> list[Drawing]:
+    """A figure for the runs of every study that asks for it, one after another."""
+    studies: dict[str, list[ReportRun]] = {}
+    for run in runs:
+        studies.setdefault(str(run.stored.manifest.get("sweep") or ""), []).append(run)
+    return [
+        replace(drawing, name=f"{study}-{drawing.name}", title=f"{drawing.title}, {study}")
+        for study, own in sorted(studies.items())
+        if study and name in (study_figures(study) or ())
+        for drawing in FIGURES[name](own)
+    ]
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

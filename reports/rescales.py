@@ -13,7 +13,8 @@ from reports.selection import ReportRun
 KINDS = ("rescale", "migrate")
 MAX_BYTES = 30_000_000
 """Largest table of steps that is read."""
-_SAME = 1e-6
+_SAME_STEPS = 0.5
+"""Records tell a request's time as the replay and as the engine saw it, which differ by less."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ def _steps(run: ReportRun) -> dict[str, list[StepRecord]]:
 def _windows(
     changes: Sequence[ChangeRecord], steps: Sequence[StepRecord], dilation: float
 ) -> dict[int, Window]:
-    """The window of every change whose loss is the recorded one.
+    """The window of every change whose loss is about the recorded one.
 
     Steps are on the wall clock and requests on the engine's, which runs ahead once steps have
     been credited: such a change would be looked for at the wrong place, and is left out.
@@ -203,9 +204,9 @@ def _windows(
         if change.samples_lost is None:
             continue
         window = window_of(steps, change.requested_s * dilation)
-        if window is not None and abs(window.lost - change.samples_lost) <= _SAME * max(
-            1.0, abs(window.lost)
-        ):
+        if window is None:
+            continue
+        if abs(window.lost - change.samples_lost) <= _SAME_STEPS * window.global_batch:
             found[change.change_id] = window
     return found
 

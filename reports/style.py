@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
 from harness.metrics import Floats
@@ -106,6 +109,35 @@ def note(runs: Sequence[ReportRun]) -> str:
 def put_note(figure: Figure, runs: Sequence[ReportRun]) -> None:
     """Write the note below the figure."""
     figure.supxlabel(note(runs), fontsize=7.5, color=MUTED, x=0.995, ha="right")
+
+
+def put_count_note(figure: Figure, counts: Sequence[int], runs: Sequence[ReportRun]) -> None:
+    """Write below the figure how many trials (of single changes, not runs) it shows."""
+    low, high = min(counts), max(counts)
+    count = str(low) if low == high else f"{low} to {high}"
+    texts = [f"{count} trial{'s' if high != 1 else ''} each, in {len(runs)} runs"]
+    if any(run.is_emulated for run in runs):
+        texts.append("emulated pace (steps padded to a profile)")
+    figure.supxlabel("; ".join(texts), fontsize=7.5, color=MUTED, x=0.995, ha="right")
+
+
+def plain_log_ticks(axis: Axis, is_symmetric: bool = False) -> None:
+    """Ticks of a logarithmic axis as plain numbers, as many as fit between its limits.
+
+    A symmetric one is linear between -1 and 1.
+    """
+    low, high = sorted(axis.get_view_interval())
+    least = 1.0 if is_symmetric else low
+    decades = math.log10(max(high, 1.001 * least, -low if is_symmetric else 0.0) / least)
+    steps = (1, 2, 5) if decades < 1.6 else (1, 3) if decades < 3.2 else (1,)
+    powers = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(least) + decades) + 2)
+    ticks = [step * 10.0**power for power in powers for step in steps]
+    if is_symmetric:
+        ticks = [tick for tick in ticks if tick >= 1.0]
+        ticks = [*(-tick for tick in reversed(ticks)), 0.0, *ticks]
+    axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def thinned(values: Floats, limit: int = 4000) -> NDArray[np.intp]:

@@ -6,10 +6,17 @@ from reports.drawing import Drawing
 from reports.figures import (
     comparison,
     jct_distribution,
+    parallelism,
+    recovery_time,
+    rescale_cost,
+    rescale_phases,
+    samples_lost_noise,
     simulated_against_live,
     slots_in_use,
+    state_size,
     stop_resume_phases,
     timeline,
+    transient_slots,
 )
 from reports.selection import ReportRun
 
@@ -20,7 +27,27 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "timeline": timeline.draw,
     "stop_resume_phases": stop_resume_phases.draw,
     "simulated_against_live": simulated_against_live.draw,
+    "rescale_cost": rescale_cost.draw,
+    "samples_lost_noise": samples_lost_noise.draw,
+    "rescale_phases": rescale_phases.draw,
+    "state_size": state_size.draw,
+    "recovery_time": recovery_time.draw,
+    "transient_slots": transient_slots.draw,
+    "parallelism": parallelism.draw,
 }
 """Figures by name, in the order of the page; studies name those they want."""
 ALWAYS = frozenset({"comparison"})
 """Drawn for every study, whatever it asks for."""
+ON_REQUEST = frozenset(
+    {
+        "rescale_cost",
+        "samples_lost_noise",
+        "rescale_phases",
+        "state_size",
+        "recovery_time",
+        "transient_slots",
+        "parallelism",
+    }
+)
+"""About studies of their own: drawn when a study or ``--figures`` names them; a report of
+everything draws them for the runs of every study that names them."""

@@ -16,7 +16,7 @@ from sample_runs import write_run
 from reports import style
 from reports.__main__ import main
 from reports.drawing import Drawing, Table
-from reports.figures import FIGURES
+from reports.figures import FIGURES, ON_REQUEST
 from reports.selection import select
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +96,7 @@ def test_report_writes_page_figures_and_tables(
     drawn = {path.stem for path in (out / "figures").glob("*.svg")}
     assert drawn == {path.stem for path in (out / "figures").glob("*.png")}
     stems = {re.sub(r"-\d+$", "", stem).replace("-", "_") for stem in drawn}
-    assert stems == set(FIGURES) - {"comparison"}
+    assert stems == set(FIGURES) - {"comparison"} - ON_REQUEST
     entries = json.loads((out / "figures.json").read_text())
     assert {Path(entry["file"]).stem for entry in entries} == drawn
     for entry in entries:

@@ -1,0 +1,1 @@
+"""Faults on purpose: workers of a live run are killed or stopped at random moments."""

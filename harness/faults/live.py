@@ -1,0 +1,47 @@
+"""The live engine with faults on purpose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harness.engines.live import Live, LiveEngine
+from harness.engines.setup import EngineSetup
+from harness.faults.injector import FaultyBackend, WatchedLauncher
+from harness.faults.plan import FaultPlan
+from harness.records import RunRecords
+
+
+@dataclass(frozen=True)
+class LiveWithFaults(Live):
+    """Options of the live engine, and of what is done to its workers.
+
+    Raises:
+        ValueError: options out of range, all at once, one a line.
+    """
+
+    faults: FaultPlan = field(default_factory=FaultPlan)
+
+    def open(self, setup: EngineSetup) -> LiveEngine:
+        """The engine of one run, its launcher watched and its backend struck."""
+        return FaultyLiveEngine(self, setup)
+
+
+class FaultyLiveEngine(LiveEngine):
+    """A live engine that records the faults it brought about."""
+
+    def __init__(self, options: LiveWithFaults, setup: EngineSetup) -> None:
+        launcher = WatchedLauncher(setup.launcher)
+        seed = f"{setup.seed} {setup.run_dir.name.rpartition('-')[0]}"
+        self._faulty = FaultyBackend(setup.backend, launcher, options.faults, seed)
+        changed: dict[str, Any] = {"launcher": launcher, "backend": self._faulty}
+        super().__init__(options, replace(setup, **changed))
+
+    def observe(self, records: RunRecords) -> None:
+        """As the live engine, and the faults on the clock of the steps."""
+        super().observe(records)
+        assert self._started is not None
+        records.faults.extend(
+            replace(fault, at_s=fault.at_s - self._started) for fault in self._faulty.faults
+        )
+        records.facts["faults"] = float(len(records.faults))

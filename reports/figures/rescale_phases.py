@@ -1,0 +1,97 @@
+"""Where the time of a rescale goes, system beside system (EDL, figure 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reports import style
+from reports.drawing import Drawing, Table
+from reports.rescales import Cell, Trial, measure
+from reports.selection import ReportRun
+
+TITLE = "Phases of a rescale"
+_HATCHES = ("", "////", "....")
+
+
+def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
+    """One figure per change of size: phases stacked, a bar for each workload and system."""
+    measured = measure(runs)
+    cells = {
+        cell: timed
+        for cell, trials in measured.by_cell().items()
+        if (timed := [trial for trial in trials if trial.change.phases_s])
+    }
+    drawings = []
+    for number, key in enumerate(sorted({(c.kind, c.before, c.after) for c in cells}), 1):
+        own = {c: t for c, t in cells.items() if (c.kind, c.before, c.after) == key}
+        drawings.append(_chart(f"rescale-phases-{number}", own, measured.runs))
+    reason = "No live run of the selection has rescales with timed phases."
+    return drawings or [Drawing("rescale-phases", TITLE, missing=reason)]
+
+
+def phase_medians(trials: Sequence[Trial]) -> dict[str, float]:
+    """Median of every phase, seconds, in the order in which they were recorded; a change
+    that lacks a phase counts as 0."""
+    names = dict.fromkeys(name for trial in trials for name in trial.change.phases_s)
+    return {
+        name: float(np.median([trial.change.phases_s.get(name, 0.0) for trial in trials]))
+        for name in names
+    }
+
+
+def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun]) -> Drawing:
+    medians = {cell: phase_medians(trials) for cell, trials in cells.items()}
+    phases = list(dict.fromkeys(phase for found in medians.values() for phase in found))
+    figure = style.new_figure(1.7 + 0.27 * len(cells))
+    axis = figure.subplots()
+    places = np.arange(len(cells))
+    left = np.zeros(len(cells))
+    for index, phase in enumerate(phases):
+        width = np.array([found.get(phase, 0.0) for found in medians.values()])
+        axis.barh(
+            places, width, left=left, height=0.66, label=phase, edgecolor=style.PAPER,
+            color=style.PALETTE[index % len(style.PALETTE)], linewidth=0.5,
+            hatch=_HATCHES[index // len(style.PALETTE) % len(_HATCHES)],
+        )  # fmt: skip
+        left += width
+    for place, trials, end in zip(places, cells.values(), left, strict=True):
+        stops = [t.stopping_time_s for t in trials if t.stopping_time_s is not None]
+        text = f"{_short(end)} in all, n = {len(trials)}"
+        if stops:
+            text = f"stops {_short(float(np.median(stops)))} of {text}"
+        axis.annotate(text, (end, place), (5, 0), textcoords="offset points", va="center",
+                      fontsize=7.5)  # fmt: skip
+    axis.set_yticks(places, [f"{cell.workload}: {cell.system}" for cell in cells])
+    axis.invert_yaxis()
+    axis.set_xlim(0, float(left.max()) * 1.38 or 1.0)
+    axis.set_xlabel("duration of the phases (s, medians, one after another)")
+    axis.set_ylabel("program and system (name)")
+    axis.grid(visible=False, axis="y")
+    figure.legend(loc="outside upper left", ncols=min(7, len(phases)), columnspacing=1.2)
+    ids = {trial.run_id for trials in cells.values() for trial in trials}
+    own_runs = [run for run in runs if run.run_id in ids]
+    style.put_count_note(figure, [len(trials) for trials in cells.values()], own_runs)
+    rows = [
+        [
+            f"{cell.workload}: {cell.system}",
+            str(len(trials)),
+            *(f"{medians[cell][phase]:.4f}" if phase in medians[cell] else "" for phase in phases),
+        ]
+        for cell, trials in cells.items()
+    ]
+    return Drawing(
+        name=name,
+        title=f"{TITLE}: {next(iter(cells)).change}",
+        caption="Medians of every phase, stacked in the order in which they are recorded. Under"
+        " stop-resume the job stands still in all of them; under stop-free it trains on during"
+        " most, and the text beside a bar says how long the old workers really stopped.",
+        run_ids=[run.run_id for run in own_runs],
+        figure=figure,
+        table=Table(["program: system", "n", *(f"{phase} s" for phase in phases)], rows),
+    )
+
+
+def _short(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

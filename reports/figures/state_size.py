@@ -1,0 +1,153 @@
+"""Pause and loss against the size of the state that has to be moved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from harness.bandwidth import NAME, RECORD
+from harness.manifest import hardware_slug
+from harness.statistics import percentile_interval
+from harness.store import RESULT_DIRS
+from reports import style
+from reports.drawing import Drawing, Table
+from reports.figures.rescale_cost import interval_text
+from reports.rescales import Trial, measure, system_names
+from reports.selection import ReportRun
+
+TITLE = "Pause against the size of the state"
+STATE_BYTES = "state_bytes"
+"""Key of a workload's options in the pool that says how much state it has."""
+
+
+def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
+    """One figure per change of size."""
+    sized = [run for run in runs if state_bytes(run) is not None]
+    measured = measure(sized)
+    names = system_names(sized)
+    sizes = {run.run_id: state_bytes(run) or 0.0 for run in sized}
+    points: dict[tuple[str, int, int], dict[tuple[str, float], list[Trial]]] = {}
+    for trial in measured.trials:
+        cell = trial.cell
+        key = (cell.kind, cell.before, cell.after)
+        place = (names[trial.run_id], sizes[trial.run_id])
+        points.setdefault(key, {}).setdefault(place, []).append(trial)
+    drawings = [
+        _chart(f"state-size-{number}", points[key], measured.runs)
+        for number, key in enumerate(sorted(points), 1)
+    ]
+    reason = f"No live run of the selection trains a workload whose options tell {STATE_BYTES}."
+    return drawings or [Drawing("state-size", TITLE, missing=reason)]
+
+
+def state_bytes(run: ReportRun) -> float | None:
+    """Bytes of parameters and optimizer state of the only workload that tells them."""
+    pool = run.stored.config.get("workload", {}).get("pool", {})
+    own = [options[STATE_BYTES] for options in pool.values() if STATE_BYTES in options]
+    return float(own[0]) if run.is_live and len(own) == 1 else None
+
+
+def _chart(
+    name: str, points: dict[tuple[str, float], list[Trial]], runs: Sequence[ReportRun]
+) -> Drawing:
+    systems = sorted({system for system, _ in points})
+    looks = style.Looks(systems)
+    figure = style.new_figure(3.6)
+    left, right = figure.subplots(1, 2)
+    rows = []
+    for system in systems:
+        line: list[tuple[float, float, float, float]] = []
+        losses: list[tuple[float, float]] = []
+        for size in sorted(size for other, size in points if other == system):
+            trials = points[system, size]
+            stops = [t.stopping_time_s for t in trials if t.stopping_time_s is not None]
+            lost = [t.lost_steps for t in trials if t.lost_steps is not None]
+            if stops:
+                low, middle, high = np.percentile(1000 * np.array(stops), [25, 50, 95])
+                line.append((size / 1e6, low, middle, high))
+            if lost:
+                losses.append((size / 1e6, float(np.median(lost))))
+            rows.append(_row(system, size, stops, lost))
+        _lines(left, line, looks, system)
+        if losses:
+            right.plot(*zip(*losses, strict=True), "o", markersize=4, **looks.line(system))
+    sizes_mb = sorted({size / 1e6 for _, size in points})
+    for kind, bytes_per_s in bandwidths(runs).items():
+        times = [1000 * 1e6 * size / bytes_per_s for size in sizes_mb]
+        left.plot(sizes_mb, times, color=style.MUTED, linewidth=1, linestyle=_REFERENCE[kind],
+                  label=f"{kind} at {bytes_per_s / 1e9:.1f} GB/s")  # fmt: skip
+    left.set_xscale("log")
+    left.set_yscale("log")
+    right.set_xscale("log")
+    right.set_yscale("symlog", linthresh=1.0)
+    right.axhline(0, color=style.INK, linewidth=0.7)
+    for axis in (left.xaxis, left.yaxis, right.xaxis):
+        style.plain_log_ticks(axis)
+    style.plain_log_ticks(right.yaxis, is_symmetric=True)
+    left.set_ylabel("stopping time (ms, logarithmic)")
+    right.set_ylabel("samples lost (steps, logarithmic beyond ±1)")
+    for plain in (left, right):
+        plain.set_xlabel("parameters and optimizer state (MB)")
+    figure.legend(loc="outside upper left", ncols=3)
+    cell = next(iter(points.values()))[0].cell
+    ids = {trial.run_id for trials in points.values() for trial in trials}
+    own_runs = [run for run in runs if run.run_id in ids]
+    style.put_count_note(figure, [len(trials) for trials in points.values()], own_runs)
+    return Drawing(
+        name=name,
+        title=f"{TITLE}: {cell.change}",
+        caption="Medians; bars from the lower quartile to the 95th percentile. The grey lines"
+        " are what it takes to copy that many bytes once, in memory and through a loopback"
+        " socket, as measured on this machine. A step grows longer with the state, so the loss"
+        " in steps can fall while the pause rises.",
+        run_ids=[run.run_id for run in own_runs],
+        figure=figure,
+        table=Table(
+            ["system, state", "n", "stop p50 ms", "95% interval", "stop p95 ms", "lost p50 steps"],
+            rows,
+        ),
+    )
+
+
+_REFERENCE = {"memory copy": style.DASHES[2], "loopback socket": style.DASHES[1]}
+
+
+def _lines(
+    axis: Axes, line: Sequence[tuple[float, float, float, float]], looks: style.Looks, system: str
+) -> None:
+    if not line:
+        return
+    sizes, low, middle, high = (np.array(values) for values in zip(*line, strict=True))
+    axis.errorbar(
+        sizes, middle, yerr=[middle - low, high - middle], marker="o", markersize=4, capsize=2,
+        linewidth=1.3, label=system, **looks.line(system),
+    )  # fmt: skip
+
+
+def _row(system: str, size: float, stops: list[float], lost: list[float]) -> list[str]:
+    cells = [f"{system}, {size / 1e6:,.0f} MB", str(max(len(stops), len(lost)))]
+    if stops:
+        in_ms = [1000 * stop for stop in stops]
+        middle = percentile_interval(in_ms)
+        cells += [f"{middle.value:.3g}", interval_text(middle, ".3g")]
+        cells += [f"{np.percentile(in_ms, 95):.3g}"]
+    else:
+        cells += ["", "", ""]
+    return [*cells, f"{np.median(lost):.2f}" if lost else ""]
+
+
+def bandwidths(runs: Sequence[ReportRun], places: Sequence[Path] = RESULT_DIRS) -> dict[str, float]:
+    """Bytes per second by kind of copy, as measured on the machine of these runs; empty if
+    they come from several or it was not measured."""
+    slugs = {hardware_slug(run.stored.manifest["hardware"]) for run in runs}
+    found: dict[str, Any] = {}
+    for place in places if len(slugs) == 1 else ():
+        path = place / next(iter(slugs)) / NAME / RECORD
+        if path.is_file():
+            found = json.loads(path.read_text(encoding="utf-8"))["bytes_per_s"]
+    return {kind: float(value["median"]) for kind, value in found.items() if kind in _REFERENCE}
