@@ -55,14 +55,30 @@ class Coordinator:
     """One leader's term. A new leader makes a new one and learns from the registrations."""
 
     def __init__(
-        self, membership: Membership, generation: int, *, transfer: str, recovery: str
+        self,
+        membership: Membership,
+        generation: int,
+        *,
+        transfer: str,
+        recovery: str,
+        stops_first: bool = False,
     ) -> None:
+        """Begin a term.
+
+        Args:
+            membership: who trains now.
+            generation: in this generation.
+            transfer: as in ``ElasticOrder``.
+            recovery: as in ``ElasticOrder``.
+            stops_first: let all stop before anything is prepared, as a restart does.
+        """
         self._memberships = {generation: membership}
         """By generation; of old ones only the one before the present is kept."""
         self.generation = generation
         self._highest = generation
         self._transfer = transfer
         self._mode = recovery
+        self._stops_first = stops_first
         self._registered: set[str] = set()
         self._receivers: dict[str, tuple[str, int]] = {}
         """Where a worker takes the state, of those that are prepared to."""
@@ -110,7 +126,11 @@ class Coordinator:
         if reason:
             return [_failed(change_id, reason)]
         self.adjustment = Adjustment(change_id, target, tuple(request["joiners"]))
-        return self._advance()
+        actions = self._advance()
+        if self._stops_first:
+            pause: Message = {"kind": "pause", "change_id": change_id}
+            actions.insert(0, Tell(self.members[0], pause))
+        return actions
 
     def prepared(self, worker: str, address: str, port: int) -> list[Action]:
         """A joiner can take the state now."""
@@ -201,7 +221,9 @@ class Coordinator:
         elif not adjustment.is_announced and self._are_ready(adjustment):
             adjustment.is_announced = True
             message: Message = {"kind": "announce", "generation": adjustment.generation}
-            return [Tell(self.members[0], message)]
+            # Who trains hears it in a step's words; who has stopped has to be told.
+            told = self.members if self._stops_first else self.members[:1]
+            return [Tell(worker, message) for worker in told]
         return []
 
     def _are_ready(self, adjustment: Adjustment) -> bool:
@@ -236,8 +258,12 @@ class Coordinator:
             for worker in adjustment.joiners
             if worker in self._registered
         ]
-        if adjustment.generation:
-            cancel: Message = {"kind": "cancel", "generation": adjustment.generation}
+        if adjustment.generation or self._stops_first:
+            cancel: Message = {
+                "kind": "cancel",
+                "generation": adjustment.generation,
+                "change_id": adjustment.change_id,
+            }
             actions += [Tell(worker, cancel) for worker in self.members if worker not in self._dead]
         return [*actions, _failed(adjustment.change_id, reason)]
 

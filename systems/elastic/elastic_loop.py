@@ -222,7 +222,10 @@ class ElasticLoop:
             self.target_step = verdict.target_step
             if verdict.stop or self.bench.session.step >= verdict.target_step:
                 break
-            if verdict.switch and not self._switch(verdict.switch):
+            switch = verdict.switch
+            if verdict.pause and not switch:
+                switch = self._wait_for_switch(verdict.pause - 1)
+            if switch and not self._switch(switch):
                 return Outcome.LEFT
         if self.bench.session.step >= self.target_step:
             return Outcome.FINISHED
@@ -265,7 +268,22 @@ class ElasticLoop:
             allowance = self.order.switch_allowance_s / max(self.bench.report.step_s, 1e-9)
             self._switch_at = step + max(1, math.ceil(allowance))
         switch = announced if announced and step + 1 >= self._switch_at else 0
-        return Verdict(member.stop, member.target_step, switch, 0.0)
+        return Verdict(member.stop, member.target_step, switch, member.pause)
+
+    def _wait_for_switch(self, change_id: int) -> int:
+        """Train no more until the leader says in which generation, or 0 for this one.
+
+        Raises:
+            GroupLost: somebody died meanwhile.
+        """
+        while True:
+            message = self.member.directives.get()
+            if self.halt or self.is_dismissed:
+                raise GroupLost("halted")
+            if message["kind"] == "announce" and message["generation"] > self.generation:
+                return int(message["generation"])
+            if message["kind"] == "cancel" and message["change_id"] == change_id:
+                return 0
 
     def _note(self, started: float, verdict: Verdict, late: bool) -> None:
         """Tell of a step that was committed, and of the switch before it."""

@@ -38,8 +38,9 @@ class Handlers:
 class Member:
     """One worker in one job.
 
-    Attributes are read by the training thread: ``stop``, ``target_step`` and ``announced``
-    (generation to switch to; 0: none) are commands that the first worker puts into its words.
+    Attributes are read by the training thread. ``stop``, ``target_step``, ``announced``
+    (generation to switch to; 0: none) and ``pause`` (1 more than the change to stop for; 0:
+    none) are commands that the first worker puts into its words.
     ``directives`` are what a worker that does not train waits for: ``halt``, ``resume``,
     ``dismissed``, ``exit``.
     """
@@ -50,6 +51,7 @@ class Member:
         self.stop = False
         self.target_step = order.target_step
         self.announced = 0
+        self.pause = 0
         self.generation = order.generation
         self.membership = Membership(order.members, order.global_batch)
         self.directives: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -111,6 +113,7 @@ class Member:
         self.generation = generation
         self.membership = membership
         self.announced = 0
+        self.pause = 0
         self._highest = max(self._highest, generation)
         self.tell(
             {
@@ -195,11 +198,16 @@ class Member:
                 self._leader_gone(message["address"])
             case "announce":
                 self.announced = message["generation"]
+                self.directives.put(message)
+            case "pause":
+                self.pause = message["change_id"] + 1
             case "topology":
                 self._highest = max(self._highest, message["generation"])
                 self._handlers.topology(message)
             case "cancel":
+                self.pause = 0
                 self._handlers.cancel(message["generation"])
+                self.directives.put(message)
             case "halt":
                 self._highest = max(self._highest, message["generation"])
                 self._handlers.halt(message["generation"])
@@ -243,6 +251,7 @@ class Member:
                 self.generation,
                 transfer=self._order.transfer,
                 recovery=self._order.recovery,
+                stops_first=self._order.stops_first,
             )
             self._server.lead(coordinator)
             self._driver.send({"kind": "leader", "worker": self._order.worker})

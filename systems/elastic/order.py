@@ -63,8 +63,14 @@ class ElasticOrder:
     collective_timeout_s: float
     recovery_timeout_s: float
     """Longest time from a worker's death until the survivors go on."""
+    stops_first: bool = False
+    """Whether all stop before a change is prepared, as in a restart (``warm_restart``)."""
     num_workers: int = 1
     """Workers there will be when this one trains: what it warms up for."""
+    prefetch_steps: int = 0
+    """Steps whose samples are fetched in advance."""
+    loader_processes: int = 0
+    """Processes that do so; 0: a thread."""
 
     def message(self) -> Message:
         """This order as a control message."""

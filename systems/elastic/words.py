@@ -23,7 +23,9 @@ class Verdict:
     target_step: int
     switch: int
     """Generation to switch to now; 0: none."""
-    loss: float
+    pause: int = 0
+    """Stop now, until there is a generation to switch to: 1 more than the change's id."""
+    loss: float = 0.0
     """Mean over the global batch."""
 
 
@@ -31,16 +33,22 @@ class Words:
     """One worker's side."""
 
     def __init__(self) -> None:
-        self._words = torch.zeros(4, dtype=torch.float64)
+        self._words = torch.zeros(5, dtype=torch.float64)
         self._values = self._words.numpy()  # the same memory, ten times faster to write to
         self._pending: Pending | None = None
 
     def begin(self, group: Group, loss: float, command: Verdict | None) -> None:
         """Give this worker's share of the loss and, as the first worker, the commands."""
         if command is None:
-            self._values[:] = (0.0, 0.0, 0.0, loss)
+            self._values[:] = (0.0, 0.0, 0.0, 0.0, loss)
         else:
-            self._values[:] = (command.stop, command.target_step, command.switch, loss)
+            self._values[:] = (
+                command.stop,
+                command.target_step,
+                command.switch,
+                command.pause,
+                loss,
+            )
         self._pending = group.all_reduce(self._words) if group.size > 1 else None
 
     def end(self) -> Verdict:
@@ -51,5 +59,5 @@ class Words:
         """
         if self._pending is not None:
             self._pending.wait()
-        stop, target_step, switch, loss = self._values.tolist()
-        return Verdict(stop > 0, int(target_step), int(switch), loss)
+        stop, target_step, switch, pause, loss = self._values.tolist()
+        return Verdict(stop > 0, int(target_step), int(switch), int(pause), loss)
