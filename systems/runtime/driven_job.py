@@ -48,13 +48,26 @@ class Hands:
 class DrivenJob(Protocol):
     """The state machine of one job. Implementations: ``JobGroup``, ``ElasticJob``."""
 
-    step: int
-    samples: int
-    change: Change | None
-    """The one in flight."""
-    serial: int
-    """Counts what the job has launched; a job of the same name counts on from there, so that
-    no two of their processes or logs share a name."""
+    @property
+    def step(self) -> int:
+        """Steps executed so far."""
+        ...
+
+    @property
+    def samples(self) -> int:
+        """Samples consumed by them."""
+        ...
+
+    @property
+    def change(self) -> Change | None:
+        """The one in flight."""
+        ...
+
+    @property
+    def serial(self) -> int:
+        """Counts what the job has launched; a job of the same name counts on from there, so
+        that no two of their processes or logs share a name."""
+        ...
 
     @property
     def is_alive(self) -> bool:

@@ -1,0 +1,110 @@
+"""One change of an elastic job's workers, from its request until it can be answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from harness.contracts.engine import Change
+
+
+class Verdict(StrEnum):
+    """What became of a change of workers."""
+
+    OPEN = "open"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Adjusting:
+    """From the present workers to others: scale-out, scale-in and migration alike."""
+
+    change: Change
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    joiners: tuple[str, ...]
+    deadline: float
+    """When it is given up, on ``time.monotonic``; after the verdict: when those whose end is
+    awaited are killed."""
+    reason: str = ""
+    """Why it failed, or is about to."""
+    verdict: Verdict = Verdict.OPEN
+    switched: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What each new worker said after its first step."""
+    spawn_s: dict[str, float] = field(default_factory=dict)
+    """From the start of a joiner's process until it had its order."""
+
+    @property
+    def leavers(self) -> tuple[str, ...]:
+        """Workers that are not among the new ones."""
+        return tuple(worker for worker in self.old if worker not in self.new)
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Workers whose processes have to be gone before the change is answered."""
+        return self.joiners if self.verdict is Verdict.FAILED else self.leavers
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What the leader is asked for."""
+        return {
+            "kind": "adjust",
+            "change_id": self.change.change_id,
+            "members": list(self.new),
+            "joiners": list(self.joiners),
+            "global_batch": self.change.global_batch,
+        }
+
+    @property
+    def first(self) -> Mapping[str, Any] | None:
+        """What the new first worker said, or else any that said something."""
+        return self.switched.get(self.new[0]) or next(iter(self.switched.values()), None)
+
+    def phases_s(self) -> dict[str, float]:
+        """Every phase, as long as it took the slowest of those who went through it."""
+        phases_s: dict[str, float] = {}
+        for worker, message in self.switched.items():
+            for name, seconds in self.phases_of(worker, message).items():
+                phases_s[name] = max(seconds, phases_s.get(name, 0.0))
+        return phases_s
+
+    def stopping_time_s(self, left: Mapping[str, Mapping[str, Any]]) -> float | None:
+        """The longest that a worker was stopped which trains before and after.
+
+        Where none does, from the end of the leavers' last step (``left``: what they said when
+        they left) to the start of the first at the new place. None if nobody said anything.
+        """
+        stopped_s = [
+            float(message["stopping_time_s"])
+            for message in self.switched.values()
+            if message["stopping_time_s"] is not None
+        ]
+        if stopped_s:
+            return max(stopped_s)
+        ends = [left[worker]["ended"] for worker in self.leavers if worker in left]
+        starts = [message["started"] for message in self.switched.values()]
+        return float(min(starts) - max(ends)) if ends and starts else None
+
+    def phases_of(self, worker: str, message: Mapping[str, Any]) -> dict[str, float]:
+        """The phases of one worker; a joiner's begin with the start of its process."""
+        spawn = {"spawn": self.spawn_s[worker]} if worker in self.spawn_s else {}
+        return {**spawn, **message["phases_s"]}
+
+    def write_phases(self, job_dir: Path, worker: str, message: Mapping[str, Any]) -> None:
+        """Add a line to the job's ``phases.jsonl``: one worker's phases of this change."""
+        entry = {
+            "change_id": self.change.change_id,
+            "kind": self.change.kind.value,
+            "worker": worker,
+            "role": "joiner" if worker in self.joiners else "survivor",
+            "generation": message["generation"],
+            "stopping_time_s": message["stopping_time_s"],
+            "phases_s": self.phases_of(worker, message),
+        }
+        with (job_dir / "phases.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")

@@ -1,0 +1,196 @@
+"""The processes of one elastic job: workers that come and go, and the store beside them.
+
+Kept by the driver's side of the job. It starts the processes, hands each its order once the
+store's port is known, and knows who has left, failed or died. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.contracts.launcher import Exit
+from systems.elastic.elastic_processes import STORE, ElasticProcesses
+from systems.runtime.control_server import Connection
+
+FENCE_AFTER_S = 0.1
+"""How long a process whose connection has ended may take to end; then it is killed, since
+from then on nobody could tell it anything."""
+
+
+@dataclass(slots=True)
+class Process:
+    """One process, a worker or the store. Times are ``time.monotonic``."""
+
+    name: str
+    slot: int
+    handle: int
+    spawned_at: float
+    connection: Connection | None = None
+    ordered_at: float = 0.0
+    left: Mapping[str, Any] | None = None
+    """What it said when its last step had ended."""
+    failure: str = ""
+    """What it said before it gave up, if it did."""
+    is_collective: bool = False
+    """Whether the failure looks like the consequence of another's death."""
+    vanished_at: float | None = None
+    """When its connection ended before its process was known to have ended."""
+    end: Exit | None = None
+    is_dead: bool = False
+    """Whether it counts as dead: it ended, or will, without leaving in order."""
+    is_dismissed: bool = False
+    """Whether it was killed since it is no longer wanted; its end means nothing."""
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it ended, or is about to, after it left in order."""
+        return self.left is not None and (self.end is None or self.end.returncode == 0)
+
+
+@dataclass
+class Crew:
+    """See the module's text."""
+
+    processes: ElasticProcesses
+    order_of: Callable[[Process, tuple[str, int]], Mapping[str, Any]]
+    """The order of a worker, given where the store is."""
+    workers: dict[str, Process] = field(default_factory=dict)
+    store: Process | None = None
+    store_at: tuple[str, int] | None = None
+    num_stores: int = 0
+    """Store processes started since the last that worked."""
+
+    # Processes.
+
+    def spawn(self, worker: str, slot: int) -> None:
+        """Start a worker. Raises whatever the launcher raises."""
+        spec = self.processes.worker_spec(worker, slot)
+        at = time.monotonic()
+        handle = self.processes.hands.launch(spec)
+        self.workers[worker] = Process(worker, slot, handle, at)
+
+    def spawn_store(self, number: int, slot: int) -> None:
+        """Start the store process, or another one. Raises whatever the launcher raises."""
+        self.num_stores += 1
+        self.store_at = None
+        at = time.monotonic()
+        handle = self.processes.hands.launch(self.processes.store_spec(number, [slot]))
+        self.store = Process(STORE, slot, handle, at)
+
+    def greeted(self, connection: Connection) -> bool:
+        """A process has greeted. False if it is not awaited."""
+        assert connection.greeting is not None
+        process = self.find(connection.greeting.get("worker", ""))
+        if process is None or process.connection is not None or process.end is not None:
+            return False
+        process.connection = connection
+        if process is self.store:
+            hands = self.processes.hands
+            hands.send(connection, self.processes.store_order([process.slot]))
+        else:
+            self._order(process)
+        return True
+
+    def store_ready(self, address: str, port: int) -> None:
+        """The store serves: workers that wait for their order get it, others are told."""
+        self.store_at = (address, port)
+        self.num_stores = 0
+        for process in self.workers.values():
+            if process.ordered_at:
+                self.tell([process.name], {"kind": "store", "address": address, "port": port})
+            else:
+                self._order(process)
+
+    def exited(self, process: Process, end: Exit) -> None:
+        """A process has ended: take what it still had to say, then bury it."""
+        process.end = end
+        connection = process.connection
+        if connection is not None:
+            server = self.processes.hands.server
+            server.drain(connection)
+            server.close_connection(connection)
+
+    def kill(self, processes: Iterable[Process]) -> None:
+        """Kill those that have not ended. One that is about to is left to ``fence``, so that
+        its own reason is known."""
+        for process in processes:
+            if process.end is None and process.vanished_at is None:
+                self.processes.hands.kill(process.handle)
+
+    def dismiss(self, names: Iterable[str]) -> None:
+        """Kill workers that are no longer wanted."""
+        for name in names:
+            self.workers[name].is_dismissed = True
+            self.kill([self.workers[name]])
+
+    def fence(self, now: float) -> None:
+        """Kill what nobody can talk to any more."""
+        for process in self.all():
+            vanished_at = process.vanished_at
+            if (
+                process.end is None
+                and vanished_at is not None
+                and now > vanished_at + FENCE_AFTER_S
+            ):
+                self.processes.hands.kill(process.handle)
+
+    # Messages.
+
+    def tell(self, names: Iterable[str], message: Mapping[str, Any]) -> None:
+        """Send to workers that have had their order; one that has not will be told by it."""
+        for name in names:
+            process = self.workers[name]
+            if process.connection is not None and process.ordered_at:
+                self.processes.hands.send(process.connection, message)
+
+    def _order(self, process: Process) -> None:
+        if process.connection is None or self.store_at is None:
+            return
+        process.ordered_at = time.monotonic()
+        order = self.order_of(process, self.store_at)
+        self.processes.hands.send(process.connection, order)
+
+    # What is known.
+
+    def all(self) -> list[Process]:
+        """Every process that was started and has not been replaced."""
+        return [*self.workers.values(), *([self.store] if self.store is not None else [])]
+
+    def find(self, name: str) -> Process | None:
+        """The process of this name."""
+        return self.store if name == STORE else self.workers.get(name)
+
+    def of_handle(self, handle: int) -> Process | None:
+        """The process with this handle."""
+        return next((process for process in self.all() if process.handle == handle), None)
+
+    def living(self) -> list[str]:
+        """Workers that neither died nor left nor were dismissed."""
+        return [
+            process.name
+            for process in self.workers.values()
+            if not (process.is_dead or process.is_dismissed or process.end or process.left)
+        ]
+
+    def are_gone(self, names: Iterable[str]) -> bool:
+        """Whether the processes of these workers have ended."""
+        return all(self.workers[name].end is not None for name in names)
+
+    @property
+    def is_losing(self) -> bool:
+        """Whether a connection ended whose process' end was not yet noticed."""
+        return any(
+            process.vanished_at is not None and process.end is None for process in self.all()
+        )
+
+    def missing(self) -> str:
+        """For a person: who has not connected, or not come further."""
+        silent = [name for name, process in self.workers.items() if process.connection is None]
+        if silent:
+            return f"workers {', '.join(silent)} of {len(self.workers)} have not connected"
+        if self.store_at is None:
+            return "the job's store does not answer"
+        return f"all {len(self.workers)} workers have connected but do not train"

@@ -1,0 +1,384 @@
+"""One elastic job, as its driver sees it: a state machine.
+
+Its workers change while it trains, die without ending it, and elect among themselves who leads
+them (``workforce``); the driver starts and ends processes, tells who has died, and asks the
+leader for changes. What happens to the job when its last process is gone is written down,
+as its ``Ending``, when that becomes clear, and done when it is true.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from harness.cluster import Cluster
+from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.launcher import Exit
+from harness.contracts.training import ReportKind, TrainingOrder
+from systems.elastic.account import Account
+from systems.elastic.adjusting import Verdict
+from systems.elastic.crew import Process
+from systems.elastic.elastic_processes import STORE, ElasticProcesses
+from systems.elastic.options import ElasticOptions
+from systems.elastic.workforce import Workforce
+from systems.runtime.control_server import Connection
+from systems.runtime.driven_job import (
+    IDLE_WAIT_S,
+    LOSING_WAIT_S,
+    STARTING_WAIT_S,
+    DrivenJob,
+    Hands,
+    MakeJob,
+    Saved,
+)
+from systems.runtime.job_life import FAILURE_GRACE_S, Ending, Fate, Phase
+
+STORE_ATTEMPTS = 3
+_LEAVING = (Phase.STOPPING, Phase.FINISHING, Phase.ENDING)
+_STANDING = ("first_step", "progress", "left", "checkpoint", "saved", "finished")
+"""Messages of the first worker that say how far the job is."""
+
+
+def elastic_jobs(options: ElasticOptions, cluster: Cluster) -> MakeJob:
+    """What a driver makes its jobs with."""
+
+    def make_job(order: TrainingOrder, hands: Hands, before: DrivenJob | None) -> ElasticJob:
+        processes = ElasticProcesses(order, options, cluster, hands)
+        return ElasticJob(processes, before.serial if before else 0)
+
+    return make_job
+
+
+class ElasticJob:
+    """State of one job: a ``DrivenJob``."""
+
+    def __init__(self, processes: ElasticProcesses, serial: int) -> None:
+        order = processes.order
+        hands = processes.hands
+        self._account = Account(order.job_id, order.target_step, hands.report, serial)
+        self._processes = processes
+        self._order = order
+        self._options = processes.options
+        self._work: Workforce | None = None
+        self._ending: Ending | None = None
+        self._deadline: float | None = None
+        self._failed_at: float | None = None
+        self._overruns = 0
+
+    @property
+    def step(self) -> int:
+        """Steps executed so far."""
+        return self._account.step
+
+    @property
+    def samples(self) -> int:
+        """Samples consumed by them."""
+        return self._account.samples
+
+    @property
+    def change(self) -> Change | None:
+        """The one in flight."""
+        return self._account.change
+
+    @property
+    def serial(self) -> int:
+        """Counts what the job has launched."""
+        return self._account.serial
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has processes."""
+        return self._work is not None
+
+    # Requests. The driver has checked that no change is in flight (but for stop).
+
+    def begin(self, change: Change) -> None:
+        """Start the founders and the store; DONE follows at the end of the first step."""
+        self._account.accept(change)
+        self._account.phase = Phase.STARTING
+        self._account.go_back()
+        self._ending = self._failed_at = None
+        self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
+        self._work = Workforce(self._processes, self._account, change, self._end)
+        try:
+            self._work.found()
+        except Exception as error:  # a launcher may fail in any way it likes
+            self._end(Fate.FAILED, f"no workers: {error}; {self._processes.where}")
+
+    def alter(self, change: Change) -> None:
+        """Ask the workers to save and leave, or the leader for other workers."""
+        self._account.accept(change)
+        if self._account.phase is not Phase.RUNNING:
+            return  # on its way out: its end, whatever it is, overtakes the change
+        if change.kind is ChangeKind.SUSPEND:
+            self._account.phase = Phase.STOPPING
+            self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
+            self._present.tell_all({"kind": "stop"})
+        else:
+            self._present.adjust(change)
+
+    def stop(self, change: Change) -> None:
+        """Kill the job, whatever it is doing; a change in flight has failed with that."""
+        if self.change is not None:
+            self._account.say(ReportKind.FAILED, reason="overtaken by a stop")
+        self._account.accept(change)
+        if self._work is None:
+            self._account.done()
+        else:
+            self._end(Fate.STOPPED)
+
+    def hold(self, target_step: int) -> None:
+        """Move the target; workers without an order yet learn of it from that."""
+        self._account.target_step = target_step
+        if self._work is not None:
+            self._work.tell_all({"kind": "hold", "target_step": target_step})
+
+    # Facts.
+
+    def greeted(self, connection: Connection) -> bool:
+        """A process has greeted with the right token."""
+        return self._work is not None and self._work.crew.greeted(connection)
+
+    def heard(self, connection: Connection, message: Mapping[str, Any]) -> None:
+        """A process has said something."""
+        work, process = self._work, self._speaker(connection)
+        if work is None or process is None:
+            return  # of an earlier start
+        if process.name == STORE:
+            if message["kind"] == "store":
+                work.crew.store_ready(message["address"], message["port"])
+            return
+        kind, worker = message["kind"], process.name
+        if kind in ("checkpoint", "saved"):
+            self._account.checkpoint = Saved.from_message(
+                message
+            )  # also from one that has died since
+        if self._account.phase is Phase.ENDING and kind not in ("left", "failed"):
+            return
+        if kind in _STANDING and worker in work.firsts and message["step"] >= self.step:
+            self._account.stand(message)
+        handler: Callable[[Process, Mapping[str, Any]], None] | None
+        handler = getattr(self, f"_on_{kind}", None) or getattr(work, f"on_{kind}", None)
+        if handler is not None:
+            handler(process, message)
+
+    def disconnected(self, connection: Connection) -> None:
+        """A connection has ended, and so will its process; the others are told at once."""
+        work, process = self._work, self._speaker(connection)
+        if work is None or process is None or process.end is not None:
+            return
+        process.vanished_at = time.monotonic()
+        if process.name != STORE and process.left is None and not process.failure:
+            work.died(process)
+
+    def exited(self, handle: int, end: Exit) -> None:
+        """A process has ended."""
+        work = self._work
+        process = work.crew.of_handle(handle) if work is not None else None
+        if work is None or process is None:
+            return  # a store that has been replaced
+        work.crew.exited(process, end)
+        if process.name == STORE:
+            self._store_ended(end)
+        elif not process.has_left and not process.failure:
+            work.died(process)
+        elif process.left is not None and work.is_wanted(process):
+            work.died(process)  # nobody had asked it to leave
+        self._let_go()
+        self.check()
+
+    def check(self) -> None:
+        """See whether something is overdue, has failed, or is complete."""
+        work = self._work
+        if work is None:
+            return
+        crew = work.crew
+        now = time.monotonic()
+        crew.fence(now)
+        if self._ending is None:
+            self._judge(work, now)
+        elif self._deadline is not None and now > self._deadline:
+            self._deadline = None
+            crew.kill(crew.all())
+        if self._ending is None:
+            work.settle()
+        if self._ending is not None and crew.are_gone(crew.workers):
+            if crew.store is not None and crew.store.end is None:
+                crew.kill([crew.store])
+            else:
+                self._gone(self._ending)
+
+    def wait_s(self, now: float) -> float:
+        """Longest time until ``check`` has to be called and exits have to be looked for."""
+        if self._work is None:
+            return IDLE_WAIT_S
+        crew, adjusting = self._work.crew, self._work.adjusting
+        dues = [self._deadline, self._work.recover_by]
+        if adjusting is not None:
+            dues.append(adjusting.deadline)
+        if self._failed_at is not None:
+            dues.append(self._failed_at + FAILURE_GRACE_S)
+        wait_s = min([IDLE_WAIT_S, *(due - now for due in dues if due is not None)])
+        is_awaiting = adjusting is not None and adjusting.verdict is not Verdict.OPEN
+        if (
+            crew.is_losing
+            or self._account.phase is Phase.ENDING
+            or self._work.recover_by
+            or is_awaiting
+        ):
+            wait_s = min(wait_s, LOSING_WAIT_S)
+        elif self._account.phase is Phase.STARTING or adjusting is not None:
+            wait_s = min(wait_s, STARTING_WAIT_S)
+        return max(0.0, wait_s)
+
+    # Messages, by kind.
+
+    def _on_first_step(self, process: Process, message: Mapping[str, Any]) -> None:
+        if self._account.phase is not Phase.STARTING:
+            return
+        self._account.phase = Phase.RUNNING
+        self._deadline = None
+        spawn_s = process.ordered_at - process.spawned_at
+        self._account.phases_s = {"spawn": spawn_s, **message["phases_s"]}
+        self._account.done()
+
+    def _on_progress(self, process: Process, message: Mapping[str, Any]) -> None:
+        work = self._present
+        if self._account.phase is not Phase.RUNNING or message["step"] != self.step:
+            return
+        has_switched = work.adjusting is not None and work.adjusting.switched
+        if work.recover_by is None and not has_switched:
+            self._account.say(ReportKind.PROGRESS, about_change=False)
+
+    def _on_left(self, process: Process, message: Mapping[str, Any]) -> None:
+        process.left = message
+        if process.name in self._present.firsts:
+            self._overruns += message["overruns"]
+        if message["finished"] and self._account.phase in (Phase.STARTING, Phase.RUNNING):
+            self._account.phase = Phase.FINISHING
+            self._deadline = None
+        self._let_go()
+
+    def _on_saved(self, process: Process, message: Mapping[str, Any]) -> None:
+        self._account.phases_s["save"] = message["save_s"]
+        self._account.phases_s["stop"] = -message["saved"]  # the end of the last process is added
+        self._end(Fate.SUSPENDED, kill=False)
+
+    def _on_finished(self, process: Process, message: Mapping[str, Any]) -> None:
+        results = dict(message["results"])
+        if self._order.step_floor_s:
+            results["pace_overruns"] = float(self._overruns)
+        self._end(Fate.FINISHED, results=results, kill=False)
+
+    def _on_failed(self, process: Process, message: Mapping[str, Any]) -> None:
+        process.failure = message["reason"]
+        process.is_collective = message["collective"]
+        work = self._present
+        if work.is_joining(process) or (process.is_collective and work.can_recover):
+            work.died(process)
+        elif work.is_wanted(process):
+            self._failed_at = self._failed_at or time.monotonic()
+
+    def _store_ended(self, end: Exit) -> None:
+        """The job cannot change without its store, but it trains on: start another one."""
+        work = self._present
+        crew = work.crew
+        if self._ending is not None:
+            return
+        if self._account.phase is Phase.STARTING or crew.num_stores >= STORE_ATTEMPTS:
+            self._end(Fate.LOST, f"the job's store: {end.reason}; {self._processes.where}")
+            return
+        slot = crew.workers[next(iter(work.survivors()), work.members[0])].slot
+        try:
+            crew.spawn_store(self._account.next_number(), slot)
+        except Exception as error:  # a launcher may fail in any way it likes
+            self._end(Fate.LOST, f"no store: {error}; {self._processes.where}")
+
+    # What follows.
+
+    def _judge(self, work: Workforce, now: float) -> None:
+        """Whether the job can go on, and if not, whether it may be resumed."""
+        crew = work.crew
+        if self._failed_at is not None and (
+            now > self._failed_at + FAILURE_GRACE_S or not crew.living()
+        ):
+            failed = [p for p in crew.workers.values() if p.failure]
+            own = [process for process in failed if not process.is_collective]
+            first = (own or failed)[0]
+            fate = Fate.FAILED if own else Fate.LOST
+            self._end(fate, f"worker {first.name}: {first.failure}; {self._processes.where}")
+        elif self._deadline is not None and now > self._deadline:
+            action = "start" if self._account.phase is Phase.STARTING else "save and stop"
+            reason = f"no {action} in time: {crew.missing()}; {self._processes.where}"
+            self._end(Fate.LOST, reason)
+        else:
+            work.overdue(now)
+
+    def _let_go(self) -> None:
+        """Once all have ended their last step, they may go: nobody waits for a last word."""
+        work = self._work
+        if work is None or self._account.phase not in _LEAVING:
+            return
+        workers = work.crew.workers
+        switched = work.adjusting.switched if work.adjusting is not None else {}
+        waiting = [w for w in {*work.members, *switched} if workers[w].end is None]
+        if all(workers[w].left or workers[w].is_dead for w in waiting):
+            work.tell_all({"kind": "exit"})
+
+    def _end(
+        self,
+        fate: Fate,
+        reason: str = "",
+        *,
+        results: Mapping[str, float | str] | None = None,
+        kill: bool = True,
+    ) -> None:
+        self._ending = Ending(fate, reason, results or {})
+        self._account.phase = Phase.ENDING
+        crew, adjusting = self._present.crew, self._present.adjusting
+        if kill:
+            self._deadline = None
+            crew.kill(crew.all())
+        else:
+            self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
+            if adjusting is not None and not adjusting.switched:
+                crew.dismiss(adjusting.joiners)
+
+    def _gone(self, ending: Ending) -> None:
+        """Every process has ended: do what was decided."""
+        deaths = self._present.deaths()
+        self._work = self._ending = self._deadline = self._failed_at = None
+        self._account.phase = Phase.IDLE
+        if self._account.phases_s.get("stop", 0.0) < 0:
+            self._account.phases_s["stop"] += time.monotonic()
+        if ending.fate in (Fate.SUSPENDED, Fate.STOPPED):
+            self._account.done()
+            return
+        if ending.fate is Fate.FINISHED:
+            self._account.change = None
+            self._account.say(ReportKind.FINISHED, results=ending.results)
+            return
+        self._account.go_back()
+        if ending.fate is Fate.LOST:
+            self._account.say(ReportKind.LOST, reason=ending.reason or deaths)
+        else:
+            kind = self.change.kind if self.change is not None else None
+            is_start = kind in (ChangeKind.START, ChangeKind.RESUME)
+            # If it was no start, then not the change but the job has failed.
+            self._account.say(ReportKind.FAILED, about_change=is_start, reason=ending.reason)
+        self._account.change = None
+
+    # Small things.
+
+    @property
+    def _present(self) -> Workforce:
+        assert self._work is not None
+        return self._work
+
+    def _speaker(self, connection: Connection) -> Process | None:
+        """Whose connection it is, if it is one of the present processes'."""
+        if self._work is None:
+            return None
+        found = (p for p in self._work.crew.all() if p.connection is connection)
+        return next(found, None)

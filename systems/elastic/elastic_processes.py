@@ -1,0 +1,123 @@
+"""What each process of an elastic job is told, and how it is started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.cluster import Cluster, Slot
+from harness.contracts.launcher import ProcessSpec
+from harness.contracts.training import TrainingOrder
+from systems.elastic.options import ElasticOptions
+from systems.elastic.order import ElasticOrder
+from systems.runtime.driven_job import Hands
+from systems.runtime.processes import worker_environment
+
+WORKER_ENTRY = "systems.elastic.elastic_worker:main"
+STORE_ENTRY = "systems.elastic.store_server:main"
+STORE = "store"
+"""What the store process calls itself in place of a worker's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a job knows when it gives an order, besides the worker that gets it."""
+
+    members: tuple[str, ...]
+    """The founders, or nobody where the worker joins."""
+    generation: int
+    global_batch: int
+    target_step: int
+    checkpoint: str | None
+    slots: tuple[int, ...]
+    """Of all workers that will train beside it."""
+    store: tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticProcesses:
+    """Makes orders and specifications of one job's processes."""
+
+    order: TrainingOrder
+    options: ElasticOptions
+    cluster: Cluster
+    hands: Hands
+
+    @property
+    def where(self) -> str:
+        """For a person: where the job's logs are."""
+        return f"logs: {self.order.job_dir}"
+
+    def worker_order(self, worker: str, slot: int, standing: Standing) -> ElasticOrder:
+        """The order of one worker."""
+        job, options, runtime = self.order, self.options, self.options.runtime
+        place = self.cluster.slots[slot]
+        places = [self.cluster.slots[other] for other in standing.slots]
+        return ElasticOrder(
+            job_id=job.job_id,
+            worker=worker,
+            joining=not standing.members,
+            members=standing.members,
+            generation=standing.generation,
+            workload=job.workload.target,
+            options=job.workload.options,
+            seed=job.seed,
+            global_batch=standing.global_batch,
+            target_step=standing.target_step,
+            job_dir=str(job.job_dir.absolute()),
+            checkpoint=standing.checkpoint,
+            checkpoint_every=runtime.checkpoint_every,
+            digest_every=job.digest_every,
+            step_floors_s={str(count): floor for count, floor in job.step_floor_s.items()},
+            device=runtime.device,
+            device_type=place.device_type,
+            own_device=len({(other.host, other.device) for other in places}) == len(places),
+            num_threads=max(1, len(place.cores)),
+            address=self._address(place),
+            store_address=standing.store[0],
+            store_port=standing.store[1],
+            data_order=runtime.data_order,
+            block_samples=runtime.block_samples,
+            transfer=options.transfer,
+            recovery=options.recovery,
+            heartbeat_s=options.heartbeat_s,
+            hang_timeout_s=options.hang_timeout_s,
+            leader_expiry_s=options.leader_expiry_s,
+            leader_refresh_s=options.leader_refresh_s,
+            switch_allowance_s=options.switch_allowance_s,
+            collective_timeout_s=runtime.collective_timeout_s,
+            recovery_timeout_s=options.recovery_timeout_s,
+        )
+
+    def worker_spec(self, worker: str, slot: int) -> ProcessSpec:
+        """How a worker's process is started on its slot."""
+        place = self.cluster.slots[slot]
+        return self._spec(WORKER_ENTRY, worker, worker, place, place.cores)
+
+    def store_spec(self, number: int, slots: Sequence[int]) -> ProcessSpec:
+        """How the job's store process is started, on the host of the first of these slots."""
+        return self._spec(STORE_ENTRY, STORE, f"{STORE}{number}", self.cluster.slots[slots[0]], ())
+
+    def store_order(self, slots: Sequence[int]) -> dict[str, str]:
+        """What the store process is told."""
+        return {"kind": "order", "address": self._address(self.cluster.slots[slots[0]])}
+
+    def _spec(
+        self, entry: str, name: str, label: str, place: Slot, cores: tuple[int, ...]
+    ) -> ProcessSpec:
+        address, port = self.hands.server.address
+        job_id = self.order.job_id
+        threads = max(1, len(place.cores))
+        return ProcessSpec(
+            name=f"{job_id}.{label}",
+            entry=entry,
+            argv=(address, str(port), job_id, name),
+            env=worker_environment(place, self._address(place), threads, self.hands.token),
+            host=self._address(place),
+            cores=cores,
+            log_path=self.order.job_dir.absolute() / f"{label}.log",
+            preimported=self.options.runtime.start == "preimported",
+        )
+
+    def _address(self, place: Slot) -> str:
+        return self.cluster.hosts[place.host].address

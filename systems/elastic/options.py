@@ -1,0 +1,90 @@
+"""What stop-free training lets its user choose, beside what all backends on this runtime do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from systems.runtime.options import RuntimeOptions
+
+_KNOWN = {
+    "transfer": ("background", "peer", "broadcast"),
+    "recovery": ("none", "consistent", "approximate", "exact"),
+}
+_TIMES = (
+    "heartbeat_s",
+    "hang_timeout_s",
+    "leader_expiry_s",
+    "leader_refresh_s",
+    "adjust_timeout_s",
+    "leave_timeout_s",
+    "recovery_timeout_s",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticOptions:
+    """See the module's text; every worker of a job has the same.
+
+    Raises:
+        ValueError: options out of range or in the wrong order, all at once, one a line.
+    """
+
+    runtime: RuntimeOptions = field(default_factory=RuntimeOptions)
+    transfer: str = "background"
+    """How joiners get the state: ``background``, while the others train; ``peer``, at the
+    switch from one of them; ``broadcast``, at the switch over the new group (EDL's way)."""
+    recovery: str = "exact"
+    """What follows a worker's death. ``none``: the job is lost; ``consistent``: the others go
+    back to the last checkpoint; ``approximate``: they go on, perhaps without the last step;
+    ``exact``: they go on from the last step that any of them committed."""
+    heartbeat_s: float = 0.1
+    """How often leader and workers show each other that they live."""
+    hang_timeout_s: float = 2.0
+    """Silence after which a worker is taken for hanging, and killed."""
+    leader_expiry_s: float = 3.0
+    """Age of the leader's last refreshment at which another worker takes over."""
+    leader_refresh_s: float = 1.0
+    """How often the leader refreshes its claim."""
+    switch_allowance_s: float = 0.0
+    """Least time between the leader's word and the switch (T_a of the EDL paper)."""
+    adjust_timeout_s: float = 300.0
+    """Longest time from the request of a change of workers until they have switched."""
+    leave_timeout_s: float = 30.0
+    """How long a worker that leaves may take after the switch; then it is killed."""
+    recovery_timeout_s: float = 30.0
+    """Longest time from a worker's death until the others go on; then the job is lost."""
+
+    def __post_init__(self) -> None:
+        problems = []
+        for name, known in _KNOWN.items():
+            if getattr(self, name) not in known:
+                problems.append(f"{name} is {getattr(self, name)!r}; known: {', '.join(known)}")
+        for name in _TIMES:
+            if not getattr(self, name) > 0:
+                problems.append(f"{name} is {getattr(self, name)}; it must be > 0")
+        if not self.switch_allowance_s >= 0:
+            problems.append(
+                f"switch_allowance_s is {self.switch_allowance_s}; use 0 for the next step"
+            )
+        for smaller, larger, why in (
+            ("heartbeat_s", "hang_timeout_s", "one late heartbeat would be a death"),
+            ("leader_refresh_s", "leader_expiry_s", "every leader would expire"),
+            ("hang_timeout_s", "recovery_timeout_s", "a second death would never be noticed"),
+        ):
+            if not 2 * getattr(self, smaller) <= getattr(self, larger):
+                problems.append(
+                    f"{smaller} is {getattr(self, smaller)} and {larger} is"
+                    f" {getattr(self, larger)}: {why}; make {larger} at least twice as long"
+                )
+        if not self.adjust_timeout_s > self.switch_allowance_s:
+            problems.append(
+                f"adjust_timeout_s is {self.adjust_timeout_s}, not above switch_allowance_s"
+                f" ({self.switch_allowance_s}): no change could ever be done"
+            )
+        if self.recovery == "consistent" and not self.runtime.checkpoint_every:
+            problems.append(
+                "recovery is 'consistent', but checkpoint_every is 0: there is no checkpoint to"
+                " go back to; set checkpoint_every, or recovery=exact"
+            )
+        if problems:
+            raise ValueError("\n".join(problems))

@@ -1,0 +1,363 @@
+"""Who works for an elastic job: its members, how they change, and what their deaths mean.
+
+One object for each life of a job, from a start or a resume to the last process' end. The job
+(``elastic_job``) tells it what workers say and how they end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from harness.contracts.engine import Change
+from harness.contracts.training import ReportKind
+from systems.elastic.account import Account
+from systems.elastic.adjusting import Adjusting, Verdict
+from systems.elastic.crew import Crew, Process
+from systems.elastic.elastic_processes import ElasticProcesses, Standing
+from systems.runtime.control import encode
+from systems.runtime.job_life import Fate, Phase
+
+End = Callable[[Fate, str], None]
+"""Ends the job: what is to follow, and why."""
+
+
+class Workforce:
+    """See the module's text. Methods named ``on_...`` take workers' messages of that kind."""
+
+    def __init__(
+        self, processes: ElasticProcesses, account: Account, change: Change, end: End
+    ) -> None:
+        self.crew = Crew(processes, self._order_of)
+        self.members = tuple(_name(account) for _ in change.slots)
+        """By rank, as far as is known."""
+        self.adjusting: Adjusting | None = None
+        self.recover_by: float | None = None
+        """When the survivors of a death have to go on at the latest; None: nobody died."""
+        self._recovered: Mapping[str, Any] | None = None
+        """What they said when they did, until it has been reported."""
+        self._processes = processes
+        self._options = processes.options
+        self._account = account
+        self._end = end
+        self._generation = account.next_number()
+        self._founders = self.members
+        self._slots = change.slots
+        """Of all workers that train, or are to."""
+        self._batch = change.global_batch
+        self._leader = ""
+
+    def found(self) -> None:
+        """Start the founders and the store at once; orders follow when the store serves.
+
+        Raises:
+            ControlError: an order holds an option that cannot be sent.
+            Exception: whatever the launcher raises.
+        """
+        # What cannot be sent is refused here rather than when a worker asks for it.
+        encode(self._standing_order(self.members[0], self._slots[0], ("", 0)))
+        self.crew.spawn_store(self._account.next_number(), self._slots[0])
+        for worker, slot in zip(self.members, self._slots, strict=True):
+            self.crew.spawn(worker, slot)
+
+    def adjust(self, change: Change) -> None:
+        """Start the joiners at once, and ask the leader for the new members."""
+        crew = self.crew
+        deadline = time.monotonic() + self._options.adjust_timeout_s
+        if self.recover_by is not None:  # what the others make of that death comes first
+            members = self.members
+            self.adjusting = Adjusting(change, members, members, (), deadline, "a worker died")
+            return
+        holder = {crew.workers[worker].slot: worker for worker in self.members}
+        joiners = {slot: _name(self._account) for slot in change.slots if slot not in holder}
+        new = tuple((holder | joiners)[slot] for slot in change.slots)
+        adjusting = Adjusting(change, self.members, new, tuple(joiners.values()), deadline)
+        self.adjusting = adjusting
+        self._slots = change.slots
+        self._account.next_number()  # of the generation that the leader will make
+        try:
+            for slot, worker in joiners.items():
+                crew.spawn(worker, slot)
+        except Exception as error:  # a launcher may fail in any way it likes
+            adjusting.joiners = tuple(w for w in joiners.values() if w in crew.workers)
+            self._give_up(adjusting, f"no workers: {error}; {self._processes.where}")
+            return
+        self._ask_leader()
+
+    # Messages, by kind.
+
+    def on_leader(self, process: Process, message: Mapping[str, Any]) -> None:
+        """It leads from now on; what the one before left unanswered is asked again."""
+        if not process.is_dead and process.end is None:
+            self._leader = process.name
+            self._ask_leader()
+
+    def on_suspect(self, process: Process, message: Mapping[str, Any]) -> None:
+        """Kill the accused, so that it is dead for certain; its end then takes its way."""
+        accused = self.crew.workers.get(message["worker"])
+        speaks_alive = not process.is_dead and process.end is None
+        if accused is not None and accused.left is None and speaks_alive:
+            self.crew.kill([accused])
+
+    def on_switched(self, process: Process, message: Mapping[str, Any]) -> None:
+        """Its first step among the new members has ended."""
+        adjusting = self.adjusting
+        self._note_generation(message["generation"])
+        if adjusting is None or adjusting.change.change_id != message["change_id"]:
+            if set(message["members"]) != set(self.members):
+                self._end(Fate.LOST, "the workers made a change that had been given up")
+            return
+        if process.name in adjusting.joiners:
+            adjusting.spawn_s[process.name] = process.ordered_at - process.spawned_at
+        adjusting.switched[process.name] = message
+        adjusting.write_phases(self._processes.order.job_dir, process.name, message)
+
+    def on_adjust_failed(self, process: Process, message: Mapping[str, Any]) -> None:
+        """The leader gave a change up; everybody trains as before."""
+        adjusting = self.adjusting
+        if adjusting is not None and adjusting.change.change_id == message["change_id"]:
+            self._give_up(adjusting, adjusting.reason or message["reason"])
+
+    def on_retry(self, process: Process, message: Mapping[str, Any]) -> None:
+        """The leader is still at an earlier change, which the driver has given up."""
+        self.on_adjust_failed(process, {**message, "reason": "another change is under way"})
+
+    def on_recovered(self, process: Process, message: Mapping[str, Any]) -> None:
+        """The survivors' first step without the dead has ended."""
+        self._note_generation(message["generation"])
+        if any(self.crew.workers[worker].is_dead for worker in message["members"]):
+            return  # of an earlier death; the later one is being recovered from
+        self._recovered = message
+
+    def on_recovery_failed(self, process: Process, message: Mapping[str, Any]) -> None:
+        """Nobody can go on."""
+        self._end(Fate.LOST, f"no recovery: {message['reason']}; {self.deaths()}")
+
+    # Deaths.
+
+    def died(self, process: Process) -> None:
+        """A worker has died, or will: the others hear of it at once."""
+        if process.is_dead or process.is_dismissed or self._account.phase is Phase.ENDING:
+            return
+        if not self.is_wanted(process) and not self.is_joining(process):
+            return  # it was about to leave
+        process.is_dead = True
+        if self._leader == process.name:
+            self._leader = ""
+        if self.is_joining(process):
+            adjusting = self.adjusting
+            assert adjusting is not None
+            adjusting.reason = adjusting.reason or self._end_of(process)
+            patience = time.monotonic() + self._options.recovery_timeout_s
+            adjusting.deadline = min(adjusting.deadline, patience)
+            self.tell_all({"kind": "lost", "workers": [process.name]})
+        elif not self.can_recover or not self.survivors():
+            self._end(Fate.LOST, "")  # the reason is known when it has ended
+        else:
+            self._account.next_number()  # of the generation that follows
+            self._recovered = None
+            self.recover_by = time.monotonic() + self._options.recovery_timeout_s
+            self.tell_all({"kind": "lost", "workers": [process.name]})
+
+    def is_joining(self, process: Process) -> bool:
+        """Whether it was to join and nobody knows yet that it has."""
+        adjusting = self.adjusting
+        return (
+            adjusting is not None
+            and process.name in adjusting.joiners
+            and not adjusting.switched
+            and adjusting.verdict is Verdict.OPEN
+        )
+
+    def is_wanted(self, process: Process) -> bool:
+        """Whether the job needs this worker now."""
+        adjusting = self.adjusting
+        if self._account.phase in (Phase.STOPPING, Phase.FINISHING):
+            somebody_left = any(self.crew.workers[w].left for w in self.members)
+            return process.name in self.firsts if somebody_left else process.left is None
+        if process.left is not None and process.failure == "":
+            if adjusting is not None and process.name in adjusting.leavers:
+                return False
+            return process.name in self.members and self.recover_by is None
+        if adjusting is not None and adjusting.switched:
+            return process.name in adjusting.new
+        return process.name in self.members
+
+    @property
+    def can_recover(self) -> bool:
+        """Whether a death now may be survived: while the others train."""
+        is_training = self._account.phase in (Phase.RUNNING, Phase.STOPPING)
+        nobody_left = not any(self.crew.workers[w].left for w in self.members)
+        is_leaving = self._account.phase is Phase.STOPPING and not nobody_left
+        return self._options.recovery != "none" and is_training and not is_leaving
+
+    def survivors(self) -> list[str]:
+        """Workers that have the state and live."""
+        trained = set(self.members)
+        if self.adjusting is not None and self.adjusting.switched:
+            trained |= set(self.adjusting.new)
+        return [worker for worker in self.crew.living() if worker in trained]
+
+    # What follows.
+
+    def overdue(self, now: float) -> None:
+        """Give up what has taken too long."""
+        adjusting = self.adjusting
+        if self.recover_by is not None and now > self.recover_by:
+            limit_s = self._options.recovery_timeout_s
+            self._end(Fate.LOST, f"no recovery within {limit_s} s; {self.deaths()}")
+        elif adjusting is not None and now > adjusting.deadline:
+            if adjusting.verdict is Verdict.OPEN:
+                limit_s = self._options.adjust_timeout_s
+                self._give_up(adjusting, adjusting.reason or f"not done within {limit_s} s")
+            else:
+                self.crew.dismiss(adjusting.awaited)
+
+    def settle(self) -> None:
+        """Answer what can be answered by now: first a change, then a loss."""
+        recovered, adjusting = self._recovered, self.adjusting
+        if self._account.phase is not Phase.RUNNING:
+            if recovered is not None:  # it is about to end: only its end is reported
+                self.members = tuple(recovered["members"])
+                self._recovered = self.recover_by = None
+            return
+        if adjusting is not None:
+            self._look_at(adjusting, recovered)
+            if self.recover_by is not None and recovered is None:
+                return
+            if adjusting.verdict is Verdict.OPEN or not self.crew.are_gone(adjusting.awaited):
+                return
+            self._answer(adjusting)
+        if recovered is not None:
+            self._shrink(recovered)
+
+    def _look_at(self, adjusting: Adjusting, recovered: Mapping[str, Any] | None) -> None:
+        """Whether it is clear by now what became of a change."""
+        if adjusting.verdict is not Verdict.OPEN:
+            return
+        crew = self.crew
+        living = [worker for worker in adjusting.new if not crew.workers[worker].is_dead]
+        if adjusting.switched and living and set(living) <= set(adjusting.switched):
+            adjusting.verdict = Verdict.DONE
+            if len(living) == len(adjusting.new):
+                self.recover_by = None  # it was a leaver that died
+        elif recovered is not None:
+            has_joined = set(adjusting.joiners) & set(recovered["members"])
+            if not adjusting.switched and not has_joined:
+                self._give_up(adjusting, adjusting.reason or "a worker died")
+            else:
+                adjusting.verdict = Verdict.DONE
+        if adjusting.verdict is Verdict.DONE:
+            self.crew.tell(adjusting.leavers, {"kind": "exit"})
+            adjusting.deadline = time.monotonic() + self._options.leave_timeout_s
+
+    def _answer(self, adjusting: Adjusting) -> None:
+        self.adjusting = None
+        if adjusting.verdict is Verdict.FAILED:
+            self._account.failed(adjusting.reason)
+            return
+        self.members = adjusting.new
+        self._batch = adjusting.change.global_batch
+        said = adjusting.first or self._recovered
+        if said is not None:
+            self._account.stand(said)
+        left = {p.name: p.left for p in self.crew.workers.values() if p.left is not None}
+        self._account.phases_s = adjusting.phases_s()
+        self._account.done(adjusting.stopping_time_s(left))
+
+    def _shrink(self, recovered: Mapping[str, Any]) -> None:
+        """The survivors go on: say so, once those that died are gone."""
+        crew = self.crew
+        lost = [worker for worker in self.members if worker not in recovered["members"]]
+        if not crew.are_gone(lost):
+            return
+        self._recovered = self.recover_by = None
+        self.members = tuple(recovered["members"])
+        self._account.stand(recovered)
+        aside = [p.name for p in crew.workers.values() if p.left and p.name not in self.members]
+        crew.tell(aside, {"kind": "exit"})
+        if lost:
+            reason = self.deaths(lost)
+            slots = tuple(crew.workers[worker].slot for worker in self.members)
+            lost_slots = tuple(crew.workers[worker].slot for worker in lost)
+            phases_s = dict(recovered["phases_s"])
+            self._account.say(
+                ReportKind.SHRUNK,
+                slots=slots,
+                lost_slots=lost_slots,
+                phases_s=phases_s,
+                reason=reason,
+            )
+
+    def _give_up(self, adjusting: Adjusting, reason: str) -> None:
+        """A change fails: its joiners are killed, and the job runs on as before."""
+        adjusting.verdict = Verdict.FAILED
+        adjusting.reason = reason
+        unaware = [w for w in adjusting.joiners if not self.crew.workers[w].is_dead]
+        self.crew.dismiss(adjusting.joiners)
+        if unaware:
+            self.tell_all({"kind": "lost", "workers": unaware})
+
+    # Small things.
+
+    @property
+    def firsts(self) -> tuple[str, ...]:
+        """Who may be the first worker, as far as is known."""
+        if self.adjusting is not None:
+            return (self.members[0], self.adjusting.new[0])
+        living = [w for w in self.members if not self.crew.workers[w].is_dead]
+        return (self.members[0], *living[:1])
+
+    def _note_generation(self, generation: int) -> None:
+        self._generation = max(self._generation, generation)
+        self._account.serial = max(self._account.serial, generation)
+
+    def _ask_leader(self) -> None:
+        adjusting = self.adjusting
+        if adjusting is None or adjusting.verdict is not Verdict.OPEN or not self._leader:
+            return
+        if not adjusting.switched and not adjusting.reason:
+            self.crew.tell([self._leader], adjusting.request)
+
+    def tell_all(self, message: Mapping[str, Any]) -> None:
+        """Tell every worker that lives."""
+        alive = [p.name for p in self.crew.workers.values() if p.end is None]
+        self.crew.tell((name for name in alive if not self._is_gone(name)), message)
+
+    def _is_gone(self, worker: str) -> bool:
+        process = self.crew.workers[worker]
+        return process.is_dead or process.is_dismissed
+
+    def _end_of(self, process: Process) -> str:
+        """For a person: how a worker ended."""
+        said = process.failure or (process.end.reason if process.end else "its connection ended")
+        return f"worker {process.name}: {said}"
+
+    def deaths(self, workers: list[str] | None = None) -> str:
+        """For a person: who died, how, and where to look."""
+        dead = [p for p in self.crew.workers.values() if p.is_dead]
+        named = [p for p in dead if workers is None or p.name in workers]
+        return "; ".join([*map(self._end_of, named), self._processes.where])
+
+    def _order_of(self, process: Process, store: tuple[str, int]) -> Mapping[str, Any]:
+        return self._standing_order(process.name, process.slot, store)
+
+    def _standing_order(self, worker: str, slot: int, store: tuple[str, int]) -> dict[str, Any]:
+        """The order of a founder or, if it is none, of a joiner, as things stand."""
+        is_founder = worker in self._founders
+        checkpoint = self._account.checkpoint if is_founder else None
+        standing = Standing(
+            members=self.members if is_founder else (),
+            generation=self._generation if is_founder else 0,
+            global_batch=self._batch,
+            target_step=self._account.target_step,
+            checkpoint=checkpoint.path if checkpoint else None,
+            slots=self._slots,
+            store=store,
+        )
+        return self._processes.worker_order(worker, slot, standing).message()
+
+
+def _name(account: Account) -> str:
+    return f"w{account.next_number()}"
