@@ -15,7 +15,13 @@ from harness.contracts.launcher import Exit, ProcessSpec
 from systems.launchers.preimported import Preimported
 
 CLOSE_TIMEOUT_S = 10.0
-PREIMPORT = ("torch", "torch._dynamo", "torch.nn.parallel", "systems.runtime.training_loop")
+PREIMPORT = (
+    "torch",
+    "torch._dynamo",
+    "torch.nn.parallel",
+    "systems.runtime.training_loop",
+    "systems.elastic.elastic_loop",
+)
 LOG_TAIL_BYTES = 4096
 
 
