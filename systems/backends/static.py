@@ -36,6 +36,8 @@ class Static:
         reduction: str = "ddp",
         data_order: str = "positions",
         block_samples: int = 64,
+        prefetch_steps: int = 0,
+        loader_processes: int = 0,
     ) -> None:
         """Raises ValueError with all options that are out of range."""
         self.name = "static"
@@ -49,6 +51,8 @@ class Static:
             reduction=reduction,
             data_order=data_order,
             block_samples=block_samples,
+            prefetch_steps=prefetch_steps,
+            loader_processes=loader_processes,
         )
         self._driver: Driver | None = None
 

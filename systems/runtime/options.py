@@ -38,6 +38,11 @@ class RuntimeOptions:
     """``positions``: a permutation of all samples, sliced; ``blocks``: EDL's pipeline."""
     block_samples: int = 64
     """Samples of a block of ``blocks``."""
+    prefetch_steps: int = 0
+    """Steps whose samples each worker fetches in advance; 0: none. Pays where fetching takes
+    long and the worker has cores to spare, as beside a GPU; not on a slot of one core."""
+    loader_processes: int = 0
+    """Processes per worker that fetch in advance; 0: a thread of the worker."""
 
     def __post_init__(self) -> None:
         problems = []
@@ -55,6 +60,14 @@ class RuntimeOptions:
             )
         if self.block_samples < 1:
             problems.append(f"block_samples is {self.block_samples}; it must be >= 1")
+        for name in ("prefetch_steps", "loader_processes"):
+            if getattr(self, name) < 0:
+                problems.append(f"{name} is {getattr(self, name)}; use 0 for none")
+        if self.loader_processes > 0 and self.prefetch_steps == 0:
+            problems.append(
+                f"loader_processes is {self.loader_processes}, but prefetch_steps=0 gives them"
+                " nothing to do; raise it, or set loader_processes=0"
+            )
         for name in ("start_timeout_s", "stop_timeout_s", "collective_timeout_s"):
             if not getattr(self, name) > 0:
                 problems.append(f"{name} is {getattr(self, name)}; it must be > 0")

@@ -46,6 +46,10 @@ class WorkerOrder:
     """``positions`` or ``blocks``."""
     block_samples: int = 64
     """Samples of a block."""
+    prefetch_steps: int = 0
+    """Steps whose samples are fetched in advance."""
+    loader_processes: int = 0
+    """Processes that do so; 0: a thread."""
     store_address: str = ""
     store_port: int = 0
     """Where the first worker's store listens; 0: on a free port of its host's address."""

@@ -90,10 +90,12 @@ class Prefetcher:
             found = None
         else:
             found = self._coming.popleft()[1]
-        self._plan_ahead()
         if found is None or found.cancel():
-            return self._workload.samples(self._order.ids(ranges))
-        return found.result()
+            batch = self._workload.samples(self._order.ids(ranges))
+        else:
+            batch = found.result()
+        self._plan_ahead()  # last, since whoever is woken by it competes for the interpreter
+        return batch
 
     def _plan_ahead(self) -> None:
         rank, num_workers, global_batch = self._shape

@@ -71,6 +71,8 @@ def worker_orders(
             reduction=options.reduction,
             data_order=options.data_order,
             block_samples=options.block_samples,
+            prefetch_steps=options.prefetch_steps,
+            loader_processes=options.loader_processes,
         )
         for rank, slot in enumerate(slots)
     ]

@@ -19,6 +19,8 @@ import torch
 from harness.contracts.training import Workload
 from systems.runtime import checkpoint
 from systems.runtime.data_order import DataOrder, DataState, data_order
+from systems.runtime.loader import LoaderProcess
+from systems.runtime.prefetch import Prefetcher
 from systems.runtime.reduction import Reduction
 
 
@@ -70,6 +72,16 @@ class BuildOrder(Protocol):
         """Samples of a block."""
         ...
 
+    @property
+    def prefetch_steps(self) -> int:
+        """Steps whose samples are fetched in advance."""
+        ...
+
+    @property
+    def loader_processes(self) -> int:
+        """Processes that do so; 0: a thread."""
+        ...
+
 
 class Stopwatch:
     """How long the stages of a preparation took, one after the other."""
@@ -106,6 +118,7 @@ class Session:
     device: torch.device
     reduction: Reduction
     data: DataOrder
+    prefetcher: Prefetcher
     seed: int
     job_dir: Path
     step: int
@@ -136,6 +149,7 @@ def begin(order: BuildOrder, program: Program, reduction: Reduction) -> Session:
     """A session at its very beginning."""
     num_samples = program.workload.num_samples
     data = data_order(order.data_order, order.seed, num_samples, order.block_samples)
+    loaders = [LoaderProcess(order.workload, order.options) for _ in range(order.loader_processes)]
     return Session(
         workload=program.workload,
         model=program.model,
@@ -143,6 +157,7 @@ def begin(order: BuildOrder, program: Program, reduction: Reduction) -> Session:
         device=program.device,
         reduction=reduction,
         data=data,
+        prefetcher=Prefetcher(program.workload, data, order.prefetch_steps, loaders),
         seed=order.seed,
         job_dir=Path(order.job_dir),
         step=0,

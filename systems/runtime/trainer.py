@@ -59,7 +59,7 @@ class Trainer:
         """Random states set and this worker's samples fetched for the next step."""
         session = self.session
         seed_all(step_seed(session.seed, session.step, self.rank), session.device)
-        batch = session.workload.samples(session.data.ids(plan.parts[self.rank]))
+        batch = session.prefetcher.batch(plan, self.rank, self.global_batch)
         if session.device.type == "cpu":
             return batch
         return {name: value.to(session.device) for name, value in batch.items()}

@@ -182,6 +182,7 @@ class _Loop:
 
     def _flush(self) -> None:
         self.trainer.close()
+        self.session.prefetcher.close()
         for writer in (self.steps, self.digests):
             writer.flush()
 

@@ -12,12 +12,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.engines.consumed import count_samples
+from systems.backends.stop_resume import StopResume
 from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.data_order import data_order, step_seed
 from systems.runtime.loader import LoaderError, LoaderProcess
+from systems.runtime.options import RuntimeOptions
 from systems.runtime.prefetch import Prefetcher
 from tests.backends.picture_workload import Pictures
 from tests.backends.tiny_workload import Tiny
+from tests.backends.world import World, consumed_ids, descendants, warm_launcher
 
 PICTURES = "tests.backends.picture_workload.Pictures"
 KINDS = ["positions", "blocks"]
@@ -253,3 +257,28 @@ def test_closing_leaves_no_thread_and_no_process():
     prefetcher.close()
     assert threading.active_count() == before
     assert not process.is_running()
+
+
+def test_wrong_options_are_refused_in_words():
+    with pytest.raises(ValueError, match="prefetch_steps is -1") as caught:
+        RuntimeOptions(prefetch_steps=-1, loader_processes=-1)
+    assert len(str(caught.value).splitlines()) == 2
+    with pytest.raises(ValueError, match="prefetch_steps=0 gives them nothing to do"):
+        RuntimeOptions(loader_processes=1)
+
+
+def test_a_job_that_fetches_in_advance_has_the_same_bits(tmp_path):
+    """With real workers, whose processes end with them."""
+    launcher, ends = warm_launcher(), []
+    for name, fetching in (("plain", {}), ("ahead", {"prefetch_steps": 2, "loader_processes": 1})):
+        backend = StopResume(start="preimported", data_order="blocks", block_samples=8, **fetching)
+        world = World(backend, launcher, tmp_path / name)
+        world.until_change(world.start((0, 1), 60, step_s=0.02))
+        ends.append(world.until_end())
+        ids = consumed_ids(world, 97, kind="blocks", block_samples=8)
+        assert len(ids) == 60 * 12
+        assert count_samples(world.job_dir(), 60) == (0, 0)
+        world.backend.close()
+        assert descendants() == []
+    launcher.close()
+    assert ends[0].results == ends[1].results
