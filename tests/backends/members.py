@@ -16,6 +16,8 @@ CONTEXT.set_forkserver_preload(
     ["torch", "systems.runtime.trainer", "tests.backends.tiny_workload", __name__]
 )
 TIMEOUT_S = 60.0
+# Torch imports a good part of itself only when the first optimizer is made: here, once.
+torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
 
 
 class Member:
