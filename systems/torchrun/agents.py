@@ -53,6 +53,10 @@ class Agents:
         staying = self.staying
         return len({(a.slot.host, a.slot.device) for a in staying}) == len(staying)
 
+    def slot_of(self, number: int) -> int:
+        """The slot of an agent."""
+        return self.by_number[number].slot.slot_id
+
     def start_store(self, serial: int, slot_id: int) -> None:
         """Start the store of the rendezvous on a slot's host."""
         self._endpoint = ""

@@ -33,10 +33,10 @@ from systems.runtime.driven_job import (
 )
 from systems.runtime.job_life import Ending, Fate, Phase
 from systems.torchrun.agents import Agents
-from systems.torchrun.membership import Agent, Round, Worker
+from systems.torchrun.membership import Agent, Round
 from systems.torchrun.options import TorchrunOptions
-from systems.torchrun.phases import last_step_ended, phases_of
-from systems.torchrun.processes import worker_order
+from systems.torchrun.phases import phases_of, stopping_time_s
+from systems.torchrun.rounds import Rounds
 
 _STARTS = (ChangeKind.START, ChangeKind.RESUME)
 _STANDING = ("first_step", "progress", "left", "checkpoint", "saved", "finished")
@@ -72,8 +72,8 @@ class TorchrunJob:
         """Number of the last store, agent or round."""
         self.phase = Phase.IDLE
         self._options = options
-        self._cluster = cluster
         self._agents = Agents(order, hands, options, cluster)
+        self._rounds = Rounds(order, hands, options, cluster)
         self._target_step = order.target_step
         self._checkpoint: Saved | None = None
         self._wanted: tuple[int, ...] = ()
@@ -81,7 +81,6 @@ class TorchrunJob:
         self._lost: list[Agent] = []
         """Agents that died, until the others have gone on without them."""
         self._global_batch = 0
-        self._round: Round | None = None
         self._ending: Ending | None = None
         self._deadline: float | None = None
         self._began = 0.0
@@ -100,7 +99,7 @@ class TorchrunJob:
     def begin(self, change: Change) -> None:
         """START or RESUME: a store, and an agent for each slot."""
         self._accept(change, Phase.STARTING)
-        self._round = self._ending = None
+        self._rounds.present = self._ending = None
         self._lost.clear()
         self._stand_at(self._checkpoint)
         self._global_batch = change.global_batch
@@ -129,7 +128,7 @@ class TorchrunJob:
         elif suspends:
             self._accept(change, Phase.STOPPING)
             self._deadline = self._began + self._options.runtime.stop_timeout_s
-            self._tell({"kind": "stop"})
+            self._rounds.tell({"kind": "stop"})
         else:
             self._accept(change, Phase.STARTING)
             held = {agent.slot.slot_id for agent in self._agents.staying}
@@ -154,7 +153,7 @@ class TorchrunJob:
     def hold(self, target_step: int) -> None:
         """Move the target; workers that are just being started hear of it in their order."""
         self._target_step = target_step
-        self._tell({"kind": "hold", "target_step": target_step})
+        self._rounds.tell({"kind": "hold", "target_step": target_step})
 
     # Facts.
 
@@ -169,11 +168,19 @@ class TorchrunJob:
         agent = self._agents.by_number.get(greeting.get("agent", 0))
         if agent is None or agent.is_gone or greeting.get("worker") != "worker":
             return False
-        self._drain()  # a checkpoint of the round before may still be on its way
-        rank, round_ = greeting["rank"], self._round
-        if round_ is None or round_.store != greeting["store"] or rank in round_.workers:
-            round_ = self._begin_round(greeting["store"], greeting["num_workers"])
-        self._enter(round_, rank, agent, connection)
+        self._rounds.drain()  # a checkpoint of the round before may still be on its way
+        rank = greeting["rank"]
+        if not self._rounds.awaits(rank, greeting["store"]):
+            self._begin_round(greeting["store"], greeting["num_workers"])
+        self._rounds.enter(
+            rank,
+            agent,
+            connection,
+            target_step=self._target_step,
+            own_device=self._agents.own_device,
+        )
+        if rank == 0 and self.phase is Phase.STOPPING:
+            self._rounds.tell({"kind": "stop"})
         return True
 
     def heard(self, connection: Connection, message: Mapping[str, Any]) -> None:
@@ -187,21 +194,20 @@ class TorchrunJob:
             return
         if message["kind"] in ("checkpoint", "saved"):
             self._checkpoint = Saved.from_message(message)  # also of a round that is over
-        round_ = self._round
-        worker = round_.workers.get(greeting["rank"]) if round_ is not None else None
-        if round_ is None or worker is None or worker.connection is not connection:
-            return
-        if self._ending is None:
-            self._heard_worker(round_, greeting["rank"], message)
+        speaks = self._rounds.speaker(connection, greeting["rank"]) is not None
+        if speaks and self._ending is None:
+            assert self._rounds.present is not None
+            self._heard_worker(self._rounds.present, greeting["rank"], message)
 
     def disconnected(self, connection: Connection) -> None:
         """A worker that has gone without leave is started again; that must not take for ever."""
-        if self._round is not None and self._round.is_broken and self._deadline is None:
+        present = self._rounds.present
+        if present is not None and present.is_broken and self._deadline is None:
             self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
 
     def exited(self, handle: int, end: Exit) -> None:
         """A process has ended: take what it and its worker still had to say."""
-        self._drain()
+        self._rounds.drain()
         reason = self._agents.exited(handle, end)
         if reason is not None and self._ending is None:
             self._lose(reason)
@@ -215,11 +221,8 @@ class TorchrunJob:
         elif self._deadline is not None and now > self._deadline:
             self._deadline = None
             self._agents.kill()
-        if self._ending is None or not self._agents.have_ended:
+        if self._ending is None or not (self._agents.have_ended and self._rounds.is_gone):
             return
-        workers = self._round.workers.values() if self._round else ()
-        if any(worker.connection.is_open for worker in workers):
-            return  # it dies with its agent, but not in the same instant
         if self._agents.has_processes:
             self._agents.kill_store()
         else:
@@ -243,35 +246,17 @@ class TorchrunJob:
             self.serial += 1
             self._agents.start(self.serial, slot)
 
-    def _begin_round(self, store: str, num_workers: int) -> Round:
+    def _begin_round(self, store: str, num_workers: int) -> None:
         """TorchElastic has agreed on a new round; all of it starts from the last checkpoint."""
         if self.change is not None and num_workers == len(self._wanted):
             self._global_batch = self.change.global_batch
         if self.phase is Phase.FINISHING:  # it has started the workers once more
             self.phase = Phase.STARTING if self.change is not None else Phase.RUNNING
         self.serial += 1
-        self._round = Round(self.serial, store, num_workers, self._global_batch, self._checkpoint)
+        self._rounds.begin(self.serial, store, num_workers, self._global_batch, self._checkpoint)
         self._stand_at(self._checkpoint)
         if self._deadline is None:
             self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
-        return self._round
-
-    def _enter(self, round_: Round, rank: int, agent: Agent, connection: Connection) -> None:
-        """Hand a worker of a round its order."""
-        round_.workers[rank] = Worker(agent.number, connection, time.monotonic())
-        order = worker_order(
-            self.order,
-            self._options,
-            self._cluster,
-            round_,
-            rank,
-            agent.slot,
-            self._target_step,
-            own_device=self._agents.own_device,
-        )
-        self.hands.send(connection, order.message())
-        if rank == 0 and self.phase is Phase.STOPPING:
-            self.hands.send(connection, {"kind": "stop"})
 
     def _heard_worker(self, round_: Round, rank: int, message: Mapping[str, Any]) -> None:
         kind = message["kind"]
@@ -283,7 +268,7 @@ class TorchrunJob:
         if kind == "left":
             round_.workers[rank].has_left = True
             if all(worker.has_left for worker in round_.workers.values()):
-                self._let_go(round_)
+                self._rounds.let_go()
         if rank != 0:
             return
         if kind in _STANDING:
@@ -310,25 +295,24 @@ class TorchrunJob:
 
     def _first_step(self, round_: Round, message: Mapping[str, Any]) -> None:
         """A round trains. If it is not the one that was wanted, TorchElastic makes another."""
-        by_number = self._agents.by_number
         ranks = sorted(round_.workers)
-        slots = tuple(by_number[round_.workers[rank].agent].slot.slot_id for rank in ranks)
+        slots = tuple(self._agents.slot_of(round_.workers[rank].agent) for rank in ranks)
         if self.phase is not Phase.STOPPING and set(slots) == set(self._wanted):
             self.phase = Phase.RUNNING
             self._deadline = None
         if self.phase is not Phase.RUNNING or (self.change is None and not self._lost):
             return
         starts = self.change is not None and self.change.kind in _STARTS
-        worker = round_.workers[0]
         self._phases_s = phases_of(
-            message, by_number[worker.agent], self._agents.staying, worker, self._began, starts
+            message, self._agents.staying, round_.workers[0], self._began, starts
         )
-        stopping_time_s = None
+        stopped_s = None
         if not starts:
-            ended = last_step_ended(self.order.job_dir, round_.number)
-            stopping_time_s = message["started"] - ended if ended is not None else None
+            stopped_s = stopping_time_s(
+                self.order.job_dir, round_.number, self._began, message["started"]
+            )
         if self.change is not None:
-            self._done(stopping_time_s)
+            self._done(stopped_s)
             return
         self._say(
             ReportKind.SHRUNK,
@@ -336,25 +320,11 @@ class TorchrunJob:
             lost_slots=tuple(agent.slot.slot_id for agent in self._lost),
             reason="; ".join(f"agent {a.number}: {a.end.reason}" for a in self._lost if a.end),
             phases_s=dict(self._phases_s),
-            stopping_time_s=stopping_time_s,
+            stopping_time_s=stopped_s,
         )
+        for agent in self._lost:
+            del self._agents.by_number[agent.number]
         self._lost.clear()
-
-    def _let_go(self, round_: Round) -> None:
-        """Tell all but the first worker, which goes by itself, that they may end."""
-        for rank, worker in round_.workers.items():
-            if rank != 0:
-                self.hands.send(worker.connection, {"kind": "exit"})
-
-    def _tell(self, message: Mapping[str, Any]) -> None:
-        """Send to the first worker of the round, if there is one."""
-        if self._round is not None and 0 in self._round.workers:
-            self.hands.send(self._round.workers[0].connection, message)
-
-    def _drain(self) -> None:
-        """Take what the workers have said by now."""
-        for worker in list(self._round.workers.values()) if self._round else ():
-            self.hands.server.drain(worker.connection)
 
     # What follows.
 
@@ -370,7 +340,8 @@ class TorchrunJob:
 
     def _agent_lost(self, agent: Agent, end: Exit) -> None:
         """An agent has ended that should not have: the others go on, if there are any."""
-        first = self._round.workers.get(0) if self._round is not None else None
+        present = self._rounds.present
+        first = present.workers.get(0) if present is not None else None
         if self.phase is Phase.FINISHING and first is not None and first.agent != agent.number:
             agent.is_leaving = True  # its worker had no part in what is left to do
         elif (
@@ -394,19 +365,20 @@ class TorchrunJob:
         self._ending = ending
         self.phase = Phase.ENDING
         self._deadline = None
-        if kill or self._round is None:
+        if kill or self._rounds.present is None:
             self._agents.kill()
             return
         self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
-        self._let_go(self._round)
+        self._rounds.let_go()
         # An agent that is not in the round yet would wait for others who never come.
-        self._agents.kill(but={worker.agent for worker in self._round.workers.values()})
+        members = self._rounds.present.workers.values()
+        self._agents.kill(but={worker.agent for worker in members})
 
     def _gone(self) -> None:
         """Every process has ended: do what was decided."""
         ending = self._ending
         assert ending is not None
-        self._ending = self._deadline = self._round = None
+        self._ending = self._deadline = self._rounds.present = None
         self._agents.by_number.clear()
         self._lost.clear()
         self.phase = Phase.IDLE

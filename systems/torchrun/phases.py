@@ -17,7 +17,6 @@ from systems.torchrun.membership import Agent, Worker
 
 def phases_of(
     message: Mapping[str, Any],
-    first: Agent,
     agents: Sequence[Agent],
     worker: Worker,
     began: float,
@@ -33,12 +32,12 @@ def phases_of(
 
     Args:
         message: what the first worker said after its first step.
-        first: its agent.
         agents: all agents that are not leaving.
         worker: the first worker.
         began: when the change was asked for, or when an agent died.
         starts: whether the job had no workers before.
     """
+    (first,) = (agent for agent in agents if agent.number == worker.agent)
     spans = first.spans["rendezvous"]  # its last is over, or it could have no worker
     rendezvous = spans[-1]
     entered = max(began, rendezvous.began)
@@ -62,11 +61,23 @@ def phases_of(
     return {**phases_s, **message["phases_s"]}
 
 
-def last_step_ended(job_dir: Path, before_generation: int) -> float | None:
-    """When the last step of an earlier generation ended, by the job's own log."""
-    ends = [
-        entry["started"] + entry["duration_s"]
-        for entry in read_lines(job_dir / "steps.jsonl")
-        if entry["generation"] < before_generation
-    ]
-    return max(ends, default=None)
+def stopping_time_s(job_dir: Path, round_number: int, began: float, started: float) -> float | None:
+    """How long the workers there were did not train, by the job's own log of steps.
+
+    From the end of the last step of a round to the start of the first of the next, summed
+    where a round of another size than the wanted one has trained for a while.
+
+    Args:
+        job_dir: where the log is.
+        round_number: the round that was wanted.
+        began: when the change was asked for, or when an agent died.
+        started: when the first step of that round did.
+    """
+    stopped_s, ended, number = 0.0, None, 0
+    for entry in read_lines(job_dir / "steps.jsonl"):
+        if entry["generation"] >= round_number:
+            continue
+        if ended is not None and entry["generation"] != number and entry["started"] >= began:
+            stopped_s += entry["started"] - ended
+        ended, number = entry["started"] + entry["duration_s"], entry["generation"]
+    return None if ended is None else stopped_s + started - ended

@@ -1,0 +1,95 @@
+"""The round of workers that trains a job under TorchElastic, and how one talks to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from harness.cluster import Cluster
+from harness.contracts.training import TrainingOrder
+from systems.runtime.control_server import Connection
+from systems.runtime.driven_job import Hands, Saved
+from systems.torchrun.membership import Agent, Round, Worker
+from systems.torchrun.options import TorchrunOptions
+from systems.torchrun.processes import worker_order
+
+
+class Rounds:
+    """Keeps the present round; hands its workers their orders as they greet."""
+
+    def __init__(
+        self, order: TrainingOrder, hands: Hands, options: TorchrunOptions, cluster: Cluster
+    ) -> None:
+        self.present: Round | None = None
+        self._order = order
+        self._hands = hands
+        self._options = options
+        self._cluster = cluster
+
+    def awaits(self, rank: int, store: str) -> bool:
+        """Whether a worker belongs to the present round; else a new one has begun."""
+        present = self.present
+        return present is not None and present.store == store and rank not in present.workers
+
+    def begin(
+        self,
+        number: int,
+        store: str,
+        num_workers: int,
+        global_batch: int,
+        checkpoint: Saved | None,
+    ) -> None:
+        """The first worker of a new round has greeted."""
+        self.present = Round(number, store, num_workers, global_batch, checkpoint)
+
+    def enter(
+        self,
+        rank: int,
+        agent: Agent,
+        connection: Connection,
+        *,
+        target_step: int,
+        own_device: bool,
+    ) -> None:
+        """Hand a worker of the present round its order."""
+        assert self.present is not None
+        self.present.workers[rank] = Worker(agent.number, connection, time.monotonic())
+        order = worker_order(
+            self._order,
+            self._options,
+            self._cluster,
+            self.present,
+            rank,
+            agent.slot,
+            target_step,
+            own_device,
+        )
+        self._hands.send(connection, order.message())
+
+    def speaker(self, connection: Connection, rank: int) -> Worker | None:
+        """The worker of the present round with this connection; None: of one that is over."""
+        worker = self.present.workers.get(rank) if self.present is not None else None
+        return worker if worker is not None and worker.connection is connection else None
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Send to the first worker, if there is one."""
+        if self.present is not None and 0 in self.present.workers:
+            self._hands.send(self.present.workers[0].connection, message)
+
+    def let_go(self) -> None:
+        """Tell all but the first worker, which goes by itself, that they may end."""
+        for rank, worker in self.present.workers.items() if self.present else ():
+            if rank != 0:
+                self._hands.send(worker.connection, {"kind": "exit"})
+
+    def drain(self) -> None:
+        """Take what the workers have said by now."""
+        for worker in list(self.present.workers.values()) if self.present else ():
+            self._hands.server.drain(worker.connection)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether no worker is connected any more: each dies with its agent, a little later."""
+        workers = self.present.workers.values() if self.present else ()
+        return not any(worker.connection.is_open for worker in workers)
