@@ -1,0 +1,132 @@
+"""Random lives of an elastic job, and the same membership history forced through stop_resume."""
+
+import random
+from dataclasses import dataclass
+
+from harness.contracts.engine import ChangeKind
+from harness.contracts.training import ReportKind
+from systems.backends.stop_free import StopFree
+from systems.backends.stop_resume import StopResume
+from systems.runtime.step_log import read_lines
+from tests.backends.world import ENDS, World, descendants
+
+DATA = {"data_order": "blocks", "block_samples": 8}
+BATCH = 12
+STEP_S = 0.005
+"""Least time of a step: the fewer steps a life has, the sooner it is forced again."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Steps that were made by the same workers."""
+
+    until_step: int
+    num_workers: int
+    global_batch: int
+
+
+def history(job_dir, last_step):
+    """The steps that count, by who made them, from the job's own log."""
+    lines = list(read_lines(job_dir / "generations.jsonl"))
+    segments = []
+    for index, line in enumerate(lines):
+        until = min([last_step, *(later["resumed_at"] for later in lines[index + 1 :])])
+        if until > line["resumed_at"]:
+            segments.append(Segment(until, line["world"], line["global_batch"]))
+    return segments
+
+
+def stop_free(launcher, folder, **options):
+    """A world of stop-free training at toy size."""
+    backend = StopFree(start="preimported", **{**DATA, **options})
+    return World(backend, launcher, folder)
+
+
+def forced(launcher, folder, segments, **options):
+    """The results of a job with this history whose workers all stop for every change."""
+    backend = StopResume(start="preimported", reduction="ordered", checkpoint_every=1, **DATA)
+    world = World(backend, launcher, folder)
+    try:
+        for index, segment in enumerate(segments):
+            slots = tuple(range(segment.num_workers))
+            if index == 0:
+                world.start(slots, segment.until_step, batch=segment.global_batch, **options)
+            else:
+                backend.hold("job", segment.until_step)
+                world.ask(ChangeKind.RESUME, slots, batch=segment.global_batch)
+            end = world.until_end()
+            assert end.step == segment.until_step
+        return end.results
+    finally:
+        backend.close()
+
+
+class Life:
+    """A job that is changed and hurt at random; ``story`` says how, for whoever debugs it."""
+
+    def __init__(self, world, seed):
+        self.world = world
+        self.rng = random.Random(seed)
+        self.slots = (0,)
+        self.story = []
+        self.num_kills = 0
+        world.until_change(world.start(self.slots, batch=BATCH, step_s=STEP_S))
+
+    def change(self):
+        """Any other slots, or another batch; half the time it is waited for."""
+        rng = self.rng
+        slots = tuple(rng.sample(range(4), rng.randint(1, 4)))
+        batch = rng.choice([BATCH, BATCH, 16])
+        self.story.append((slots, batch))
+        kind = ChangeKind.RESCALE if len(slots) != len(self.slots) else ChangeKind.MIGRATE
+        change = self.world.ask(kind, slots, batch=batch)
+        self._until_over(change, slots, kill=rng.random() < 0.4)
+
+    def kill(self):
+        """A worker dies while nothing else happens, unless it is the last one."""
+        if len(self.slots) > 1:
+            self._kill()
+            self._until_settled()
+
+    def _kill(self):
+        workers = [process for process in descendants() if process.is_running()]
+        if len(self.slots) > 1 and workers:
+            victim = self.rng.choice(workers)
+            victim.kill()
+            self.num_kills += 1
+            self.story.append(("kill", victim.pid))
+
+    def _until_over(self, change, slots, kill):
+        world = self.world
+        if kill:
+            for _ in range(self.rng.randint(0, 12)):
+                world.poll(0.01)
+            self._kill()
+        report = world.until(
+            lambda r: (
+                (
+                    r.change_id == change
+                    and r.kind in (ReportKind.DONE, ReportKind.FAILED, ReportKind.RETRY)
+                )
+                or r.kind in ENDS
+            )
+        )
+        assert report.change_id == change, report
+        if report.kind is ReportKind.DONE:
+            self.slots = slots
+        if kill:
+            self._until_settled()
+
+    def _until_settled(self):
+        """Until the survivors have made some steps; the job may have shrunk."""
+        seen = max(report.step for report in self.world.reports)
+        self.world.until_step(seen + 3)
+        for report in self.world.reports:
+            if report.kind is ReportKind.SHRUNK:
+                self.slots = report.slots
+            assert report.kind is not ReportKind.LOST, report
+
+    def finish(self):
+        """The end of the job; its results."""
+        self.world.backend.hold("job", 0)
+        return self.world.until_end()
