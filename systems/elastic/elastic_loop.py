@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
@@ -20,7 +20,9 @@ from systems.elastic.recovering import Recovering
 from systems.elastic.recovery import Membership
 from systems.elastic.regrouping import Regrouping, Topology
 from systems.elastic.taking import Taking
+from systems.elastic.telling import Telling
 from systems.elastic.transfer.broadcast import broadcast_state
+from systems.elastic.transfer.donor import Donor
 from systems.elastic.transfer.training_state import TrainingState
 from systems.elastic.words import Verdict, Words
 from systems.elastic.workbench import Workbench
@@ -83,11 +85,20 @@ class ElasticLoop:
         self.giving = Giving(self.state, bench.reduction, token, order)
         self.taking = Taking(self.state, bench, token, order)
         self.pacer = self._pacer(1)
-        self._recovered: tuple[str, ...] | None = None
-        self._arrival: dict[str, Any] | None = None
-        """What this worker will tell of its switch, once a step has ended after it."""
+        self.telling = Telling(client, bench, order.worker)
+        self.outcome: Outcome | None = None
+        """How this worker's training ended, once it has."""
+        self._recovering = Recovering(self)
+        self._has_begun = False
+        self._is_lost = False
+        """Whether the group was lost, and with it the step that was being computed."""
+        self._verdict: Verdict | None = None
+        """What follows from the step committed last, until it is done."""
+        self._donor: Donor | None = None
         self._switch_at = 0
+        self._started_at = 0.0
         self._ended_at = 0.0
+        self._late = False
         self.member = Member(
             order,
             token,
@@ -141,21 +152,55 @@ class ElasticLoop:
 
     def run(self) -> None:
         """From the first step of this worker to its last."""
-        recovering = Recovering(self)
-        outcome: Outcome | None = None
-        has_begun = False
-        while outcome is None:
+        while self.advance():
             try:
-                if not has_begun:
-                    has_begun = True
+                self.begin_step()
+                self.trainer.compute(self.begin_words)
+                loss = self.end_step()
+            except GroupLost as error:
+                self.lose(error)
+            else:
+                self.note(loss)
+        self.leave()
+
+    def advance(self) -> bool:
+        """Between two steps: all that is due before the next. False: there is none.
+
+        Begins or joins, obeys what the last step's words said, and recovers where the group
+        was lost.
+
+        Raises:
+            GroupLost: it was, and nothing is to follow (``recovery=none``).
+        """
+        while self.outcome is None:
+            try:
+                if self._is_lost:
+                    self._is_lost = False
+                    if not self._recovering.recover():
+                        self.outcome = Outcome.LEFT
+                elif not self._has_begun:
+                    self._has_begun = True
                     self._join() if self.order.joining else self._found()
-                outcome = self._train()
-            except GroupLost:
-                if self.order.recovery == "none" and not self.is_dismissed:
-                    raise
-                if not recovering.recover():
-                    outcome = Outcome.LEFT
-        self._leave(outcome)
+                elif self._verdict is not None:
+                    verdict, self._verdict = self._verdict, None
+                    self._obey(verdict)
+                elif self.bench.session.step >= self.target_step:
+                    self.outcome = Outcome.FINISHED
+                else:
+                    return True
+            except GroupLost as error:
+                self.lose(error)
+        return False
+
+    def lose(self, error: GroupLost) -> None:
+        """The group is lost, and the step at hand with it; ``advance`` recovers.
+
+        Raises:
+            GroupLost: nothing is to follow.
+        """
+        if self.order.recovery == "none" and not self.is_dismissed:
+            raise error
+        self._is_lost = True
 
     def _found(self) -> None:
         """Begin with the other founders, from scratch or from a checkpoint."""
@@ -191,7 +236,7 @@ class ElasticLoop:
         group = group or self.regrouping.take(generation)
         phases_s["group"] = self.regrouping.build_s[generation]
         self.enter(generation, topology.membership, group)
-        self._arrival = {"change_id": topology.change_id, "old_ended": None}
+        self.telling.arrived(topology.change_id, None)
 
     def enter(self, generation: int, membership: Membership, group: Group) -> None:
         """Belong to a generation from now on."""
@@ -215,38 +260,42 @@ class ElasticLoop:
     def _pacer(self, num_workers: int) -> Pacer:
         return Pacer(self.order.step_floors_s.get(str(num_workers), 0.0))
 
-    def _train(self) -> Outcome:
-        """Steps until this worker's training has ended."""
-        while self.bench.session.step < self.target_step:
-            verdict = self._step()
-            self.target_step = verdict.target_step
-            if verdict.stop or self.bench.session.step >= verdict.target_step:
-                break
-            switch = verdict.switch
-            if verdict.pause and not switch:
-                switch = self._wait_for_switch(verdict.pause - 1)
-            if switch and not self._switch(switch):
-                return Outcome.LEFT
-        if self.bench.session.step >= self.target_step:
-            return Outcome.FINISHED
-        return Outcome.STOPPED
+    def _obey(self, verdict: Verdict) -> None:
+        """What all workers were told to do at the end of the last step."""
+        self.target_step = verdict.target_step
+        if self.bench.session.step >= verdict.target_step:
+            self.outcome = Outcome.FINISHED
+            return
+        if verdict.stop:
+            self.outcome = Outcome.STOPPED
+            return
+        switch = verdict.switch
+        if verdict.pause and not switch:
+            switch = self._wait_for_switch(verdict.pause - 1)
+        if switch and not self._switch(switch):
+            self.outcome = Outcome.LEFT
 
-    def _step(self) -> Verdict:
-        """One step, committed; GroupLost: not committed, and nothing has changed."""
+    # One step: these three around the trainer's work. GroupLost: nothing has changed.
+
+    def begin_step(self) -> None:
+        """Before the step's samples are drawn."""
         if self.halt:
             raise GroupLost("halted")
-        assert self.group is not None
-        group, session = self.group, self.bench.session
-        donor = self.giving.present()
-        started = time.monotonic()
+        self._donor = self.giving.present()
+        self._started_at = time.monotonic()
 
-        def on_loss(loss: float) -> None:
-            self.words.begin(group, loss, self._command() if group.rank == 0 else None)
-            if donor is not None:
-                donor.wait_sent()  # the backward pass overwrites what it sends
+    def begin_words(self, loss: float) -> None:
+        """Between the forward and the backward pass, with this worker's share of the loss."""
+        group = self.group
+        assert group is not None
+        self.words.begin(group, loss, self._command() if group.rank == 0 else None)
+        if self._donor is not None:
+            self._donor.wait_sent()  # the backward pass overwrites what it sends
 
-        self.trainer.compute(on_loss)
-        late = self.pacer.finish(started)
+    def end_step(self) -> float:
+        """After the gradients were reduced: the step is committed. Returns its loss."""
+        donor, session = self._donor, self.bench.session
+        self._late = self.pacer.finish(self._started_at)
         verdict = self.words.end()
         if donor is None:
             self.trainer.commit()
@@ -257,8 +306,15 @@ class ElasticLoop:
                 )
                 self.trainer.commit()
         self._ended_at = time.monotonic()
-        self._note(started, verdict, late)
-        return verdict
+        self._verdict = verdict
+        return verdict.loss
+
+    def note(self, loss: float) -> None:
+        """Tell of the step that was committed, and of the switch or recovery before it."""
+        started, ended = self._started_at, self._ended_at
+        late = self._late if self.pacer.is_on else None
+        self.bench.report.step(started, ended, self.generation, self.membership, loss, late)
+        self.telling.step(started, ended, self.generation, self.membership)
 
     def _command(self) -> Verdict:
         """What the first worker wants all to do at the end of this step."""
@@ -284,53 +340,6 @@ class ElasticLoop:
                 return int(message["generation"])
             if message["kind"] == "cancel" and message["change_id"] == change_id:
                 return 0
-
-    def _note(self, started: float, verdict: Verdict, late: bool) -> None:
-        """Tell of a step that was committed, and of the switch before it."""
-        report = self.bench.report
-        arrival, self._arrival = self._arrival, None
-        report.step(
-            started,
-            self._ended_at,
-            self.generation,
-            self.membership,
-            verdict.loss,
-            late if self.pacer.is_on else None,
-        )
-        lost, self._recovered = self._recovered, None
-        if lost is not None and self.rank == 0:
-            self.bench.phases_s["first_step"] = self._ended_at - started
-            self.client.send(
-                {
-                    "kind": "recovered",
-                    "generation": self.generation,
-                    "members": list(self.membership.members),
-                    "lost": list(lost),
-                    **report.standing(),
-                    "phases_s": report.take_phases(),
-                }
-            )
-        if arrival is None:
-            return
-        old_ended = arrival["old_ended"]
-        stopping_time_s = None if old_ended is None else started - old_ended
-        self.bench.phases_s["first_step"] = self._ended_at - started
-        self.client.send(
-            {
-                "kind": "switched",
-                "generation": self.generation,
-                "members": list(self.membership.members),
-                "started": started,
-                "stopping_time_s": stopping_time_s,
-                **arrival,
-                **report.standing(),
-                "phases_s": report.take_phases(),
-            }
-        )
-
-    def note_recovery(self, lost: Sequence[str]) -> None:
-        """The next step of this worker is the first one without these."""
-        self._recovered = tuple(lost)
 
     def _switch(self, generation: int) -> bool:
         """Leave the present generation for the next; False if this worker is not in it.
@@ -362,13 +371,14 @@ class ElasticLoop:
         old_ended = self._ended_at
         self.enter(generation, topology.membership, group)
         phases_s["switch"] = time.monotonic() - old_ended
-        self._arrival = {"change_id": topology.change_id, "old_ended": old_ended}
+        self.telling.arrived(topology.change_id, old_ended)
         return True
 
-    def _leave(self, outcome: Outcome) -> None:
+    def leave(self) -> None:
         """The way out, when this worker's last step has ended."""
-        report = self.bench.report
+        outcome, report = self.outcome, self.bench.report
         report.flush()
+        self.bench.session.prefetcher.close()
         is_first = self.membership.members[:1] == (self.worker,)
         self.giving.end()
         self.client.send(

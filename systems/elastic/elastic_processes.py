@@ -87,6 +87,10 @@ class ElasticProcesses:
             switch_allowance_s=options.switch_allowance_s,
             collective_timeout_s=runtime.collective_timeout_s,
             recovery_timeout_s=options.recovery_timeout_s,
+            stops_first=options.stops_first,
+            num_workers=len(places),
+            prefetch_steps=runtime.prefetch_steps,
+            loader_processes=runtime.loader_processes,
         )
 
     def worker_spec(self, worker: str, slot: int) -> ProcessSpec:

@@ -53,6 +53,8 @@ class ElasticOptions:
     """How long a worker that leaves may take after the switch; then it is killed."""
     recovery_timeout_s: float = 30.0
     """Longest time from a worker's death until the others go on; then the job is lost."""
+    stops_first: bool = False
+    """All stop before a change is prepared, as in a restart; what ``warm_restart`` does."""
 
     def __post_init__(self) -> None:
         problems = []
