@@ -41,14 +41,7 @@ class Outcome(Enum):
 
 
 def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: float) -> None:
-    """Train until the job's target, until the driver says stop, or until this worker leaves.
-
-    Args:
-        order: this worker's part.
-        client: the connection to the driver.
-        token: what this job's processes show each other.
-        ordered_at: when the order came, on ``time.monotonic``.
-    """
+    """Train until the job's target, until the driver says stop, or until this worker leaves."""
     ElasticLoop(order, client, token, ordered_at).run()
 
 
@@ -58,6 +51,8 @@ class ElasticLoop:
     def __init__(
         self, order: ElasticOrder, client: ControlClient, token: str, ordered_at: float
     ) -> None:
+        """Args: the order, the connection to the driver, what the job's processes show each
+        other, and when the order came, on ``time.monotonic``."""
         self.order = order
         self.client = client
         self.worker = order.worker
@@ -84,7 +79,7 @@ class ElasticLoop:
         )
         self.giving = Giving(self.state, bench.reduction, token, order)
         self.taking = Taking(self.state, bench, token, order)
-        self.pacer = self._pacer(1)
+        self.pacer = Pacer(0.0)
         self.telling = Telling(client, bench, order.worker)
         self.outcome: Outcome | None = None
         """How this worker's training ended, once it has."""
@@ -249,16 +244,14 @@ class ElasticLoop:
         self.trainer.set_share(
             self.rank, len(membership.members), membership.global_batch, generation
         )
-        self.pacer = self._pacer(len(membership.members))
+        floors = self.order.step_floors_s
+        self.pacer = Pacer(floors.get(str(len(membership.members)), 0.0))
         self._switch_at = 0
         if self.rank == 0:
             self.bench.report.begin_generation(generation, membership)
         if old is not None and old is not group:
             old.drop()
         self.member.switched(generation, membership)
-
-    def _pacer(self, num_workers: int) -> Pacer:
-        return Pacer(self.order.step_floors_s.get(str(num_workers), 0.0))
 
     def _obey(self, verdict: Verdict) -> None:
         """What all workers were told to do at the end of the last step."""

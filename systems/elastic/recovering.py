@@ -50,7 +50,7 @@ class Recovering:
         if message is None:
             return False
         loop.bench.phases_s["recover"] = time.monotonic() - started
-        loop.note_recovery([w for w in before.members if w not in loop.membership.members])
+        loop.telling.recovered([w for w in before.members if w not in loop.membership.members])
         return True
 
     def _attempt(self) -> Message | None:

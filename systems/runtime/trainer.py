@@ -29,7 +29,8 @@ class Trainer:
         self.rank = 0
         self._samples: SamplesLog | None = None
         self._loss_share = 1.0
-        self._weight = 1.0
+        self.weight = 1.0
+        """What the loss is multiplied by."""
         self._loss: torch.Tensor | None = None
         self._plan: Plan | None = None
 
@@ -47,7 +48,7 @@ class Trainer:
         self._loss_share = (stop - start) / global_batch
         # The reduction takes the plain mean over workers; with this factor that is the mean
         # over the samples, also where the shares differ in size.
-        self._weight = (stop - start) * num_workers / global_batch
+        self.weight = (stop - start) * num_workers / global_batch
         self.close()
         self._samples = SamplesLog(self.session.job_dir, generation, rank, self.session.data)
 
@@ -55,11 +56,15 @@ class Trainer:
         """What the next step consumes; pure."""
         return self.session.data.plan(self.session.data_state, self.num_workers, self.global_batch)
 
-    def batch(self, plan: Plan) -> Mapping[str, torch.Tensor]:
-        """Random states set and this worker's samples fetched for the next step."""
+    def fetch(self, plan: Plan) -> Mapping[str, torch.Tensor]:
+        """As ``batch``, but the samples stay where they were fetched."""
         session = self.session
         seed_all(step_seed(session.seed, session.step, self.rank), session.device)
-        batch = session.prefetcher.batch(plan, self.rank, self.global_batch)
+        return session.prefetcher.batch(plan, self.rank, self.global_batch)
+
+    def batch(self, plan: Plan) -> Mapping[str, torch.Tensor]:
+        """Random states set and this worker's samples fetched for the next step."""
+        session, batch = self.session, self.fetch(plan)
         if session.device.type == "cpu":
             return batch
         return {name: value.to(session.device) for name, value in batch.items()}
@@ -79,23 +84,38 @@ class Trainer:
         Raises:
             GroupLost: the state is what it was, and the step can be computed again.
         """
-        session = self.session
-        reduction = session.reduction
-        assert self._samples is not None
-        plan = self.plan()
-        self._samples.add(session.step + 1, plan)
-        batch = self.batch(plan)
-        session.optimizer.zero_grad(set_to_none=True)
-        loss = session.workload.loss(reduction.parallel, batch)
+        reduction = self.session.reduction
+        plan = self.draw()
+        loss = self.session.workload.loss(reduction.parallel, self.batch(plan))
         self._loss = loss.detach()
         try:
             reduction.begin()
             if on_loss is not None:
                 on_loss(self.loss)
-            torch.autograd.backward(loss if self._weight == 1.0 else loss * self._weight)
-            reduction.finish()
+            torch.autograd.backward(loss if self.weight == 1.0 else loss * self.weight)
         except GroupLost:
             reduction.undo()
+            raise
+        self.finish(plan)
+
+    def draw(self) -> Plan:
+        """The first part of ``compute``: what the step consumes, which is logged."""
+        session, plan = self.session, self.plan()
+        assert self._samples is not None
+        self._samples.add(session.step + 1, plan)
+        session.optimizer.zero_grad(set_to_none=True)
+        return plan
+
+    def finish(self, plan: Plan) -> None:
+        """The last part of ``compute``, after the backward pass: wait for the reduction.
+
+        Raises:
+            GroupLost: the state is what it was, and the step can be computed again.
+        """
+        try:
+            self.session.reduction.finish()
+        except GroupLost:
+            self.session.reduction.undo()
             raise
         self._plan = plan
 

@@ -1,0 +1,67 @@
+"""What a worker tells of a switch or a recovery, once a step has ended after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from systems.elastic.recovery import Membership
+from systems.elastic.workbench import Workbench
+from systems.runtime.control import ControlClient
+
+
+class Telling:
+    """One worker's, to the driver."""
+
+    def __init__(self, client: ControlClient, bench: Workbench, worker: str) -> None:
+        self._client = client
+        self._bench = bench
+        self._worker = worker
+        self._arrival: Mapping[str, Any] | None = None
+        self._lost: tuple[str, ...] | None = None
+
+    def arrived(self, change_id: int, old_ended: float | None) -> None:
+        """The next step is the first of this worker in a generation.
+
+        Args:
+            change_id: that asked for it.
+            old_ended: end of the worker's last step before; None for a joiner.
+        """
+        self._arrival = {"change_id": change_id, "old_ended": old_ended}
+
+    def recovered(self, lost: Sequence[str]) -> None:
+        """The next step is the first without these workers."""
+        self._lost = tuple(lost)
+
+    def step(self, started: float, ended: float, generation: int, membership: Membership) -> None:
+        """A step was committed: tell what it was the first one after, if anything."""
+        bench = self._bench
+        arrival, self._arrival = self._arrival, None
+        lost, self._lost = self._lost, None
+        group = {"generation": generation, "members": list(membership.members)}
+        if lost is not None and membership.members[0] == self._worker:
+            bench.phases_s["first_step"] = ended - started
+            self._client.send(
+                {
+                    "kind": "recovered",
+                    **group,
+                    "lost": list(lost),
+                    **bench.report.standing(),
+                    "phases_s": bench.report.take_phases(),
+                }
+            )
+        if arrival is None:
+            return
+        old_ended = arrival["old_ended"]
+        bench.phases_s["first_step"] = ended - started
+        self._client.send(
+            {
+                "kind": "switched",
+                **group,
+                "started": started,
+                "stopping_time_s": None if old_ended is None else started - old_ended,
+                **arrival,
+                **bench.report.standing(),
+                "phases_s": bench.report.take_phases(),
+            }
+        )
