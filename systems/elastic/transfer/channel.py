@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -64,7 +65,7 @@ def decode(text: bytes) -> Header:
     """
     try:
         header = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise TransferError("a header that is not JSON") from None
     if not isinstance(header, dict) or not isinstance(header.get("kind"), str):
         raise TransferError("a header that is not a JSON object with a kind")
@@ -78,6 +79,8 @@ class Channel:
         self.socket = sock
         self.limit = MAX_GREETING_BYTES
         """Most bytes of a header that arrives; raised once the token was checked."""
+        self.until: float | None = None
+        """When everything that is awaited must be there (monotonic), however slowly it drips."""
         self._arriving = bytearray()
         sock.settimeout(timeout_s)
         with suppress(OSError):  # a Unix socket has no such option
@@ -163,6 +166,8 @@ class Channel:
         at = 0
         while at < len(view):
             try:
+                if self.until is not None:
+                    self.socket.settimeout(max(1e-3, self.until - time.monotonic()))
                 count = self.socket.recv_into(view[at:])
             except TimeoutError:
                 raise PeerLost("the other side is silent") from None

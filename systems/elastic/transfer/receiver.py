@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -84,7 +85,7 @@ class Receiver:
         self._share_memory = share_memory
         self._channel: Channel | None = None
         self._donor_pid = 0
-        self._is_cancelled = False
+        self._cancelled = threading.Event()
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
         self._listener = socket.create_server((bind, 0), family=family)
         self.port = int(self._listener.getsockname()[1])
@@ -113,7 +114,7 @@ class Receiver:
             with self._accept(wait_s).socket:
                 return self._take_all(on_caught_up)
         except (TransferError, OSError) as error:
-            if self._is_cancelled:
+            if self._cancelled.is_set():
                 raise Cancelled("the transfer was cancelled") from None
             if isinstance(error, OSError):
                 raise PeerLost(str(error)) from None
@@ -125,7 +126,7 @@ class Receiver:
 
     def cancel(self) -> None:
         """Give up from any thread: ``run`` raises ``Cancelled``."""
-        self._is_cancelled = True
+        self._cancelled.set()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         if self._channel is not None:
@@ -140,7 +141,7 @@ class Receiver:
     def _accept(self, wait_s: float) -> Channel:
         """The first connection that shows the token; all others are closed."""
         until = time.monotonic() + wait_s
-        while (left := until - time.monotonic()) > 0 and not self._is_cancelled:
+        while (left := until - time.monotonic()) > 0 and not self._cancelled.is_set():
             self._listener.settimeout(left)
             try:
                 sock, _ = self._listener.accept()
@@ -148,11 +149,15 @@ class Receiver:
                 break
             channel = Channel(sock, GREETING_TIMEOUT_S)
             self._channel = channel
+            if self._cancelled.is_set():  # between the two calls
+                break
+            channel.until = time.monotonic() + GREETING_TIMEOUT_S
             try:
                 self._greet(channel)
-            except (TransferError, OSError):
+            except (TransferError, OSError, KeyError, TypeError, ValueError):
                 channel.close()
                 continue
+            channel.until = None
             sock.settimeout(self._timeout_s)
             channel.limit = MAX_HEADER_BYTES
             return channel

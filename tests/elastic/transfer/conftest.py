@@ -26,7 +26,7 @@ def spawn():
 
 @pytest.fixture
 def answer():
-    def receive(pipe, timeout_s=30):
+    def receive(pipe, timeout_s=100):
         assert pipe.poll(timeout_s), "no answer from the other process"
         return pipe.recv()
 

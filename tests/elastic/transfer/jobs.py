@@ -167,7 +167,7 @@ def join(pipe, optimizer, num_warm_up, job_options, options):
     pipe.send(receiver.port)
     applied = []
     try:
-        received = receiver.run(lambda: applied.append(job.num_applied), wait_s=20)
+        received = receiver.run(lambda: applied.append(job.num_applied), wait_s=100)
     except (TransferError, StateMismatch) as error:
         pipe.send((type(error).__name__, str(error)))
     else:
@@ -195,7 +195,7 @@ def receive(pipe, optimizer, options):
     job = Job(optimizer, seed=2)
     receiver = job.receiver(**options)
     pipe.send(receiver.port)
-    pipe.send((receive_state(receiver, wait_s=20), job.digests()))
+    pipe.send((receive_state(receiver, wait_s=100), job.digests()))
 
 
 def broadcast(pipe, optimizer, store_port, rank):

@@ -84,7 +84,7 @@ def test_killed_donor_is_noticed(spawn, answer, share):
 
     job.update = kill
     with pytest.raises(PeerLost):
-        receiver.run(wait_s=20)
+        receiver.run(wait_s=100)
 
 
 def test_stopped_donor_is_noticed(spawn):
@@ -100,7 +100,7 @@ def test_stopped_donor_is_noticed(spawn):
 
     job.update = stop
     with pytest.raises(PeerLost, match="silent"):
-        receiver.run(wait_s=20)
+        receiver.run(wait_s=100)
 
 
 def test_nobody_there_and_nobody_comes():
@@ -125,6 +125,8 @@ def test_wrong_token_and_strangers_are_turned_away(spawn, answer):
         length.pack(5000) + b"x" * 5000,
         length.pack(3) + b"[1]",
         length.pack(9) + b"not json!",
+        length.pack(4000) + b"[" * 4000,
+        length.pack(50) + b'{"kind":"greeting","token":"\\ud800"}'.ljust(50),
         length.pack(100) + b"cut off",
         encode({"kind": "greeting", "version": 1, "token": "another"}),
         encode({"kind": "greeting", "version": 1}),
@@ -264,7 +266,7 @@ def test_receiver_can_be_cancelled(spawn, is_connected):
 
     def run():
         try:
-            receiver.run(wait_s=20)
+            receiver.run(wait_s=100)
         except TransferError as error:
             found.append(error)
 
@@ -291,4 +293,33 @@ def test_state_of_another_model_is_refused(spawn, answer):
     receiver = job.receiver()
     spawn(send, "adam", receiver.port, {})
     with pytest.raises(StateMismatch, match=r"wide\.weight"):
-        receiver.run(wait_s=20)
+        receiver.run(wait_s=100)
+
+
+def test_who_greets_a_byte_at_a_time_is_turned_away_in_time():
+    job = Job("sgd")
+    receiver = job.receiver()
+    ended = threading.Event()
+
+    def run():
+        with suppress(TransferError):
+            receiver.run(wait_s=100)
+        ended.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    with socket.create_connection(("127.0.0.1", receiver.port)) as stranger:
+        stranger.settimeout(0.2)
+        started = time.monotonic()
+        greeting = encode({"kind": "greeting", "token": "x" * 3000})
+        with suppress(ConnectionError):
+            for byte in greeting:
+                stranger.sendall(bytes([byte]))
+                try:
+                    if stranger.recv(1) == b"":
+                        break
+                except TimeoutError:
+                    pass
+        assert time.monotonic() - started < 10
+    receiver.cancel()
+    assert ended.wait(5)
