@@ -233,7 +233,9 @@ class ElasticLoop:
         self.enter(generation, topology.membership, group)
         self.telling.arrived(topology.change_id, None)
 
-    def enter(self, generation: int, membership: Membership, group: Group) -> None:
+    def enter(
+        self, generation: int, membership: Membership, group: Group, *, after_death: bool = False
+    ) -> None:
         """Belong to a generation from now on."""
         old, self.group = self.group, group
         if self.halt or self.is_dismissed:  # it came while nobody could give this group up
@@ -248,7 +250,7 @@ class ElasticLoop:
         self.pacer = Pacer(floors.get(str(len(membership.members)), 0.0))
         self._switch_at = 0
         if self.rank == 0:
-            self.bench.report.begin_generation(generation, membership)
+            self.bench.report.begin_generation(generation, membership, after_death=after_death)
         if old is not None and old is not group:
             old.drop()
         self.member.switched(generation, membership)

@@ -89,7 +89,7 @@ class Recovering:
         group = loop.regrouping.take(number)
         if loop.halt == number:
             loop.halt = 0
-        loop.enter(number, membership, group)
+        loop.enter(number, membership, group, after_death=True)
         return message
 
     def _settle_state(self, message: Message) -> None:

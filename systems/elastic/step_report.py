@@ -62,8 +62,14 @@ class StepReport:
         self._phases_s.clear()
         return taken
 
-    def begin_generation(self, generation: int, membership: Membership) -> None:
-        """This worker is the first one of a new generation."""
+    def begin_generation(
+        self, generation: int, membership: Membership, *, after_death: bool
+    ) -> None:
+        """This worker is the first one of a new generation.
+
+        After a death the first worker of the one before may not have logged its last step;
+        otherwise it does, or is just about to.
+        """
         self._recent.clear()
         generations = LineWriter(self._folder / "generations.jsonl")
         generations.add(
@@ -78,10 +84,10 @@ class StepReport:
         )
         generations.flush()
         path = self._folder / "steps.jsonl"
-        if self._last is not None and _last_step(path) == self._last["step"] - 1:
-            # The first worker died between the step and its line.
+        last = self._last if after_death else None
+        if last is not None and _last_step(path) == last["step"] - 1:
             lines = LineWriter(path)
-            lines.add(self._last)
+            lines.add(last)
             lines.flush()
         if self._steps is None:
             self._steps = LineWriter(path, at_once=True)
