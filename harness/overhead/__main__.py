@@ -16,7 +16,14 @@ from harness.interrupts import Interrupted, interruptible
 from harness.manifest import environment, machine_load
 from harness.overhead import numbers
 from harness.overhead.blocks import Block, BlockError, order_of, plan_cells, run_block
-from harness.overhead.record import NAME, BlockStore, make_record, record_path, write_json
+from harness.overhead.record import (
+    NAME,
+    BlockStore,
+    is_decided,
+    make_record,
+    record_path,
+    write_json,
+)
 from harness.overhead.settings import DEFAULTS, Settings, read_settings
 from harness.problems import Problem, UserError, render
 from harness.progress import SweepProgress
@@ -48,6 +55,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, metavar="N", help="steps of a block, of all workloads")
     parser.add_argument("--drop", type=int, metavar="N", help="first steps that do not count")
     parser.add_argument("--trials", type=int, metavar="N", help="trials of three blocks")
+    parser.add_argument(
+        "--until", type=int, metavar="N",
+        help="double the trials of what is undecided, up to N (two one-sided tests)",
+    )  # fmt: skip
+    parser.add_argument("--margin", type=float, metavar="SHARE", help="of those tests: 0.01")
     parser.add_argument("--batch", type=int, metavar="N", help="global batch")
     parser.add_argument("--seed", type=int, metavar="N", help="of the order and of training")
     parser.add_argument("--backend", metavar="NAME", help="option of the group backend")
@@ -87,6 +99,8 @@ def _settings(options: argparse.Namespace) -> Settings:
         steps_of=None if options.steps is None else {},
         drop=options.drop,
         seed=options.seed,
+        max_trials=options.until,
+        margin=options.margin,
     )
 
 
@@ -119,7 +133,9 @@ def show(record: Mapping[str, Any]) -> None:
     """Print the table of a record."""
     out = console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    headings = ("plain ms", "ratio", "95%", "noise", "95%", "extra us", "ratio of means", "< 1%")
+    share = f"{100 * record['settings']['margin']:g}%"
+    headings = ["plain ms", "ratio", "95%", "noise", "95%", "extra us", "ratio of means", "< 1%"]
+    headings += [f"within {share}", "p"]
     for heading in ("workload", "workers", "trials", *headings):
         table.add_column(heading, justify="left" if heading == "workload" else "right")
     for cell in record["cells"]:
@@ -136,6 +152,7 @@ def show(record: Mapping[str, Any]) -> None:
             f"{middle['extra_us']:.0f}",
             f"{mean['ratio']['value']:.4f}",
             numbers.Ratio(**middle["ratio"]).verdict(),
+            *_judged(middle["equivalence"]["ratio"]),
         )
     out.print(table)
     load = record["load_1min"]
@@ -145,17 +162,36 @@ def show(record: Mapping[str, Any]) -> None:
     )
 
 
+def _judged(test: Mapping[str, Any] | None) -> tuple[str, str]:
+    return ("too few", "") if test is None else (test["verdict"], f"{test['p_value']:.2g}")
+
+
 def _interval(ratio: Mapping[str, float | None]) -> str:
     low, high = ratio["low"], ratio["high"]
     return "" if low is None or high is None else f"{low:.4f} to {high:.4f}"
 
 
+def _undecided(
+    record: Mapping[str, Any], blocks: Sequence[Block], found: Mapping[Block, Any]
+) -> list[Block]:
+    """The blocks that are still to be measured, of the cells that need them."""
+    decided = {
+        (cell["workload"], cell["num_workers"]) for cell in record["cells"] if is_decided(cell)
+    }
+    return [
+        block
+        for block in blocks
+        if block not in found and (block.cell.workload, block.cell.num_workers) not in decided
+    ]
+
+
 def _main(options: argparse.Namespace, command: list[str]) -> int:
     settings = _settings(options)
-    blocks = order_of(plan_cells(settings, options.work), settings.trials, settings.seed)
+    cells = plan_cells(settings, options.work)
+    blocks = order_of(cells, settings.trials, settings.seed)
     about = environment(command)
     store = BlockStore(options.work / "blocks", about, settings.reference, settings.backend)
-    path = record_path(options.to, about)
+    path = record_path(options.to, about, settings.backend)
     if options.dry:
         left = sum(options.force or store.find(block) is None for block in blocks)
         for block in blocks:
@@ -166,7 +202,15 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
         return 0
     with interruptible():
         found = measure(store, blocks, options.work, force=options.force)
-    record = make_record(settings, blocks, found, about)
+        record = make_record(settings, blocks, found, about)
+        for look in settings.looks[1:]:
+            more = _undecided(record, order_of(cells, look, settings.seed), found)
+            if not more:
+                break
+            write_json(path, record)
+            found |= measure(store, more, options.work, force=options.force)
+            blocks += more
+            record = make_record(settings, blocks, found, about)
     write_json(path, record)
     show(record)
     print(f"Record: {path}")

@@ -4,6 +4,9 @@ A trial gives one ratio: the backend's step over the geometric mean of the two p
 beside it. An estimate is the geometric mean over trials, with the central 95% of the same
 mean over trials drawn with replacement (percentile bootstrap). The noise is estimated alike
 from the second plain block over the first, which differ in nothing.
+
+Equivalence is judged by two one-sided t tests on the logarithms of the trials' ratios, at 5%
+in all: where one looks several times before one stops, each look spends an equal share of it.
 """
 
 from __future__ import annotations
@@ -16,10 +19,14 @@ from statistics import fmean, median
 import numpy as np
 
 from harness.overhead.blocks import Kind
+from harness.statistics import Equivalence, equivalence
 
 RESAMPLES = 10_000
 TARGET = 1.01
 """A step through the project should take less than this times a plain one."""
+
+ALPHA = 0.05
+"""Probability of calling a backend equivalent that is not, over all looks."""
 
 Trial = Mapping[str, float]
 """Seconds of a step by kind of block."""
@@ -62,6 +69,19 @@ def noise(trials: Sequence[Trial]) -> Ratio:
 def extra_us(trials: Sequence[Trial]) -> float:
     """What the backend adds to a step, microseconds: the median over trials."""
     return median(1e6 * (t[Kind.BACKEND] - (t[Kind.PLAIN] + t[Kind.AGAIN]) / 2) for t in trials)
+
+
+def tests(trials: Sequence[Trial], margin: float, num_looks: int) -> dict[str, Equivalence | None]:
+    """Two one-sided tests of the backend's ratio and of the noise; None: too few trials."""
+    logs = {
+        "ratio": [
+            math.log(t[Kind.BACKEND]) - (math.log(t[Kind.PLAIN]) + math.log(t[Kind.AGAIN])) / 2
+            for t in trials
+        ],
+        "noise": [math.log(t[Kind.AGAIN] / t[Kind.PLAIN]) for t in trials],
+    }
+    limit, alpha = math.log1p(margin), ALPHA / num_looks
+    return {name: equivalence(values, limit, alpha) for name, values in logs.items()}
 
 
 def ratio(values: Sequence[float], seed: int = 0) -> Ratio:

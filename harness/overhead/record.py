@@ -19,6 +19,7 @@ from harness.store import StoreError
 
 NAME = "bench_overhead"
 RECORD = "record.json"
+_USUAL = "static"
 SCHEMA_VERSION = 1
 
 
@@ -124,6 +125,7 @@ def _cell_record(
     if not whole:
         return {}
     made: dict[str, Any] = {"workload": cell.workload, **cell.facts, "trials": []}
+    num_looks = len(settings.looks)
     centred: dict[str, list[dict[str, float]]] = {name: [] for name in numbers.CENTRES}
     for trial, kinds in whole.items():
         entry: dict[str, Any] = {"trial": trial}
@@ -138,10 +140,21 @@ def _cell_record(
             "ratio": asdict(numbers.overhead(values)),
             "noise": asdict(numbers.noise(values)),
             "extra_us": numbers.extra_us(values),
+            "equivalence": {
+                kind: None if test is None else asdict(test)
+                for kind, test in numbers.tests(values, settings.margin, num_looks).items()
+            },
         }
     return made
 
 
-def record_path(to: Path, environment: Mapping[str, Any]) -> Path:
-    """Where the record of this machine is."""
-    return to / hardware_slug(environment["hardware"]) / NAME / RECORD
+def is_decided(cell: Mapping[str, Any]) -> bool:
+    """Whether the tests on median steps say that a cell is equivalent, or that it is not."""
+    found = cell["median"]["equivalence"]["ratio"]
+    return found is not None and found["verdict"] != "undecided"
+
+
+def record_path(to: Path, environment: Mapping[str, Any], backend: str = _USUAL) -> Path:
+    """Where the record of this machine is; backends but the usual one have a file each."""
+    file = RECORD if backend == _USUAL else f"record_{backend}.json"
+    return to / hardware_slug(environment["hardware"]) / NAME / file

@@ -43,6 +43,11 @@ class Settings:
     """Steps of a block of some workloads, instead of ``steps``."""
     seed: int = 0
     """Of the order of blocks, and of training."""
+    max_trials: int = 0
+    """Go on with the cells that are not decided, doubling the trials up to this number; 0:
+    ``trials`` and no more."""
+    margin: float = 0.01
+    """The backend counts as equivalent to the plain script within this share of a step."""
 
     def __post_init__(self) -> None:
         problems: list[Problem | str] = []
@@ -61,6 +66,11 @@ class Settings:
             problems.append(Problem("--workloads", "is empty or names one twice", "name each once"))
         if self.trials < 1:
             problems.append(Problem("--trials", f"is {self.trials}", "give 1 or more"))
+        if self.max_trials and self.max_trials < self.trials:
+            fact = f"is {self.max_trials}, and the first look is at {self.trials}"
+            problems.append(Problem("--until", fact, "give at least as many"))
+        if not 0 < self.margin < 1:
+            problems.append(Problem("--margin", f"is {self.margin}", "give a share such as 0.01"))
         if self.drop < 1:
             problems.append(Problem("--drop", f"is {self.drop}", "the first step always warms up"))
         for name, steps in {"": self.steps, **self.steps_of}.items():
@@ -70,6 +80,14 @@ class Settings:
                 problems.append(Problem("--steps", fact, way_out))
         if problems:
             raise UserError(problems)
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """Numbers of trials after which it is judged whether to go on."""
+        found = [self.trials]
+        while found[-1] < self.max_trials:
+            found.append(min(2 * found[-1], self.max_trials))
+        return tuple(found)
 
     def num_steps(self, workload: str) -> int:
         """Steps of a block of this workload."""

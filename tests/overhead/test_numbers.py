@@ -119,3 +119,21 @@ def test_all_mistakes_of_the_settings_at_once():
     assert sorted(places) == sorted(
         ["--workloads", "--workloads", "--workloads", "--workers", "--trials", "--drop", "--steps"]
     )
+
+
+def test_looks_double_until_the_budget_and_each_spends_its_share():
+    assert read_settings(trials=8, max_trials=40).looks == (8, 16, 32, 40)
+    assert read_settings(trials=5).looks == (5,)
+    with pytest.raises(UserError, match="the first look is at 8"):
+        read_settings(trials=8, max_trials=4)
+
+
+def test_two_one_sided_tests_of_the_ratios():
+    even = [trial(1.0, 1.0 + 0.001 * (-1) ** k, 1.0) for k in range(10)]
+    one, four = numbers.tests(even, 0.01, 1)["ratio"], numbers.tests(even, 0.01, 4)["ratio"]
+    assert one.verdict == four.verdict == "equivalent"
+    assert four.high > one.high > 0, "more looks, each with a wider interval"
+    slower = [trial(1.0, 1.03 + 0.001 * (-1) ** k, 1.0) for k in range(10)]
+    assert numbers.tests(slower, 0.01, 1)["ratio"].verdict == "different"
+    found = numbers.tests(slower[:3], 0.01, 1)
+    assert found == {"ratio": None, "noise": None}
