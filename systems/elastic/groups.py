@@ -172,12 +172,12 @@ class Group:
         def ended(future: torch.futures.Future[list[torch.Tensor]]) -> None:
             try:
                 future.value()
-            except RuntimeError as error:
+                if on_done is not None and self._lost is None:
+                    on_done()
+            except Exception as error:  # gloo raises nothing narrower; nobody else would see it
                 self._ended(None)
-                self._lose(f"lost an operation of gloo's: {str(error).splitlines()[0]}")
+                self._lose(f"lost an operation of gloo's: {error}")
                 return
-            if on_done is not None and self._lost is None:
-                on_done()
             self._ended(pending)
 
         pending._future = future

@@ -162,6 +162,10 @@ def undoes(pipe, port, rank, size, generation):
     job.join(port, generation, rank, size)
     job.advance(rank)
     before = job.digests()
+    job.loss(rank)  # no backward pass follows
+    job.reduction.begin()
+    job.reduction.undo()
+    assert job.digests() == before
     job.compute(rank)
     assert job.digests()["digest_buffers"] != before["digest_buffers"]
     job.reduction.undo()
