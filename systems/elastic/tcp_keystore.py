@@ -76,10 +76,12 @@ class TcpKeyStore:
         """As in the contract."""
         queue = f"{_PREFIX}{key}/watcher/{secrets.token_hex(8)}"
         with self._guard() as client:
+            waiting = self._connect()
+            waiting.set_timeout(_FOREVER)
             client.append(_watchers(key), queue + " ")  # type: ignore[attr-defined]
         self._queues.append(queue)
         threading.Thread(
-            target=self._watch, args=(queue, on_change), name=f"watch {key}", daemon=True
+            target=self._watch, args=(waiting, queue, on_change), name=f"watch {key}", daemon=True
         ).start()
 
     def close(self) -> None:
@@ -109,15 +111,13 @@ class TcpKeyStore:
                     client.queue_push(queue, ".")
             return True
 
-    def _watch(self, queue: str, on_change: Callable[[], None]) -> None:
+    def _watch(self, client: TCPStore, queue: str, on_change: Callable[[], None]) -> None:
         try:
-            client = self._connect()
-            client.set_timeout(_FOREVER)
             while not self._is_closed:
                 client.queue_pop(queue)
                 if not self._is_closed:
                     on_change()
-        except (RuntimeError, StoreLost):
+        except RuntimeError:
             self._is_lost = True
             if not self._is_closed:
                 on_change()

@@ -1,12 +1,16 @@
 """Real stores for the tests, each in a process of its own that can be killed."""
 
 import contextlib
+import json
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -14,30 +18,53 @@ from systems.elastic.etcd_keystore import EtcdKeyStore
 from systems.elastic.keystore import StoreLost
 from systems.elastic.tcp_keystore import TcpKeyStore
 
-SERVER = """
-import sys
-from systems.elastic.store_server import StoreServer
-server = StoreServer("127.0.0.1")
-print(server.port, flush=True)
-sys.stdin.read()
-"""
+ROOT = Path(__file__).resolve().parents[2]
+WAIT_S = 60.0
+
+
+class Nursery:
+    """``nursery.py``, started when it is first needed."""
+
+    def __init__(self):
+        self.process = None
+
+    def fork(self, *request):
+        """Process id and output of a new child."""
+        if self.process is None:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.elastic.nursery"],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = os.path.join(folder, "pipe")
+            os.mkfifo(pipe)
+            self.process.stdin.write(json.dumps([pipe, *request]) + "\n")
+            self.process.stdin.flush()
+            child = int(self.process.stdout.readline())
+            return child, open(pipe)
+
+
+NURSERY = Nursery()
 
 
 class TcpStoreProcess:
     """torch's store, as in a job's store process."""
 
     def __init__(self):
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.port = int(self.process.stdout.readline())
+        self.pid, self.output = NURSERY.fork("store")
+        self.port = int(self.output.readline())
 
     def open(self):
         return open_store("tcp", self.port)
 
     def kill(self):
-        self.process.kill()
-        self.process.communicate()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        # Its end of the pipe closes when it is dead.
+        self.output.read()
 
 
 class EtcdProcess:
@@ -62,7 +89,8 @@ class EtcdProcess:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + 30
+        self.pid = self.process.pid
+        deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(StoreLost):
                 self.open().close()
@@ -74,7 +102,7 @@ class EtcdProcess:
         return open_store("etcd", self.port)
 
     def kill(self):
-        self.process.kill()
+        self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 

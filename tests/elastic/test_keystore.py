@@ -1,19 +1,13 @@
 """What every key store promises, over every store; and what ours builds upon in torch's."""
 
-import subprocess
-import sys
 import threading
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from torch._C._distributed_c10d import TCPStore
 
 from systems.elastic.keystore import StoreLost
-from tests.elastic.stores import KINDS
-
-ROOT = Path(__file__).resolve().parents[2]
-WAIT_S = 60.0
+from tests.elastic.stores import KINDS, WAIT_S
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -100,40 +94,27 @@ def test_of_many_threads_one_swap_wins(open_one, key):
     assert sorted(turn for turn, _ in won) == list(range(20))
 
 
-COUNT = """
-import sys
-from tests.elastic.stores import open_store
-store = open_store(sys.argv[1], int(sys.argv[2]))
-print("ready", flush=True)
-sys.stdin.readline()
-done = 0
-while done < 100:
-    seen = store.get("counter")
-    done += store.compare_and_swap("counter", seen, str(int(seen or 0) + 1))
-"""
+def count(make_store, ready, go):
+    store = make_store()
+    ready.release()
+    go.wait(WAIT_S)
+    done = 0
+    while done < 100:
+        seen = store.get("counter")
+        done += store.compare_and_swap("counter", seen, str(int(seen or 0) + 1))
 
 
-def test_processes_that_count_together_lose_nothing(server, open_one):
-    kind = next(kind for kind, made in KINDS.items() if isinstance(server, made))
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", COUNT, kind, str(server.port)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    for child in children:
-        assert child.stdout.readline() == "ready\n"
-    for child in children:
-        child.stdin.write("go\n")
-        child.stdin.flush()
-    assert [child.wait(WAIT_S) for child in children] == [0, 0]
-    for child in children:
-        child.communicate()
-    assert open_one().get("counter") == "200"
+def test_who_count_together_lose_nothing(server, open_one):
+    ready, go = threading.Semaphore(0), threading.Event()
+    threads = [threading.Thread(target=count, args=(open_one, ready, go)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        assert ready.acquire(timeout=WAIT_S)
+    go.set()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert open_one().get("counter") == "300"
 
 
 def test_watchers_are_woken_by_a_change(open_one, key):
