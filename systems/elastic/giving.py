@@ -46,6 +46,7 @@ class Giving:
             )
         donor = self.donor
         if donor is not None and (donor.finished or donor.failed is not None):
+            donor.cancel()  # for joiners that have not failed: it sees no more updates
             self.donor = donor = None
         return donor
 
