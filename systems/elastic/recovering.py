@@ -37,6 +37,9 @@ class Recovering:
         loop.words = Words()  # what was left behind may still write to the old ones
         if loop.group is not None:
             loop.group.give_up()
+            if loop.order.transfer == "broadcast":
+                # It may still be writing to the state itself.
+                loop.group.wait_until_quiet(loop.order.recovery_timeout_s)
         loop.giving.cancel()
         started = time.monotonic()
         loop.bench.phases_s.clear()
