@@ -131,7 +131,7 @@ class Event:
 class Abilities:
     """What a backend can do; a scheduler that needs more is refused before the run.
 
-    Only a backend that can rescale ever shrinks a grant.
+    Only a backend that can rescale and survive ever shrinks a grant.
     """
 
     rescale: bool = False
@@ -140,6 +140,8 @@ class Abilities:
     change_batch: bool = False
     share_device: bool = False
     bitwise: bool = False
+    survive: bool = False
+    """Whether a job goes on with the others when some of its workers die."""
 
 
 class Engine(Protocol):

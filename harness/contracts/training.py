@@ -140,6 +140,20 @@ class Report:
     """With SHRUNK: the slots whose workers died; they are free."""
 
 
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """The phases that a backend times in every change of a kind, in the order they begin."""
+
+    start: tuple[str, ...]
+    """Of a START or RESUME."""
+    rescale: tuple[str, ...]
+    """Of every RESCALE; one with newcomers has more."""
+    suspend: tuple[str, ...]
+    stopped: tuple[str, ...]
+    """Of a RESCALE, where it has them: those in which the workers that stay do not train. They
+    add up to the stopping time."""
+
+
 class Backend(Protocol):
     """The mechanism that starts and rescales a job's workers. ``systems/backends/``.
 
@@ -152,6 +166,11 @@ class Backend(Protocol):
     @property
     def abilities(self) -> Abilities:
         """What it can do."""
+        ...
+
+    @property
+    def phases(self) -> Phases:
+        """What its reports of changes time."""
         ...
 
     def open(self, cluster: Cluster, launcher: Launcher) -> None:

@@ -7,8 +7,9 @@ from typing import ClassVar
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
 from harness.contracts.launcher import Launcher
-from harness.contracts.training import Report, TrainingOrder
+from harness.contracts.training import Phases, Report, TrainingOrder
 from systems.runtime.driver import Driver
+from systems.runtime.job_life import STARTING
 from systems.runtime.options import RuntimeOptions
 from systems.runtime.processes import grouped_jobs
 
@@ -60,6 +61,11 @@ class Static:
     def abilities(self) -> Abilities:
         """None but training, bitwise as stock DistributedDataParallel."""
         return Abilities(bitwise=True)
+
+    @property
+    def phases(self) -> Phases:
+        """A start's."""
+        return Phases(STARTING, (), (), ())
 
     def open(self, cluster: Cluster, launcher: Launcher) -> None:
         """Make ready.

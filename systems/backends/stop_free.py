@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
 from harness.contracts.launcher import Launcher
-from harness.contracts.training import Report, TrainingOrder
+from harness.contracts.training import Phases, Report, TrainingOrder
 from systems.elastic.elastic_job import elastic_jobs
 from systems.elastic.options import ElasticOptions
 from systems.runtime.driver import Driver
@@ -89,7 +89,16 @@ class StopFree:
     @property
     def abilities(self) -> Abilities:
         """Everything but a share of a device, and the same bits at another size."""
-        return Abilities(rescale=True, suspend=True, migrate=True, change_batch=True)
+        survive = self._options.recovery != "none"
+        return Abilities(
+            rescale=True, suspend=True, migrate=True, change_batch=True, survive=survive
+        )
+
+    @property
+    def phases(self) -> Phases:
+        """A start's; in a rescale nobody is stopped but for the switch itself."""
+        start = ("spawn", "import", "build", "load", "group", "first_step")
+        return Phases(start, ("group", "first_step"), ("save", "stop"), ("switch",))
 
     def open(self, cluster: Cluster, launcher: Launcher) -> None:
         """Make ready.

@@ -7,8 +7,9 @@ from typing import ClassVar
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
 from harness.contracts.launcher import Launcher
-from harness.contracts.training import Report, TrainingOrder
+from harness.contracts.training import Phases, Report, TrainingOrder
 from systems.runtime.driver import Driver
+from systems.runtime.job_life import STARTING
 from systems.runtime.options import RuntimeOptions
 from systems.runtime.processes import grouped_jobs
 
@@ -66,6 +67,13 @@ class StopResume:
     def abilities(self) -> Abilities:
         """Everything that a restart can bring, but not the same bits at another size."""
         return Abilities(rescale=True, suspend=True, migrate=True, change_batch=True)
+
+    @property
+    def phases(self) -> Phases:
+        """A start's, with the way out before them in a rescale."""
+        stop = ("save", "stop")
+        stopped = (*stop, *STARTING[:-1], "layout")
+        return Phases(STARTING, (*stop, *STARTING), stop, stopped)
 
     def open(self, cluster: Cluster, launcher: Launcher) -> None:
         """Make ready.

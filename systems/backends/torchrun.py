@@ -7,10 +7,12 @@ from typing import ClassVar
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
 from harness.contracts.launcher import Launcher
-from harness.contracts.training import Report, TrainingOrder
+from harness.contracts.training import Phases, Report, TrainingOrder
+from systems.runtime.driven_job import DrivenJob, Hands
 from systems.runtime.driver import Driver
+from systems.runtime.job_life import STARTING
 from systems.runtime.options import RuntimeOptions
-from systems.torchrun.job import torchrun_jobs
+from systems.torchrun.job import TorchrunJob
 from systems.torchrun.options import TorchrunOptions
 
 
@@ -77,13 +79,22 @@ class Torchrun:
         """Any change of the slots, but none of the batch alone, and not the same bits."""
         return Abilities(rescale=True, suspend=True, migrate=True)
 
+    @property
+    def phases(self) -> Phases:
+        """A start's; in a rescale workers start again by themselves, some of them anew."""
+        return Phases(STARTING, STARTING[1:], (), ())
+
     def open(self, cluster: Cluster, launcher: Launcher) -> None:
         """Make ready.
 
         Raises:
             RuntimeSetupError: no such address here.
         """
-        make_job = torchrun_jobs(self._options, cluster)
+
+        def make_job(order: TrainingOrder, hands: Hands, before: DrivenJob | None) -> DrivenJob:
+            serial = before.serial if before is not None else 0
+            return TorchrunJob(order, hands, self._options, cluster, serial)
+
         self._driver = Driver(self._options.runtime, cluster, launcher, make_job)
 
     def start(self, change: Change, order: TrainingOrder) -> None:

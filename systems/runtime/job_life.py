@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+STARTING = ("spawn", "import", "build", "group", "load", "first_step")
+"""Phases of a start, in their order; others may lie between them."""
 FAILURE_GRACE_S = 0.5
 """How long a failure's neighbours are heard before it is judged: a worker whose neighbour
 died may complain before the death is noticed."""

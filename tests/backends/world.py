@@ -2,7 +2,7 @@
 
 import importlib
 import time
-from collections import deque
+from collections import defaultdict, deque
 from itertools import count
 from pathlib import Path
 
@@ -14,14 +14,17 @@ from harness.build import build
 from harness.cluster import uniform_cluster
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.training import ReportKind, TrainingOrder, WorkloadSpec
+from harness.engines.consumed import read_consumed, read_lines
 from harness.trace.job import JobSpec
 from systems.launchers.local import PREIMPORT, Local
 from systems.runtime import step_log
-from systems.runtime.data_order import data_order
+from systems.runtime.data_order import Range, data_order
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 TINY = "tests.backends.tiny_workload.Tiny"
 ENDLESS = 10**9
+BLOCK_SAMPLES = 64
+"""As in the configuration of every backend that hands out blocks."""
 CLUSTER = uniform_cluster(name="four", num_hosts=1, devices_per_host=4, device_type="cpu")
 NO_WORKERS = ("systems.elastic.store_server:main", "systems.torchrun.agent:main")
 """Entries of processes that a job has beside its workers."""
@@ -68,9 +71,10 @@ def workers():
     found = []
     for process in descendants():
         try:
-            if not set(NO_WORKERS) & set(process.cmdline()):
+            log = Path(f"/proc/{process.pid}/fd/1").readlink()  # a fork has no command of its own
+            if not (set(NO_WORKERS) & set(process.cmdline()) or log.name.startswith("store")):
                 found.append(process)
-        except psutil.NoSuchProcess:
+        except (psutil.NoSuchProcess, FileNotFoundError):
             continue
     return found
 
@@ -205,6 +209,19 @@ def consumed_ids(world, num_samples, seed=7, job_id="job", kind="positions", blo
     """Sample ids in the order of steps and ranks, from the workers' own logs."""
     order = data_order(kind, seed, num_samples, block_samples)
     return step_log.consumed_ids(world.job_dir(job_id), order)
+
+
+def consumed_by_epoch(world, num_samples, seed=7, job_id="job"):
+    """Sample ids of each epoch, whatever the order of the backend, and how many are over."""
+    folder = world.job_dir(job_id)
+    kind = next(read_lines(next(folder.glob("samples-*.jsonl"))))["order"]
+    order = data_order(kind, seed, num_samples, BLOCK_SAMPLES)
+    parts = read_consumed(folder)
+    found = defaultdict(list)
+    for part in parts:
+        for epoch, start, stop in part.ranges:
+            found[epoch] += order.ids([Range(epoch, start, stop)])
+    return found, max(part.num_epochs for part in parts)
 
 
 def expected_ids(count, num_samples, seed=7):

@@ -15,7 +15,15 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
-from tests.backends.world import REDOES_STEPS, backends, consumed_ids, descendants, warmest, workers
+from tests.backends.world import (
+    REDOES_STEPS,
+    backends,
+    consumed_by_epoch,
+    consumed_ids,
+    descendants,
+    warmest,
+    workers,
+)
 
 DRIVER = Path(__file__).resolve().parents[1] / "backends" / "drive_forever.py"
 
@@ -30,6 +38,8 @@ def test_an_exception_in_a_step_fails_the_job_with_its_own_reason(world):
 def test_a_killed_worker_loses_the_job_which_can_be_resumed(world):
     if world.backend.name in REDOES_STEPS:
         pytest.skip(f"{world.backend.name} starts its workers again: test_torchrun.py")
+    if world.backend.abilities.survive:
+        pytest.skip(f"{world.backend.name} goes on without it: the next test")
     world.until_change(world.start((0, 1, 2), step_s=0.002))
     world.until_step(20)
     victim = random.Random(3).choice(workers())
@@ -45,6 +55,30 @@ def test_a_killed_worker_loses_the_job_which_can_be_resumed(world):
     end = world.until_end()
     assert end.step >= 30
     assert len(consumed_ids(world, 97)) == end.samples
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_job_that_survives_goes_on_with_the_others_and_loses_nothing(world, victim):
+    if not world.backend.abilities.survive:
+        pytest.skip(f"{world.backend.name} loses the job: the test before")
+    world.until_change(world.start((0, 1, 2), step_s=0.002))
+    world.until_step(20)
+    killed_at = time.monotonic()
+    sorted(workers(), key=lambda process: process.pid)[victim].kill()
+    shrunk = world.until(lambda report: report.kind is ReportKind.SHRUNK)
+    assert shrunk.at_s - killed_at < 5.0
+    assert "SIGKILL" in shrunk.reason
+    assert len(shrunk.lost_slots) == 1
+    assert tuple(sorted(shrunk.slots + shrunk.lost_slots)) == (0, 1, 2)
+    assert len(workers()) == 2
+    assert shrunk.samples == 12 * shrunk.step
+    done = world.do(ChangeKind.RESCALE, (*shrunk.slots, *shrunk.lost_slots))
+    assert done.step > shrunk.step
+    world.backend.hold("job", done.step + 20)
+    end = world.until_end()
+    epochs, num_over = consumed_by_epoch(world, 97)
+    assert sum(map(len, epochs.values())) == end.samples == 12 * end.step
+    assert all(sorted(epochs[epoch]) == list(range(97)) for epoch in range(num_over))
 
 
 def test_a_worker_killed_while_it_starts_loses_the_job(world):
