@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from harness.cluster import Cluster
@@ -24,6 +24,8 @@ class Agents:
     ) -> None:
         self.by_number: dict[int, Agent] = {}
         """Those of the present run of the job, also those that have ended."""
+        self.lost: list[Agent] = []
+        """Those that died, until the others have gone on without them."""
         self._order = order
         self._hands = hands
         self._options = options
@@ -57,20 +59,26 @@ class Agents:
         """The slot of an agent."""
         return self.by_number[number].slot.slot_id
 
-    def start_store(self, serial: int, slot_id: int) -> None:
+    def start_store(self, number: int, slot_id: int) -> None:
         """Start the store of the rendezvous on a slot's host."""
         self._endpoint = ""
         slot = self._cluster.slots[slot_id]
         self._store_host = self._cluster.hosts[slot.host].address
-        spec = store_spec(self._order, self._hands, serial, slot, self._store_host)
+        spec = store_spec(self._order, self._hands, number, slot, self._store_host)
         self._store = self._hands.launch(spec)
 
-    def start(self, number: int, slot_id: int) -> None:
-        """Start an agent; it joins once ``admit`` lets it."""
-        slot = self._cluster.slots[slot_id]
-        host = self._cluster.hosts[slot.host].address
-        spec = agent_spec(self._order, self._hands, number, slot, host)
-        self.by_number[number] = Agent(number, slot, self._hands.launch(spec))
+    def start(self, count: Callable[[], int], slots: Iterable[int]) -> None:
+        """Start agents on those slots that have none; they join once ``admit`` lets them.
+
+        ``count`` gives each its number.
+        """
+        held = {agent.slot.slot_id for agent in self.staying}
+        for slot_id in slots:
+            if slot_id not in held:
+                number, slot = count(), self._cluster.slots[slot_id]
+                host = self._cluster.hosts[slot.host].address
+                spec = agent_spec(self._order, self._hands, number, slot, host)
+                self.by_number[number] = Agent(number, slot, self._hands.launch(spec))
 
     def greeted(self, connection: Connection, greeting: Mapping[str, Any]) -> bool:
         """The store or an agent has greeted."""
@@ -125,6 +133,28 @@ class Agents:
                     self._hands.server.drain(agent.connection)
                 agent.end = end
         return None
+
+    def unexpected_ends(self) -> list[tuple[Agent, Exit]]:
+        """Agents that have ended without being told to, but for those that are known as lost."""
+        return [
+            (agent, agent.end)
+            for agent in self.by_number.values()
+            if agent.end is not None and not agent.is_leaving and agent not in self.lost
+        ]
+
+    def forget_lost(self) -> tuple[tuple[int, ...], str]:
+        """The others have gone on: the slots of those that died, and how they did."""
+        slots = tuple(agent.slot.slot_id for agent in self.lost)
+        reason = "; ".join(f"agent {a.number}: {a.end.reason}" for a in self.lost if a.end)
+        for agent in self.lost:
+            del self.by_number[agent.number]
+        self.lost.clear()
+        return slots, reason
+
+    def forget(self) -> None:
+        """The job has ended, or stands still."""
+        self.by_number.clear()
+        self.lost.clear()
 
     def kill(self, *, but: Iterable[int] = ()) -> None:
         """Kill what is left, but for agents with these numbers; workers die with their agents."""

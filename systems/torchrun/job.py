@@ -26,9 +26,7 @@ from systems.runtime.driven_job import (
     IDLE_WAIT_S,
     LOSING_WAIT_S,
     STARTING_WAIT_S,
-    DrivenJob,
     Hands,
-    MakeJob,
     Saved,
 )
 from systems.runtime.job_life import Ending, Fate, Phase
@@ -41,15 +39,6 @@ from systems.torchrun.rounds import Rounds
 _STARTS = (ChangeKind.START, ChangeKind.RESUME)
 _STANDING = ("first_step", "progress", "left", "checkpoint", "saved", "finished")
 """Messages that say how far the job is."""
-
-
-def torchrun_jobs(options: TorchrunOptions, cluster: Cluster) -> MakeJob:
-    """What a driver makes its jobs with."""
-
-    def make_job(order: TrainingOrder, hands: Hands, before: DrivenJob | None) -> TorchrunJob:
-        return TorchrunJob(order, hands, options, cluster, before.serial if before else 0)
-
-    return make_job
 
 
 class TorchrunJob:
@@ -78,8 +67,6 @@ class TorchrunJob:
         self._checkpoint: Saved | None = None
         self._wanted: tuple[int, ...] = ()
         """Slots that the job is to train on."""
-        self._lost: list[Agent] = []
-        """Agents that died, until the others have gone on without them."""
         self._global_batch = 0
         self._ending: Ending | None = None
         self._deadline: float | None = None
@@ -100,28 +87,27 @@ class TorchrunJob:
         """START or RESUME: a store, and an agent for each slot."""
         self._accept(change, Phase.STARTING)
         self._rounds.present = self._ending = None
-        self._lost.clear()
         self._stand_at(self._checkpoint)
         self._global_batch = change.global_batch
         self._wanted = change.slots
         try:
             # Refused here rather than when a worker asks for it.
             encode({"kind": "order", "options": self.order.workload.options})
-            self.serial += 1
-            self._agents.start_store(self.serial, change.slots[0])
-            self._start_agents(change.slots)
+            self._agents.start_store(self._count(), change.slots[0])
+            self._agents.start(self._count, change.slots)
         except Exception as error:  # a launcher may fail in any way it likes
             self._end(Ending(Fate.FAILED, f"no agents: {error}; logs: {self.order.job_dir}"))
 
     def alter(self, change: Change) -> None:
         """RESCALE and MIGRATE by agents that come and go; SUSPEND by way of a checkpoint."""
         suspends = change.kind is ChangeKind.SUSPEND
-        if self._lost:
-            self._answer(change, ReportKind.RETRY, "the job goes on without an agent that died")
+        if self._agents.lost:
+            reason = "the job goes on without an agent that died"
+            self._say(ReportKind.RETRY, change_id=change.change_id, reason=reason)
             return
         if not suspends and set(change.slots) == set(self._wanted):
             reason = "torchrun restarts its workers only where agents come or go; change the slots"
-            self._answer(change, ReportKind.FAILED, reason)
+            self._say(ReportKind.FAILED, change_id=change.change_id, reason=reason)
             return
         if self.phase is not Phase.RUNNING:  # on its way out: its end overtakes the change
             self._accept(change, self.phase)
@@ -131,10 +117,9 @@ class TorchrunJob:
             self._rounds.tell({"kind": "stop"})
         else:
             self._accept(change, Phase.STARTING)
-            held = {agent.slot.slot_id for agent in self._agents.staying}
             self._wanted = change.slots
             try:
-                self._start_agents(slot for slot in change.slots if slot not in held)
+                self._agents.start(self._count, change.slots)
                 self._agents.admit(self._wanted)
             except Exception as error:
                 self._lose(f"no agents: {error}")
@@ -172,13 +157,8 @@ class TorchrunJob:
         rank = greeting["rank"]
         if not self._rounds.awaits(rank, greeting["store"]):
             self._begin_round(greeting["store"], greeting["num_workers"])
-        self._rounds.enter(
-            rank,
-            agent,
-            connection,
-            target_step=self._target_step,
-            own_device=self._agents.own_device,
-        )
+        target, own = self._target_step, self._agents.own_device
+        self._rounds.enter(rank, agent, connection, target_step=target, own_device=own)
         if rank == 0 and self.phase is Phase.STOPPING:
             self._rounds.tell({"kind": "stop"})
         return True
@@ -230,21 +210,14 @@ class TorchrunJob:
 
     def wait_s(self, now: float) -> float:
         """Longest time until ``check`` has to be called and exits have to be looked for."""
-        wait_s = IDLE_WAIT_S
+        wait_s = IDLE_WAIT_S if self.change is None else STARTING_WAIT_S
+        if self._ending is not None:
+            wait_s = LOSING_WAIT_S
         if self._deadline is not None:
             wait_s = min(wait_s, self._deadline - now)
-        if self._ending is not None:
-            wait_s = min(wait_s, LOSING_WAIT_S)
-        elif self.change is not None:
-            wait_s = min(wait_s, STARTING_WAIT_S)
         return max(0.0, wait_s)
 
     # Rounds and workers.
-
-    def _start_agents(self, slots: Any) -> None:
-        for slot in slots:
-            self.serial += 1
-            self._agents.start(self.serial, slot)
 
     def _begin_round(self, store: str, num_workers: int) -> None:
         """TorchElastic has agreed on a new round; all of it starts from the last checkpoint."""
@@ -252,8 +225,8 @@ class TorchrunJob:
             self._global_batch = self.change.global_batch
         if self.phase is Phase.FINISHING:  # it has started the workers once more
             self.phase = Phase.STARTING if self.change is not None else Phase.RUNNING
-        self.serial += 1
-        self._rounds.begin(self.serial, store, num_workers, self._global_batch, self._checkpoint)
+        batch, checkpoint = self._global_batch, self._checkpoint
+        self._rounds.begin(self._count(), store, num_workers, batch, checkpoint)
         self._stand_at(self._checkpoint)
         if self._deadline is None:
             self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
@@ -276,7 +249,7 @@ class TorchrunJob:
             self._step_s = message["step_s"]
         if kind == "first_step":
             self._first_step(round_, message)
-        elif kind == "progress" and self.change is None and not self._lost:
+        elif kind == "progress" and self.change is None and not self._agents.lost:
             self._say(ReportKind.PROGRESS)
         elif kind == "left":
             self._overruns += message["overruns"]
@@ -300,41 +273,37 @@ class TorchrunJob:
         if self.phase is not Phase.STOPPING and set(slots) == set(self._wanted):
             self.phase = Phase.RUNNING
             self._deadline = None
-        if self.phase is not Phase.RUNNING or (self.change is None and not self._lost):
+        if self.phase is not Phase.RUNNING or (self.change is None and not self._agents.lost):
             return
         starts = self.change is not None and self.change.kind in _STARTS
-        self._phases_s = phases_of(
-            message, self._agents.staying, round_.workers[0], self._began, starts
-        )
+        staying = self._agents.staying
+        self._phases_s = phases_of(message, staying, round_.workers[0], self._began, starts)
         stopped_s = None
         if not starts:
-            stopped_s = stopping_time_s(
-                self.order.job_dir, round_.number, self._began, message["started"]
-            )
+            job_dir, started = self.order.job_dir, message["started"]
+            stopped_s = stopping_time_s(job_dir, round_.number, self._began, started)
         if self.change is not None:
             self._done(stopped_s)
             return
+        lost_slots, reason = self._agents.forget_lost()
         self._say(
             ReportKind.SHRUNK,
             slots=slots,
-            lost_slots=tuple(agent.slot.slot_id for agent in self._lost),
-            reason="; ".join(f"agent {a.number}: {a.end.reason}" for a in self._lost if a.end),
+            lost_slots=lost_slots,
+            reason=reason,
             phases_s=dict(self._phases_s),
             stopping_time_s=stopped_s,
         )
-        for agent in self._lost:
-            del self._agents.by_number[agent.number]
-        self._lost.clear()
 
     # What follows.
 
     def _judge(self, now: float) -> None:
         """Whether the job can go on, and with whom."""
-        for agent in self._agents.by_number.values():
-            if agent.end is not None and not agent.is_leaving and agent not in self._lost:
-                self._agent_lost(agent, agent.end)
-                if self._ending is not None:
-                    return
+        for agent, end in self._agents.unexpected_ends():
+            if self._ending is None:
+                self._agent_lost(agent, end)
+        if self._ending is not None:
+            return
         if self._deadline is not None and now > self._deadline:
             self._lose("no step of all agents together in time")
 
@@ -352,11 +321,11 @@ class TorchrunJob:
         elif not self._agents.staying:
             self._lose(f"agent {agent.number}, the last: {end.reason}")
         else:
-            now = time.monotonic()
-            self._began = self._began if self._lost else now
-            self._lost.append(agent)
+            if not self._agents.lost:
+                self._began = time.monotonic()
+            self._agents.lost.append(agent)
             self._wanted = tuple(slot for slot in self._wanted if slot != agent.slot.slot_id)
-            self._deadline = now + self._options.runtime.start_timeout_s
+            self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
 
     def _lose(self, reason: str) -> None:
         self._end(Ending(Fate.LOST, f"{reason}; logs: {self.order.job_dir}"))
@@ -379,8 +348,7 @@ class TorchrunJob:
         ending = self._ending
         assert ending is not None
         self._ending = self._deadline = self._rounds.present = None
-        self._agents.by_number.clear()
-        self._lost.clear()
+        self._agents.forget()
         self.phase = Phase.IDLE
         if self._phases_s.get("stop", 0.0) < 0:
             self._phases_s["stop"] += time.monotonic()
@@ -406,11 +374,9 @@ class TorchrunJob:
         if phase is Phase.STARTING:
             self._deadline = self._began + self._options.runtime.start_timeout_s
 
-    def _answer(self, change: Change, kind: ReportKind, reason: str) -> None:
-        """Answer a change that does not begin."""
-        self.change = change
-        self._say(kind, reason=reason)
-        self.change = None
+    def _count(self) -> int:
+        self.serial += 1
+        return self.serial
 
     def _stand_at(self, checkpoint: Saved | None) -> None:
         self.step = checkpoint.step if checkpoint else 0
@@ -422,15 +388,11 @@ class TorchrunJob:
         self.change = None
 
     def _say(self, kind: ReportKind, **details: Any) -> None:
-        self.hands.report(
-            Report(
-                kind=kind,
-                job_id=self.order.job_id,
-                at_s=time.monotonic(),
-                change_id=self.change.change_id if self.change else None,
-                step=self.step,
-                samples=self.samples,
-                step_s=self._step_s if self.phase is Phase.RUNNING else 0.0,
-                **details,
-            )
-        )
+        facts = {
+            "change_id": self.change.change_id if self.change else None,
+            "step": self.step,
+            "samples": self.samples,
+            "step_s": self._step_s if self.phase is Phase.RUNNING else 0.0,
+        }
+        at_s = time.monotonic()
+        self.hands.report(Report(kind, self.order.job_id, at_s, **{**facts, **details}))
