@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from enum import Enum
 from typing import Any
 
 from systems.elastic.giving import Giving
 from systems.elastic.groups import Group, GroupLost
+from systems.elastic.leaving import Outcome, finish, leave
 from systems.elastic.member import Handlers, Member
 from systems.elastic.order import ElasticOrder
 from systems.elastic.recovering import Recovering
@@ -32,31 +31,23 @@ from systems.runtime.pace import Pacer
 ENDLESS = 2**62
 
 
-class Outcome(Enum):
-    """How a worker's training ends."""
-
-    FINISHED = "finished"
-    STOPPED = "stopped"
-    LEFT = "left"
-
-
 def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: float) -> None:
     """Train until the job's target, until the driver says stop, or until this worker leaves."""
-    ElasticLoop(order, client, token, ordered_at).run()
+    ElasticLoop(order, client, token, Workbench(order, client, ordered_at)).run()
 
 
 class ElasticLoop:
     """One worker. Other threads only call the three handlers of ``Handlers``."""
 
     def __init__(
-        self, order: ElasticOrder, client: ControlClient, token: str, ordered_at: float
+        self, order: ElasticOrder, client: ControlClient, token: str, bench: Workbench
     ) -> None:
         """Args: the order, the connection to the driver, what the job's processes show each
-        other, and when the order came, on ``time.monotonic``."""
+        other, and what this worker trains with."""
         self.order = order
         self.client = client
         self.worker = order.worker
-        self.bench = bench = Workbench(order, client, ordered_at)
+        self.bench = bench
         self.trainer = bench.trainer
         self.state = TrainingState(bench.session.model, bench.session.optimizer)
         self.words = Words()
@@ -74,7 +65,7 @@ class ElasticLoop:
             lambda: self.member.store,
             order.recovery_timeout_s,
             order.collective_timeout_s,
-            lambda generation: self._tell("built", generation),
+            self._on_built,
             lambda generation, reason: self._tell("build_failed", generation, reason=reason),
         )
         self.giving = Giving(self.state, bench.reduction, token, order)
@@ -119,6 +110,11 @@ class ElasticLoop:
             self.giving.connect(topology.donors[self.worker])
         self.taking.expect(topology)
 
+    def _on_built(self, generation: int) -> None:
+        """On the thread that built it: nothing of this is left to the first step there."""
+        self.bench.reduction.reserve()
+        self._tell("built", generation)
+
     def _on_cancel(self, generation: int) -> None:
         self.regrouping.cancel(generation)
         self.giving.cancel()
@@ -156,7 +152,9 @@ class ElasticLoop:
                 self.lose(error)
             else:
                 self.note(loss)
-        self.leave()
+        assert self.outcome is not None
+        if leave(self, self.outcome):
+            finish(self, self.bench.results())
 
     def advance(self) -> bool:
         """Between two steps: all that is due before the next. False: there is none.
@@ -208,6 +206,7 @@ class ElasticLoop:
         group = self.regrouping.take(order.generation)
         self.bench.phases_s["group"] = time.monotonic() - started
         self.enter(order.generation, membership, group)
+        self.bench.settle(group, self.state)
 
     def _join(self) -> None:
         """Take the state from a worker that has it, and begin with the others."""
@@ -368,35 +367,3 @@ class ElasticLoop:
         phases_s["switch"] = time.monotonic() - old_ended
         self.telling.arrived(topology.change_id, old_ended)
         return True
-
-    def leave(self) -> None:
-        """The way out, when this worker's last step has ended."""
-        outcome, report = self.outcome, self.bench.report
-        report.flush()
-        self.bench.session.prefetcher.close()
-        is_first = self.membership.members[:1] == (self.worker,)
-        self.giving.end()
-        self.client.send(
-            {
-                "kind": "left",
-                "finished": outcome is Outcome.FINISHED,
-                "overruns": self.pacer.num_overruns,
-                **report.standing(),
-            }
-        )
-        results: Mapping[str, Any] | None = None
-        if outcome is not Outcome.LEFT and is_first:
-            self.member.quiet()
-            if outcome is Outcome.FINISHED:
-                results = self.bench.results()
-            else:
-                report.save("saved")
-        elif not self.is_dismissed:
-            # A worker that goes at once could break the connection on which another still
-            # receives the end of the last sum.
-            self.member.resign()
-            while self.member.directives.get()["kind"] not in ("exit", "dismissed"):
-                pass  # of a recovery that is over
-        self.member.leave()
-        if results is not None:
-            self.client.send({"kind": "finished", "results": results, **report.standing()})

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NoReturn
 
-from systems.elastic.order import ElasticOrder
+from systems.elastic.order import SCRIPT, ElasticOrder
 from systems.runtime.control import TOKEN_VARIABLE, ControlClient, Message
 from systems.runtime.worker import work
 
@@ -29,5 +29,7 @@ def main(argv: Sequence[str]) -> NoReturn:
 
 def _train(token: str, message: Message, client: ControlClient, ordered_at: float) -> None:
     # Imports the training library, which the order's environment must precede.
-    loop = importlib.import_module("systems.elastic.elastic_loop")
-    loop.train(ElasticOrder.from_message(message), client, token, ordered_at)
+    order = ElasticOrder.from_message(message)
+    is_script = order.workload == SCRIPT
+    name = "systems.elastic.script" if is_script else "systems.elastic.elastic_loop"
+    importlib.import_module(name).train(order, client, token, ordered_at)

@@ -8,6 +8,10 @@ from typing import Any
 
 from systems.runtime.control import Message
 
+SCRIPT = "script"
+"""In place of a workload: the worker runs a script of the user's, the options' ``path`` with
+``arguments``. A global batch of 0 is then the script's own."""
+
 
 @dataclass(frozen=True, slots=True)
 class ElasticOrder:

@@ -8,13 +8,16 @@ from typing import Any
 
 import torch
 
+from systems.elastic.groups import Group
 from systems.elastic.order import ElasticOrder
 from systems.elastic.step_report import StepReport
+from systems.elastic.transfer.broadcast import broadcast_state
+from systems.elastic.transfer.training_state import TrainingState
 from systems.runtime.checkpoint import newest
 from systems.runtime.control import ControlClient
 from systems.runtime.data_order import share
 from systems.runtime.reduction import OrderedReduction, join_alone
-from systems.runtime.session import Stopwatch, begin, build, import_workload, load
+from systems.runtime.session import Program, Stopwatch, begin, build, import_workload, load
 from systems.runtime.state import digests
 from systems.runtime.trainer import Trainer
 
@@ -22,18 +25,32 @@ from systems.runtime.trainer import Trainer
 class Workbench:
     """Model, optimizer, data and their reduction; each stage timed as a phase."""
 
-    def __init__(self, order: ElasticOrder, client: ControlClient, ordered_at: float) -> None:
+    def __init__(
+        self,
+        order: ElasticOrder,
+        client: ControlClient,
+        ordered_at: float,
+        program: Program | None = None,
+    ) -> None:
         """Import, build, and make passes that are forgotten.
 
         They fix the layout of the gradient buckets, and make the first real step a quick one.
+
+        Args:
+            order: this worker's part.
+            client: the connection to the driver.
+            ordered_at: when the order came, on ``time.monotonic``.
+            program: what a script has built already; None: the order's workload is built.
         """
         self._order = order
         self._watch = watch = Stopwatch(ordered_at)
         self.phases_s = watch.phases_s
         """How long each phase of the present change took; others add to it."""
-        workload_class = import_workload(order)
-        watch.done("import")
-        program = build(order, workload_class)
+        self._is_script = program is not None
+        if program is None:
+            workload_class = import_workload(order)
+            watch.done("import")
+            program = build(order, workload_class)
         watch.done("build")
         join_alone()
         self.reduction = OrderedReduction(program.model, program.optimizer, program.device)
@@ -61,6 +78,20 @@ class Workbench:
         order = self._order
         load(self.session, order.checkpoint, verify=order.worker == order.members[0])
         self._watch.done("load")
+
+    def settle(self, group: Group, state: TrainingState) -> None:
+        """The founders have met, and are about to begin.
+
+        Nobody knows whether a script builds the same model twice: all take the first one's, and
+        it is saved where it could be needed again.
+        """
+        order = self._order
+        if not self._is_script or order.checkpoint is not None:
+            return
+        if group.size > 1:
+            broadcast_state(group, state, 0, self.session.step, self.values())
+        if order.recovery == "consistent" and group.rank == 0:
+            self.report.save("checkpoint")
 
     def roll_back(self) -> None:
         """Go back to the newest checkpoint of the job, or to the very beginning.

@@ -173,6 +173,8 @@ class OrderedReduction:
         parallel.register_forward_pre_hook(self._before_forward)
         self.parallel = parallel
         self.layout: tuple[BucketLayout, ...] = ()
+        self.weight = 1.0
+        """Of this process's gradients in the mean, where its loss was not multiplied by it."""
         self.on_bucket: Callable[[int, torch.Tensor], None] | None = None
         self._group: Group | None = None
         self._is_warming_up = False
@@ -319,7 +321,7 @@ class OrderedReduction:
         self.reserve()
         assert self._sums is not None
         total = self._sums[index]
-        torch.mul(memory, 1.0 / group.size, out=total)
+        torch.mul(memory, self.weight / group.size, out=total)
         on_bucket = self.on_bucket
         on_done = None if on_bucket is None else lambda: on_bucket(index, total)
         try:
