@@ -81,8 +81,14 @@ class Torchrun:
 
     @property
     def phases(self) -> Phases:
-        """A start's; in a rescale workers start again by themselves, some of them anew."""
-        return Phases(STARTING, STARTING[1:], (), ())
+        """Detecting that agents came or went, then a start of all workers."""
+        meeting = ("rendezvous", *STARTING)
+        return Phases(
+            start=("agents", *meeting),
+            rescale=("detect", "stop", *meeting),
+            suspend=("save", "stop"),
+            stopped=(),  # training goes on during a part of ``detect`` that nobody measures
+        )
 
     def open(self, cluster: Cluster, launcher: Launcher) -> None:
         """Make ready.
