@@ -1,0 +1,126 @@
+"""What the driver makes of deaths under stop-free training, with real workers."""
+
+import psutil
+import pytest
+
+from harness.contracts.engine import ChangeKind
+from harness.contracts.training import ReportKind
+from systems.backends.stop_free import StopFree
+from systems.runtime.step_log import read_lines
+from tests.backends.world import World, descendants, warm_launcher, workers
+
+
+@pytest.fixture(scope="module")
+def launcher():
+    launcher = warm_launcher()
+    launcher.open()
+    yield launcher
+    launcher.close()
+    assert psutil.Process().children() == []
+
+
+@pytest.fixture
+def worlds(launcher, tmp_path):
+    opened = []
+
+    def make(**options):
+        world = World(StopFree(start="preimported", **options), launcher, tmp_path)
+        opened.append(world)
+        return world
+
+    yield make
+    for world in opened:
+        world.backend.close()
+    assert descendants() == []
+
+
+def newcomers(world, before):
+    """Workers that are not among these; waits until there are some."""
+    while not (found := [process for process in workers() if process not in before]):
+        world.poll(0.001)
+    return found
+
+
+def store():
+    return next(process for process in descendants() if process not in workers())
+
+
+def test_without_recovery_a_death_loses_the_job(worlds):
+    world = worlds(recovery="none")
+    world.until_change(world.start((0, 1), step_s=0.002))
+    workers()[0].kill()
+    lost = world.until_end(ReportKind.LOST)
+    assert "SIGKILL" in lost.reason
+    assert descendants() == []
+    assert world.do(ChangeKind.RESUME, (0,)).step == 1
+
+
+def test_a_joiner_that_dies_fails_its_change_and_nothing_else(worlds):
+    world = worlds()
+    world.until_change(world.start((0,), step_s=0.002))
+    before = workers()
+    change = world.ask(ChangeKind.RESCALE, (0, 1))
+    newcomers(world, before)[0].kill()
+    failed = world.until(lambda report: report.kind is ReportKind.FAILED)
+    assert failed.change_id == change
+    assert "SIGKILL" in failed.reason
+    assert workers() == before
+    world.do(ChangeKind.RESCALE, (0, 1))
+    world.do(ChangeKind.RESCALE, (1,))
+    lines = list(read_lines(world.job_dir() / "phases.jsonl"))
+    assert [line["role"] for line in lines].count("joiner") == 1
+    assert {"spawn", "import", "copy"} <= set(
+        next(line["phases_s"] for line in lines if line["role"] == "joiner")
+    )
+
+
+def test_a_member_that_dies_during_a_change_fails_it_then_shrinks_the_grant(worlds):
+    world = worlds()
+    world.until_change(world.start((0, 1), step_s=0.002))
+    before = workers()
+    change = world.ask(ChangeKind.RESCALE, (0, 1, 2))
+    newcomers(world, before)
+    before[0].kill()
+    failed = world.until(lambda r: r.kind in (ReportKind.FAILED, ReportKind.SHRUNK))
+    assert (failed.kind, failed.change_id) == (ReportKind.FAILED, change)
+    shrunk = world.until(lambda r: r.kind in (ReportKind.SHRUNK, ReportKind.LOST))
+    assert shrunk.kind is ReportKind.SHRUNK
+    assert len(shrunk.slots) == len(workers()) == 1
+    assert world.do(ChangeKind.RESCALE, (0, 1)).step > shrunk.step
+
+
+def test_the_store_may_die_and_the_job_can_change_all_the_same(worlds):
+    world = worlds()
+    world.until_change(world.start((0, 1), step_s=0.002))
+    old = store()
+    old.kill()
+    while not (found := [p for p in descendants() if p not in (*workers(), old)]):
+        world.poll(0.01)
+    assert len(found) == 1
+    world.do(ChangeKind.RESCALE, (0, 1, 2))
+    world.do(ChangeKind.RESCALE, (2,))
+    world.backend.hold("job", 0)
+    world.until_end()
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_worker_that_hangs_is_accused_and_killed(worlds, victim):
+    world = worlds(hang_timeout_s=0.5)
+    world.until_change(world.start((0, 1), step_s=0.002))
+    sorted(workers(), key=lambda process: process.pid)[victim].suspend()
+    shrunk = world.until(lambda r: r.kind in (ReportKind.SHRUNK, ReportKind.LOST), 20.0)
+    assert shrunk.kind is ReportKind.SHRUNK
+    assert "SIGKILL" in shrunk.reason
+    assert len(workers()) == 1
+
+
+def test_wrong_options_are_refused_all_at_once():
+    with pytest.raises(ValueError, match="known: background, peer, broadcast") as caught:
+        StopFree(
+            transfer="pigeon",
+            recovery="consistent",
+            start="lukewarm",
+            leader_expiry_s=1.0,
+            leave_timeout_s=0.0,
+        )
+    assert len(str(caught.value).splitlines()) == 5
