@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import ClassVar
 
 from harness.cluster import Cluster
-from harness.contracts.engine import Abilities, Change
-from harness.contracts.launcher import Launcher
-from harness.contracts.training import Phases, Report, TrainingOrder
-from systems.runtime.driven_job import DrivenJob, Hands
-from systems.runtime.driver import Driver
+from harness.contracts.engine import Abilities
+from harness.contracts.training import Phases, TrainingOrder
+from systems.runtime.driven_backend import DrivenBackend
+from systems.runtime.driven_job import DrivenJob, Hands, MakeJob
 from systems.runtime.job_life import STARTING
 from systems.runtime.options import RuntimeOptions
 from systems.torchrun.job import TorchrunJob
 from systems.torchrun.options import TorchrunOptions
 
 
-class Torchrun:
+class Torchrun(DrivenBackend):
     """What a user of PyTorch gets without any elastic system: ``torchrun --nnodes=1:N``.
 
     Source: TorchElastic (``torch.distributed.run``), as it comes with torch. One agent for
@@ -31,6 +30,7 @@ class Torchrun:
     of the slots.
     """
 
+    name: ClassVar[str] = "torchrun"
     warmths: ClassVar[tuple[str, ...]] = ("cold",)
     """What ``start`` may be."""
 
@@ -52,7 +52,6 @@ class Torchrun:
         collective_timeout_s: float = 1800.0,
     ) -> None:
         """Raises ValueError with all options that are out of range."""
-        self.name = "torchrun"
         self._options = TorchrunOptions(
             runtime=RuntimeOptions(
                 start=start,
@@ -72,12 +71,15 @@ class Torchrun:
             monitor_interval_s=monitor_interval_s,
             max_restarts=max_restarts,
         )
-        self._driver: Driver | None = None
+        super().__init__(self._options.runtime)
 
     @property
     def abilities(self) -> Abilities:
-        """Any change of the slots, but none of the batch alone, and not the same bits."""
-        return Abilities(rescale=True, suspend=True, migrate=True)
+        """Any change of the slots, but none of the batch alone, and not the same bits.
+
+        Agents go on without one that died; a worker that dies is started again.
+        """
+        return Abilities(rescale=True, suspend=True, migrate=True, survive=True)
 
     @property
     def phases(self) -> Phases:
@@ -90,54 +92,9 @@ class Torchrun:
             stopped=(),  # training goes on during a part of ``detect`` that nobody measures
         )
 
-    def open(self, cluster: Cluster, launcher: Launcher) -> None:
-        """Make ready.
-
-        Raises:
-            RuntimeSetupError: no such address here.
-        """
-
+    def _jobs(self, cluster: Cluster) -> MakeJob:
         def make_job(order: TrainingOrder, hands: Hands, before: DrivenJob | None) -> DrivenJob:
             serial = before.serial if before is not None else 0
             return TorchrunJob(order, hands, self._options, cluster, serial)
 
-        self._driver = Driver(self._options.runtime, cluster, launcher, make_job)
-
-    def start(self, change: Change, order: TrainingOrder) -> None:
-        """Start a job's agents from scratch."""
-        self._running.start(change, order)
-
-    def rescale(self, change: Change) -> None:
-        """Start agents on the slots that are new and end those on the slots given up."""
-        self._running.alter(change)
-
-    def suspend(self, change: Change) -> None:
-        """Save and stop."""
-        self._running.alter(change)
-
-    def resume(self, change: Change) -> None:
-        """Start from the last checkpoint, or from scratch if the job never wrote one."""
-        self._running.resume(change)
-
-    def stop(self, change: Change) -> None:
-        """End the job without finishing it."""
-        self._running.stop(change)
-
-    def hold(self, job_id: str, target_step: int) -> None:
-        """Move the step at which the job finishes."""
-        self._running.hold(job_id, target_step)
-
-    def poll(self, timeout_s: float) -> list[Report]:
-        """Reports since the last call, in order."""
-        return self._running.poll(timeout_s)
-
-    def close(self) -> None:
-        """End every process. Safe to call twice, and before ``open``."""
-        if self._driver is not None:
-            self._driver.close()
-
-    @property
-    def _running(self) -> Driver:
-        if self._driver is None:
-            raise RuntimeError("the backend is not open; call open(cluster, launcher) first")
-        return self._driver
+        return make_job
