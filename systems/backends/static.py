@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
-from harness.contracts.launcher import Launcher
-from harness.contracts.training import Phases, Report, TrainingOrder
-from systems.runtime.driver import Driver
+from harness.contracts.training import Phases
+from systems.runtime.driven_backend import DrivenBackend
+from systems.runtime.driven_job import MakeJob
 from systems.runtime.job_life import STARTING
 from systems.runtime.options import RuntimeOptions
 from systems.runtime.processes import grouped_jobs
@@ -16,15 +16,14 @@ from systems.runtime.processes import grouped_jobs
 _WAY_OUT = "choose a backend that can, for example backend=stop_resume"
 
 
-class Static:
+class Static(DrivenBackend):
     """Jobs train from start to end on the slots they got; the reference for all others.
 
     A job whose workers died can be resumed, which here means from scratch: there are no
     checkpoints. The options are those of ``RuntimeOptions`` that make sense without them.
     """
 
-    warmths: ClassVar[tuple[str, ...]] = ("cold", "preimported")
-    """What ``start`` may be."""
+    name: ClassVar[str] = "static"
 
     def __init__(
         self,
@@ -41,8 +40,7 @@ class Static:
         loader_processes: int = 0,
     ) -> None:
         """Raises ValueError with all options that are out of range."""
-        self.name = "static"
-        self._options = RuntimeOptions(
+        runtime = RuntimeOptions(
             start=start,
             device=device,
             bind=bind,
@@ -55,7 +53,7 @@ class Static:
             prefetch_steps=prefetch_steps,
             loader_processes=loader_processes,
         )
-        self._driver: Driver | None = None
+        super().__init__(runtime)
 
     @property
     def abilities(self) -> Abilities:
@@ -67,18 +65,8 @@ class Static:
         """A start's."""
         return Phases(STARTING, (), (), ())
 
-    def open(self, cluster: Cluster, launcher: Launcher) -> None:
-        """Make ready.
-
-        Raises:
-            RuntimeSetupError: no such address here, or the pre-import failed.
-        """
-        make_job = grouped_jobs(self._options, cluster)
-        self._driver = Driver(self._options, cluster, launcher, make_job)
-
-    def start(self, change: Change, order: TrainingOrder) -> None:
-        """Start a job's workers from scratch."""
-        self._running.start(change, order)
+    def _jobs(self, cluster: Cluster) -> MakeJob:
+        return grouped_jobs(self._runtime, cluster)
 
     def rescale(self, change: Change) -> None:
         """Refused."""
@@ -87,30 +75,3 @@ class Static:
     def suspend(self, change: Change) -> None:
         """Refused."""
         self._running.refuse(change, f"static cannot suspend a job; {_WAY_OUT}")
-
-    def resume(self, change: Change) -> None:
-        """Start a job whose workers died again, from scratch."""
-        self._running.resume(change)
-
-    def stop(self, change: Change) -> None:
-        """End the job without finishing it."""
-        self._running.stop(change)
-
-    def hold(self, job_id: str, target_step: int) -> None:
-        """Move the step at which the job finishes."""
-        self._running.hold(job_id, target_step)
-
-    def poll(self, timeout_s: float) -> list[Report]:
-        """Reports since the last call, in order."""
-        return self._running.poll(timeout_s)
-
-    def close(self) -> None:
-        """End every process. Safe to call twice, and before ``open``."""
-        if self._driver is not None:
-            self._driver.close()
-
-    @property
-    def _running(self) -> Driver:
-        if self._driver is None:
-            raise RuntimeError("the backend is not open; call open(cluster, launcher) first")
-        return self._driver

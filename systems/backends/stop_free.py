@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from harness.cluster import Cluster
-from harness.contracts.engine import Abilities, Change
-from harness.contracts.launcher import Launcher
-from harness.contracts.training import Phases, Report, TrainingOrder
+from harness.contracts.engine import Abilities
+from harness.contracts.training import Phases
 from systems.elastic.elastic_job import elastic_jobs
-from systems.elastic.options import ElasticOptions
-from systems.runtime.driver import Driver
-from systems.runtime.options import RuntimeOptions
+from systems.elastic.options import elastic_options
+from systems.runtime.driven_backend import DrivenBackend
+from systems.runtime.driven_job import MakeJob
 
 
-class StopFree:
+class StopFree(DrivenBackend):
     """EDL's mechanism: newcomers prepare beside the training and join it at a step boundary.
 
     Source: Wu et al., EDL, section 4. Differs: the state can travel in the background instead
@@ -25,6 +26,8 @@ class StopFree:
     make sense here.
     """
 
+    name: ClassVar[str] = "stop_free"
+
     def __init__(
         self,
         transfer: str = "background",
@@ -35,6 +38,8 @@ class StopFree:
         checkpoint_every: int = 0,
         data_order: str = "blocks",
         block_samples: int = 64,
+        prefetch_steps: int = 0,
+        loader_processes: int = 0,
         heartbeat_s: float = 0.1,
         hang_timeout_s: float = 2.0,
         leader_expiry_s: float = 3.0,
@@ -48,43 +53,30 @@ class StopFree:
         collective_timeout_s: float = 1800.0,
     ) -> None:
         """Raises ValueError with all options that are out of range."""
-        self.name = "stop_free"
-        problems = []
-        runtime = RuntimeOptions()
-        try:
-            runtime = RuntimeOptions(
-                start=start,
-                device=device,
-                bind=bind,
-                checkpoint_every=checkpoint_every,
-                start_timeout_s=start_timeout_s,
-                stop_timeout_s=stop_timeout_s,
-                collective_timeout_s=collective_timeout_s,
-                reduction="ordered",
-                data_order=data_order,
-                block_samples=block_samples,
-            )
-        except ValueError as error:
-            problems.append(str(error))
-        try:
-            self._options = ElasticOptions(
-                runtime=runtime,
-                transfer=transfer,
-                recovery=recovery,
-                heartbeat_s=heartbeat_s,
-                hang_timeout_s=hang_timeout_s,
-                leader_expiry_s=leader_expiry_s,
-                leader_refresh_s=leader_refresh_s,
-                switch_allowance_s=switch_allowance_s,
-                adjust_timeout_s=adjust_timeout_s,
-                leave_timeout_s=leave_timeout_s,
-                recovery_timeout_s=recovery_timeout_s,
-            )
-        except ValueError as error:
-            problems.append(str(error))
-        if problems:
-            raise ValueError("\n".join(problems))
-        self._driver: Driver | None = None
+        self._options = elastic_options(
+            transfer=transfer,
+            recovery=recovery,
+            start=start,
+            device=device,
+            bind=bind,
+            checkpoint_every=checkpoint_every,
+            data_order=data_order,
+            block_samples=block_samples,
+            prefetch_steps=prefetch_steps,
+            loader_processes=loader_processes,
+            heartbeat_s=heartbeat_s,
+            hang_timeout_s=hang_timeout_s,
+            leader_expiry_s=leader_expiry_s,
+            leader_refresh_s=leader_refresh_s,
+            switch_allowance_s=switch_allowance_s,
+            start_timeout_s=start_timeout_s,
+            stop_timeout_s=stop_timeout_s,
+            adjust_timeout_s=adjust_timeout_s,
+            leave_timeout_s=leave_timeout_s,
+            recovery_timeout_s=recovery_timeout_s,
+            collective_timeout_s=collective_timeout_s,
+        )
+        super().__init__(self._options.runtime)
 
     @property
     def abilities(self) -> Abilities:
@@ -100,50 +92,5 @@ class StopFree:
         start = ("spawn", "import", "build", "load", "group", "first_step")
         return Phases(start, ("group", "first_step"), ("save", "stop"), ("switch",))
 
-    def open(self, cluster: Cluster, launcher: Launcher) -> None:
-        """Make ready.
-
-        Raises:
-            RuntimeSetupError: no such address here, or the pre-import failed.
-        """
-        make_job = elastic_jobs(self._options, cluster)
-        self._driver = Driver(self._options.runtime, cluster, launcher, make_job)
-
-    def start(self, change: Change, order: TrainingOrder) -> None:
-        """Start a job's workers from scratch."""
-        self._running.start(change, order)
-
-    def rescale(self, change: Change) -> None:
-        """Go on with the slots and the batch of ``change``; the workers on kept slots stay."""
-        self._running.alter(change)
-
-    def suspend(self, change: Change) -> None:
-        """Save and stop."""
-        self._running.alter(change)
-
-    def resume(self, change: Change) -> None:
-        """Start from the last checkpoint, or from scratch if the job never wrote one."""
-        self._running.resume(change)
-
-    def stop(self, change: Change) -> None:
-        """End the job without finishing it."""
-        self._running.stop(change)
-
-    def hold(self, job_id: str, target_step: int) -> None:
-        """Move the step at which the job finishes."""
-        self._running.hold(job_id, target_step)
-
-    def poll(self, timeout_s: float) -> list[Report]:
-        """Reports since the last call, in order."""
-        return self._running.poll(timeout_s)
-
-    def close(self) -> None:
-        """End every process. Safe to call twice, and before ``open``."""
-        if self._driver is not None:
-            self._driver.close()
-
-    @property
-    def _running(self) -> Driver:
-        if self._driver is None:
-            raise RuntimeError("the backend is not open; call open(cluster, launcher) first")
-        return self._driver
+    def _jobs(self, cluster: Cluster) -> MakeJob:
+        return elastic_jobs(self._options, cluster)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from systems.runtime.options import RuntimeOptions
 
@@ -90,3 +91,27 @@ class ElasticOptions:
             )
         if problems:
             raise ValueError("\n".join(problems))
+
+
+def elastic_options(**options: Any) -> ElasticOptions:
+    """Options from their names, those of ``RuntimeOptions`` among them.
+
+    Raises:
+        ValueError: options out of range or in the wrong order, all at once, one a line.
+    """
+    names = {field.name for field in fields(RuntimeOptions)}
+    of_runtime = {name: value for name, value in options.items() if name in names}
+    others = {name: value for name, value in options.items() if name not in names}
+    problems = []
+    runtime = RuntimeOptions()
+    try:
+        runtime = RuntimeOptions(reduction="ordered", **of_runtime)
+    except ValueError as error:
+        problems.append(str(error))
+    try:
+        found = ElasticOptions(runtime=runtime, **others)
+    except ValueError as error:
+        problems.append(str(error))
+    if problems:
+        raise ValueError("\n".join(problems))
+    return found

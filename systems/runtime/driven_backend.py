@@ -1,0 +1,76 @@
+"""What all backends on the driver have in common: they open it and pass requests on."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from harness.cluster import Cluster
+from harness.contracts.engine import Change
+from harness.contracts.launcher import Launcher
+from harness.contracts.training import Report, TrainingOrder
+from systems.runtime.driven_job import MakeJob
+from systems.runtime.driver import Driver
+from systems.runtime.options import RuntimeOptions
+
+
+class DrivenBackend:
+    """A ``Backend`` but for its abilities and its kind of job, which ``_jobs`` makes."""
+
+    name: ClassVar[str]
+    warmths: ClassVar[tuple[str, ...]] = ("cold", "preimported")
+    """What ``start`` may be."""
+
+    def __init__(self, runtime: RuntimeOptions) -> None:
+        self._runtime = runtime
+        self._driver: Driver | None = None
+
+    def _jobs(self, cluster: Cluster) -> MakeJob:
+        """What the driver makes its jobs with."""
+        raise NotImplementedError
+
+    def open(self, cluster: Cluster, launcher: Launcher) -> None:
+        """Make ready.
+
+        Raises:
+            RuntimeSetupError: no such address here, or the pre-import failed.
+        """
+        self._driver = Driver(self._runtime, cluster, launcher, self._jobs(cluster))
+
+    def start(self, change: Change, order: TrainingOrder) -> None:
+        """Start a job's workers from scratch."""
+        self._running.start(change, order)
+
+    def rescale(self, change: Change) -> None:
+        """Go on with the slots and the batch of ``change``."""
+        self._running.alter(change)
+
+    def suspend(self, change: Change) -> None:
+        """Save and stop."""
+        self._running.alter(change)
+
+    def resume(self, change: Change) -> None:
+        """Start from the last checkpoint, or from scratch if the job never wrote one."""
+        self._running.resume(change)
+
+    def stop(self, change: Change) -> None:
+        """End the job without finishing it."""
+        self._running.stop(change)
+
+    def hold(self, job_id: str, target_step: int) -> None:
+        """Move the step at which the job finishes."""
+        self._running.hold(job_id, target_step)
+
+    def poll(self, timeout_s: float) -> list[Report]:
+        """Reports since the last call, in order."""
+        return self._running.poll(timeout_s)
+
+    def close(self) -> None:
+        """End every process. Safe to call twice, and before ``open``."""
+        if self._driver is not None:
+            self._driver.close()
+
+    @property
+    def _running(self) -> Driver:
+        if self._driver is None:
+            raise RuntimeError("the backend is not open; call open(cluster, launcher) first")
+        return self._driver
