@@ -115,7 +115,10 @@ def put_count_note(figure: Figure, counts: Sequence[int], runs: Sequence[ReportR
     """Write below the figure how many trials (of single changes, not runs) it shows."""
     low, high = min(counts), max(counts)
     count = str(low) if low == high else f"{low} to {high}"
-    texts = [f"{count} trial{'s' if high != 1 else ''} each, in {len(runs)} runs"]
+    texts = [
+        f"{count} trial{'s' if high != 1 else ''} each,"
+        f" in {len(runs)} run{'s' if len(runs) != 1 else ''}"
+    ]
     if any(run.is_emulated for run in runs):
         texts.append("emulated pace (steps padded to a profile)")
     figure.supxlabel("; ".join(texts), fontsize=7.5, color=MUTED, x=0.995, ha="right")
@@ -129,7 +132,15 @@ def plain_log_ticks(axis: Axis, is_symmetric: bool = False) -> None:
     low, high = sorted(axis.get_view_interval())
     least = 1.0 if is_symmetric else low
     decades = math.log10(max(high, 1.001 * least, -low if is_symmetric else 0.0) / least)
-    steps = (1, 2, 5) if decades < 1.6 else (1, 3) if decades < 3.2 else (1,)
+    steps: tuple[float, ...] = (1,)
+    for most, finer in (
+        (0.5, (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)),
+        (1.6, (1, 2, 5)),
+        (3.2, (1, 3)),
+    ):
+        if decades < most:
+            steps = finer
+            break
     powers = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(least) + decades) + 2)
     ticks = [step * 10.0**power for power in powers for step in steps]
     if is_symmetric:

@@ -53,7 +53,7 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], measured: Measured) -> Dra
     systems = sorted({cell.system for cell in cells})
     rows = sorted({(cell.workload, cell.setting) for cell in cells})
     looks = style.Looks(trial.cell.system for trial in measured.trials)
-    figure = style.new_figure(1.5 + len(rows) * (0.2 + 0.19 * len(systems)))
+    figure = style.new_figure(1.7 + len(rows) * (0.2 + 0.19 * len(systems)))
     left, right = figure.subplots(1, 2, sharey=True)
     step = 0.8 / len(systems)
     for cell, trials in cells.items():
@@ -80,7 +80,7 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], measured: Measured) -> Dra
     left.set_ylim(len(rows) - 0.45, -0.55)
     left.set_xlabel("stopping time (ms, logarithmic)")
     right.set_xlabel("samples lost (steps, logarithmic beyond ±1)")
-    left.set_ylabel("workload (program)")
+    left.set_ylabel("program (name)")
     for axis in (left, right):
         axis.grid(visible=False, axis="y")
     figure.legend(loc="outside upper left", ncols=min(3, len(systems)))

@@ -44,7 +44,7 @@ def phase_medians(trials: Sequence[Trial]) -> dict[str, float]:
 def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun]) -> Drawing:
     medians = {cell: phase_medians(trials) for cell, trials in cells.items()}
     phases = list(dict.fromkeys(phase for found in medians.values() for phase in found))
-    figure = style.new_figure(1.7 + 0.27 * len(cells))
+    figure = style.new_figure(max(2.4, 1.7 + 0.27 * len(cells)))
     axis = figure.subplots()
     places = np.arange(len(cells))
     left = np.zeros(len(cells))
@@ -58,16 +58,16 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
         left += width
     for place, trials, end in zip(places, cells.values(), left, strict=True):
         stops = [t.stopping_time_s for t in trials if t.stopping_time_s is not None]
-        text = f"{_short(end)} in all, n = {len(trials)}"
+        text = f"{_short(end)}, n = {len(trials)}"
         if stops:
             text = f"stops {_short(float(np.median(stops)))} of {text}"
         axis.annotate(text, (end, place), (5, 0), textcoords="offset points", va="center",
                       fontsize=7.5)  # fmt: skip
     axis.set_yticks(places, [f"{cell.workload}: {cell.system}" for cell in cells])
     axis.invert_yaxis()
-    axis.set_xlim(0, float(left.max()) * 1.38 or 1.0)
+    axis.set_xlim(0, float(left.max()) * 1.5 or 1.0)
     axis.set_xlabel("duration of the phases (s, medians, one after another)")
-    axis.set_ylabel("program and system (name)")
+    axis.set_ylabel("system (name)")
     axis.grid(visible=False, axis="y")
     figure.legend(loc="outside upper left", ncols=min(7, len(phases)), columnspacing=1.2)
     ids = {trial.run_id for trials in cells.values() for trial in trials}

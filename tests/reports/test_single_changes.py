@@ -1,0 +1,185 @@
+"""Figures of single changes and of faults, on a run whose steps are written by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+import yaml
+from sample_runs import write_run
+
+from harness import metrics
+from harness.records import ChangeRecord, FaultRecord, JobRecord, RunRecords, StepRecord
+from harness.samples_lost import samples_lost
+from harness.store import RunStore, StoredRun
+from reports import style
+from reports.drawing import Drawing
+from reports.figures import FIGURES
+from reports.figures.parallelism import scalings
+from reports.figures.rescale_phases import phase_medians
+from reports.figures.transient_slots import break_even_s, whole_windows
+from reports.recoveries import recoveries, recovery_s
+from reports.rescales import measure
+from reports.selection import ReportRun, name
+
+PERIOD_S, BATCH = 0.1, 32
+
+
+def steps_of(changes: int, stop_s: float, at_s: float = 0.0) -> list[StepRecord]:
+    """Forty steps at 1 worker, a stop, forty at 2, a stop, and so on."""
+    steps = []
+    for number in range(changes + 1):
+        for _ in range(40):
+            workers = 1 + number % 2
+            steps.append(StepRecord("0", len(steps), workers, BATCH, at_s, PERIOD_S, "0x0p+0"))
+            at_s += PERIOD_S
+        at_s += stop_s
+    return steps
+
+
+def write_changes(
+    root: Path, transfer: str, stop_s: float, window_s: float = 0.0, **pool: int
+) -> StoredRun:
+    """A live run of six rescales that stop for so long, and one fault in the last stretch."""
+    like = write_run(root / "like", live=True, backend="stop_free")
+    steps = steps_of(6, stop_s)
+    records = RunRecords(steps=steps)
+    for number in range(6):
+        asked = steps[40 * (number + 1) - 1].started_s + PERIOD_S / 2
+        sizes = ((0,), (0, 1)) if number % 2 == 0 else ((0, 1), (0,))
+        records.changes.append(
+            ChangeRecord(
+                number, "0", "rescale", asked, asked + stop_s + 0.2, "done", *sizes, stop_s,
+                samples_lost(steps, asked), {"join": 0.3, "switch": stop_s},
+            )
+        )  # fmt: skip
+    records.faults.append(FaultRecord(steps[-20].started_s, "SIGKILL", "0.w2", "steady", -1, 2))
+    end_s = steps[-1].started_s + PERIOD_S
+    samples = float(BATCH * len(steps))
+    records.jobs.append(
+        JobRecord("0", "bert", "", 0.0, 1, BATCH, samples, None, "none", "finished", 0.0, end_s,
+                  samples, end_s, end_s, 6, 0, None, None)
+    )  # fmt: skip
+    records.facts |= {"steps_executed": float(len(steps)), "num_slots": 2.0}
+    config = json.loads(json.dumps(like.config))
+    config["backend"] = {"_target_": "X", "transfer": transfer, "start": "preimported"}
+    config["scheduler"] = {"_target_": "X", "every_s": window_s}
+    config["workload"] = {"pool": {"bert": {"_target_": "X", **pool}}}
+    manifest = {**like.manifest, "hardware": like.manifest["hardware"]}
+    with RunStore(root / "runs").create(f"run-{transfer}", manifest, yaml.safe_dump(config)) as w:
+        return w.finish(records, metrics.compute(records))
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[ReportRun]:
+    options = {"window_s": 4.0, "state_bytes": 10**8}
+    return name(
+        [
+            write_changes(tmp_path, "background", 0.004, **options),  # type: ignore[arg-type]
+            write_changes(tmp_path, "broadcast", 0.5, **options),  # type: ignore[arg-type]
+        ]
+    )
+
+
+def test_trials_have_their_losses_and_noise_beside_them(runs: list[ReportRun]) -> None:
+    measured = measure(runs)
+    cells = measured.by_cell()
+    assert [(cell.change, cell.system) for cell in cells] == [
+        ("1→2", "stop-free background"),
+        ("1→2", "stop-free broadcast"),
+        ("2→1", "stop-free background"),
+        ("2→1", "stop-free broadcast"),
+    ]
+    for cell, trials in cells.items():
+        stop_s = 0.5 if "broadcast" in cell.system else 0.004
+        assert [trial.lost_steps for trial in trials] == pytest.approx([stop_s / PERIOD_S] * 3)
+        assert [trial.net_steps for trial in trials] == pytest.approx([stop_s / PERIOD_S] * 3)
+    noise = measured.noise_of(workload="bert")
+    assert len(noise) == 12
+    assert [one.lost_steps for one in noise] == pytest.approx([0.0] * 12, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "figure",
+    ["rescale_cost", "samples_lost_noise", "rescale_phases", "state_size", "recovery_time"],
+)
+def test_figures_of_single_changes_are_drawn_and_labelled(
+    figure: str, runs: list[ReportRun]
+) -> None:
+    with mpl.rc_context(style.RC):
+        drawings: list[Drawing] = FIGURES[figure](runs)
+    assert drawings
+    for drawing in drawings:
+        assert drawing.figure is not None, drawing.missing
+        assert drawing.table is not None
+        assert re.search(r"\d trials? each", drawing.figure.get_supxlabel())
+        for axis in drawing.figure.axes:
+            assert re.match(r"\S.*\(.+\)$", axis.get_xlabel() or "shared (axis)")
+
+
+def test_the_table_has_medians_and_no_interval_below_five(runs: list[ReportRun]) -> None:
+    with mpl.rc_context(style.RC):
+        drawing = FIGURES["rescale_cost"](runs)[0]
+    assert drawing.table is not None
+    (row,) = [row for row in drawing.table.rows if "broadcast" in row[0]]
+    cells = dict(zip(drawing.table.header, row, strict=True))
+    assert (cells["n"], cells["stop p50 ms"]) == ("3", "500")
+    assert cells["lost p50 steps"] == "5.00"
+    assert row[3] == "none, n = 3"
+
+
+@pytest.mark.parametrize("figure", sorted({"parallelism", "transient_slots"}))
+def test_figures_without_their_runs_say_so(figure: str, runs: list[ReportRun]) -> None:
+    (drawing,) = FIGURES[figure](runs)
+    assert "No " in drawing.missing
+
+
+def test_recovery_is_counted_from_the_signal_to_the_next_committed_step() -> None:
+    steps = [StepRecord("0", k, 2, 8, k * 1.0, 1.0, "0x0p+0") for k in range(20)]
+    # Struck in the middle of the step that begins at 20, which is redone by one worker.
+    steps.append(StepRecord("0", 20, 1, 8, 20.0, 1.8, "0x0p+0"))
+    fault = FaultRecord(20.5, "SIGKILL", "0.w2", "steady", -1, 2)
+    assert recovery_s(steps, fault) == pytest.approx(21.8 - 20.5 - 1.0)
+    # Struck in a step that still ends; a resumed job begins the next one four seconds later.
+    steps[20:] = [StepRecord("0", k, 2, 8, s, 1.0, "0x0p+0") for k, s in ((20, 20.0), (21, 25.0))]
+    assert recovery_s(steps, fault) == pytest.approx(26.0 - 20.5 - 1.0)
+    assert recovery_s(steps[:21], fault) is None, "nothing came after it"
+
+
+def test_recoveries_name_their_system(runs: list[ReportRun]) -> None:
+    assert {one.system for one in recoveries(runs)} == {
+        "stop-free background",
+        "stop-free broadcast",
+    }
+
+
+def test_phases_are_medians_in_recorded_order(runs: list[ReportRun]) -> None:
+    trials = measure(runs).by_cell()
+    medians = phase_medians(next(iter(trials.values())))
+    assert medians == {"join": pytest.approx(0.3), "switch": pytest.approx(0.004)}
+
+
+def test_whole_windows_leave_out_the_first_and_the_rest() -> None:
+    steps = [StepRecord("0", k, 1, 10, k * 0.4, 0.4, "0x0p+0") for k in range(30)]  # 12 s
+    assert whole_windows(steps, 5.0) == pytest.approx(25.0)
+    assert whole_windows(steps, 7.0) is None
+    assert whole_windows([], 5.0) is None
+
+
+def test_break_even_is_that_of_the_paper() -> None:
+    assert break_even_s(30.0, 0.2) == pytest.approx(2 * 30 * 1.2 / 0.2)
+
+
+def test_strong_and_weak_scaling_are_told_by_the_batch() -> None:
+    speeds = {
+        ("bert", "s", 1, 32): [10.0],
+        ("bert", "s", 2, 32): [16.0],
+        ("bert", "s", 2, 64): [19.0],
+    }
+    assert scalings(speeds) == {
+        ("bert", "s", "strong"): {1: [10.0], 2: [16.0]},
+        ("bert", "s", "weak"): {1: [10.0], 2: [19.0]},
+    }
