@@ -263,8 +263,11 @@ class Workforce:
         if said is not None:
             self._account.stand(said)
         left = {p.name: p.left for p in self.crew.workers.values() if p.left is not None}
+        stopping_time_s = adjusting.stopping_time_s(left)
         self._account.phases_s = adjusting.phases_s()
-        self._account.done(adjusting.stopping_time_s(left))
+        if stopping_time_s is not None:  # where nobody stayed, nobody could time its switch
+            self._account.phases_s.setdefault("switch", stopping_time_s)
+        self._account.done(stopping_time_s)
 
     def _shrink(self, recovered: Mapping[str, Any]) -> None:
         """The survivors go on: say so, once those that died are gone."""
