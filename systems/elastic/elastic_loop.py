@@ -65,7 +65,8 @@ class ElasticLoop:
             lambda: self.member.store,
             order.recovery_timeout_s,
             order.collective_timeout_s,
-            self._on_built,
+            bench.reduction.reserve,
+            lambda generation: self._tell("built", generation),
             lambda generation, reason: self._tell("build_failed", generation, reason=reason),
         )
         self.giving = Giving(self.state, bench.reduction, token, order)
@@ -109,11 +110,6 @@ class ElasticLoop:
         if self.order.transfer == "background" and topology.donors.get(self.worker):
             self.giving.connect(topology.donors[self.worker])
         self.taking.expect(topology)
-
-    def _on_built(self, generation: int) -> None:
-        """On the thread that built it: nothing of this is left to the first step there."""
-        self.bench.reduction.reserve()
-        self._tell("built", generation)
 
     def _on_cancel(self, generation: int) -> None:
         self.regrouping.cancel(generation)

@@ -55,6 +55,7 @@ class Regrouping:
         store: Callable[[], tuple[str, int]],
         timeout_s: float,
         collective_timeout_s: float,
+        prepare: Callable[[], None],
         on_built: Callable[[int], None],
         on_failed: Callable[[int, str], None],
     ) -> None:
@@ -63,6 +64,7 @@ class Regrouping:
         store: where the job's store is now.
         timeout_s: longest time for all members to meet.
         collective_timeout_s: of the groups that are built.
+        prepare: called by the building thread before anyone can use a group of several.
         on_built: called by the building thread with the generation.
         on_failed: as ``on_built``, with the reason as well.
         """
@@ -70,6 +72,7 @@ class Regrouping:
         self._store = store
         self._timeout_s = timeout_s
         self._collective_timeout_s = collective_timeout_s
+        self._prepare = prepare
         self._on_built = on_built
         self._on_failed = on_failed
         self._changed = threading.Condition()
@@ -141,6 +144,8 @@ class Regrouping:
             if wanted:
                 self._on_failed(generation, str(error).splitlines()[0])
             return
+        if len(members) > 1:
+            self._prepare()
         with self._changed:
             wanted = generation in self._wanted
             if wanted:
