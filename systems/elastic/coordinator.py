@@ -123,6 +123,8 @@ class Coordinator:
             reason = f"{', '.join(dead)} died"
         elif unknown:
             reason = f"{', '.join(sorted(unknown))} neither train nor join"
+        elif len(target.members) > target.global_batch:
+            reason = f"{len(target.members)} workers cannot share {target.global_batch} samples"
         if reason:
             return [_failed(change_id, reason)]
         self.adjustment = Adjustment(change_id, target, tuple(request["joiners"]))

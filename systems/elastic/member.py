@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.election import Election
 from systems.elastic.leader import LeaderServer
-from systems.elastic.order import ElasticOrder
+from systems.elastic.order import SCRIPT, ElasticOrder
 from systems.elastic.recovery import Membership
 from systems.elastic.tcp_keystore import TcpKeyStore
 from systems.runtime.control import ControlClient, ControlError, Message
@@ -184,6 +184,8 @@ class Member:
             case "stop":
                 self.stop = True
             case "adjust":
+                if self._order.workload == SCRIPT:
+                    message = {**message, "global_batch": self.membership.global_batch}
                 # Once: the driver asks again when another one leads.
                 with self._lock:
                     if self._leader is None:

@@ -10,7 +10,7 @@ from systems.runtime.control import Message
 
 SCRIPT = "script"
 """In place of a workload: the worker runs a script of the user's, the options' ``path`` with
-``arguments``. A global batch of 0 is then the script's own."""
+``arguments``. The global batch is then the script's own, whatever orders say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from systems.runtime.data_order import share
 from systems.runtime.reduction import OrderedReduction, join_alone
 from systems.runtime.session import Program, Stopwatch, begin, build, import_workload, load
 from systems.runtime.state import digests
-from systems.runtime.trainer import Trainer
+from systems.runtime.trainer import Trainer, on_device
 
 
 class Workbench:
@@ -66,8 +66,9 @@ class Workbench:
         start, stop = share(order.global_batch, order.num_workers, 0)
         ids = [index % session.workload.num_samples for index in range(start, stop)]
         batch = session.workload.samples(ids)
-        on_device = {name: value.to(session.device) for name, value in batch.items()}
-        return session.workload.loss(self.reduction.parallel, on_device)
+        if not self._is_script:  # a script's batch can be of any kind
+            batch = on_device(batch, session.device)
+        return session.workload.loss(self.reduction.parallel, batch)
 
     def load(self) -> None:
         """Go on from the order's checkpoint, if it names one.

@@ -7,11 +7,12 @@ applies the gradients. In between a worker can learn that the step does not coun
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
+from harness.contracts.training import Batch
 from systems.elastic.groups import GroupLost
 from systems.runtime.data_order import Plan, share, step_seed
 from systems.runtime.session import Session
@@ -56,18 +57,15 @@ class Trainer:
         """What the next step consumes; pure."""
         return self.session.data.plan(self.session.data_state, self.num_workers, self.global_batch)
 
-    def fetch(self, plan: Plan) -> Mapping[str, torch.Tensor]:
+    def fetch(self, plan: Plan) -> Batch:
         """As ``batch``, but the samples stay where they were fetched."""
         session = self.session
         seed_all(step_seed(session.seed, session.step, self.rank), session.device)
         return session.prefetcher.batch(plan, self.rank, self.global_batch)
 
-    def batch(self, plan: Plan) -> Mapping[str, torch.Tensor]:
+    def batch(self, plan: Plan) -> Batch:
         """Random states set and this worker's samples fetched for the next step."""
-        session, batch = self.session, self.fetch(plan)
-        if session.device.type == "cpu":
-            return batch
-        return {name: value.to(session.device) for name, value in batch.items()}
+        return on_device(self.fetch(plan), self.session.device)
 
     def dummy_loss(self) -> torch.Tensor:
         """The loss of the next step, for passes that are forgotten. Nothing is logged."""
@@ -146,6 +144,13 @@ class Trainer:
         if self._samples is not None:
             self._samples.close()
             self._samples = None
+
+
+def on_device(batch: Batch, device: torch.device) -> Batch:
+    """A batch where it is to be computed; workloads make it on the CPU."""
+    if device.type == "cpu":
+        return batch
+    return {name: value.to(device) for name, value in batch.items()}
 
 
 def seed_all(seed: int, device: torch.device) -> None:

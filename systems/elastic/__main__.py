@@ -1,0 +1,175 @@
+"""``python -m systems.elastic``: run a script elastically, and change its workers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from harness.cluster import Cluster, uniform_cluster
+from harness.contracts.training import Backend, ReportKind
+from systems.backends.stop_free import StopFree
+from systems.elastic.request_channel import RequestServer, ask
+from systems.elastic.user_job import UserJob
+from systems.launchers.local import PREIMPORT, Local
+from systems.runtime.control import ControlError
+from systems.runtime.driver import RuntimeSetupError
+
+POLL_S = 0.02
+RETRY_EXIT = 75
+"""As EX_TEMPFAIL of sysexits.h: ask again later."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done; 1 failed; 2 wrong usage; 75 RETRY, another change is under way."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    split = given.index("--") if "--" in given else len(given)
+    arguments = _parser().parse_args(given[:split])
+    arguments.arguments = given[split + 1 :]
+    if arguments.command == "run":
+        return _run(arguments)
+    fields = ("to", "leave", "min", "max", "steps")
+    request = {name: getattr(arguments, name) for name in fields if hasattr(arguments, name)}
+    request["action"] = arguments.command.replace("-", "_")
+    try:
+        answer = ask(arguments.job, request, arguments.timeout)
+    except ControlError as error:
+        print(error, file=sys.stderr)
+        return 1
+    answer.pop("kind", None)
+    print(json.dumps(answer))
+    return {"done": 0, "retry": RETRY_EXIT}.get(answer["status"], 1)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    job_dir: Path = arguments.job or Path("elastic-jobs") / arguments.script.stem
+    problems = _problems(arguments, job_dir)
+    if problems:
+        print("\n".join(problems), file=sys.stderr)
+        return 2
+    job_dir.mkdir(parents=True, exist_ok=True)
+    launcher = Local([*PREIMPORT, "systems.elastic.script", *arguments.preimport])
+    try:
+        backend = StopFree(
+            transfer=arguments.transfer,
+            recovery=arguments.recovery,
+            start=arguments.start,
+            checkpoint_every=arguments.checkpoint_every,
+            data_order=arguments.data_order,
+        )
+        cluster = _cluster(arguments)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    job = UserJob(cast(Backend, backend), cluster, job_dir)
+    requests: RequestServer | None = None
+    try:
+        launcher.open()
+        backend.open(cluster, launcher)
+        requests = RequestServer(job, job_dir)
+        print(f"job {job_dir}", flush=True)
+        job.start(arguments.script, arguments.arguments, arguments.workers, arguments.seed)
+        while job.end is None:
+            job.poll(POLL_S)
+            requests.serve()
+    except KeyboardInterrupt:
+        return 130
+    except (OSError, RuntimeSetupError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    finally:
+        if requests is not None:
+            requests.close()
+        backend.close()
+        launcher.close()
+    end = job.end
+    if end.kind is not ReportKind.FINISHED:
+        print(end.reason, file=sys.stderr)
+        return 1
+    print(json.dumps({"step": end.step, "samples": end.samples, **end.results}))
+    return 0
+
+
+def _problems(arguments: argparse.Namespace, job_dir: Path) -> list[str]:
+    """What is wrong with a command line, one a line."""
+    problems = []
+    if not arguments.script.is_file():
+        problems.append(f"{arguments.script}: no such file")
+    if not 1 <= arguments.workers <= arguments.slots:
+        problems.append(
+            f"--workers is {arguments.workers} and --slots is {arguments.slots};"
+            " there must be a slot for every worker, and 1 worker at least"
+        )
+    if job_dir.exists() and (not job_dir.is_dir() or any(job_dir.iterdir())):
+        problems.append(f"{job_dir} holds another job; give an empty folder with --job")
+    if arguments.devices and arguments.slots % arguments.devices:
+        problems.append(f"--slots {arguments.slots} is no multiple of --devices")
+    return problems
+
+
+def _cluster(arguments: argparse.Namespace) -> Cluster:
+    """This machine."""
+    devices = arguments.devices or arguments.slots
+    return uniform_cluster(
+        name="here",
+        num_hosts=1,
+        devices_per_host=devices,
+        device_type="cuda" if arguments.devices else "cpu",
+        slots_per_device=arguments.slots // devices,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m systems.elastic",
+        description="Run a training script elastically on this machine (docs/elastic-script.md).",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 75 RETRY (another change is under"
+        " way). Requests are answered when the change has happened.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        help="run a script; ends with its training",
+        usage="%(prog)s [options] script [-- ARGUMENTS OF THE SCRIPT]",
+    )
+    run.add_argument("script", type=Path)
+    run.add_argument("--slots", type=int, default=4, help="most workers there may be")
+    run.add_argument("--workers", type=int, default=1, help="workers at first")
+    run.add_argument("--job", type=Path, help="an empty folder for logs, and to ask the job by")
+    run.add_argument("--devices", type=int, default=0, help="CUDA devices; 0: the CPU")
+    run.add_argument("--seed", type=int, default=0, help="of the samples' order")
+    run.add_argument("--transfer", default="background", help="background, peer, broadcast")
+    run.add_argument("--recovery", default="exact", help="none, consistent, approximate, exact")
+    run.add_argument("--checkpoint-every", type=int, default=0, help="steps; 0: never")
+    run.add_argument("--data-order", default="positions", help="positions, blocks")
+    run.add_argument("--start", default="preimported", help="cold, preimported")
+    run.add_argument(
+        "--preimport", action="append", default=[], metavar="MODULE", help="imported once, forked"
+    )
+    for name, text in (
+        ("scale-out", "more workers"),
+        ("scale-in", "fewer workers"),
+        ("migrate", "other slots"),
+        ("profile", "throughput and efficiency by number of workers"),
+        ("status", "where the job is"),
+        ("finish", "end the training after the present step"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("job", type=Path, help="the folder that run was given")
+        command.add_argument("--timeout", type=float, default=300.0, help="seconds")
+        if name in ("scale-out", "scale-in"):
+            command.add_argument("--to", type=int, required=True, help="workers")
+        elif name == "migrate":
+            command.add_argument("--leave", type=int, nargs="+", required=True, metavar="SLOT")
+        elif name == "profile":
+            command.add_argument("--min", type=int, default=1, help="fewest workers")
+            command.add_argument("--max", type=int, required=True, help="most workers")
+            command.add_argument("--steps", type=int, default=20, help="at each size")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

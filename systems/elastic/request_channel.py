@@ -1,0 +1,87 @@
+"""How other processes of the same user ask a job for something: a socket on the loopback.
+
+Where it is and the token to show are in the file ``control.json`` of the job's folder, which
+only its owner can read. Messages are those of the control channel (``runtime.control``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from systems.elastic.user_job import JOB_ID, UserJob
+from systems.runtime.control import ControlClient, ControlError, Message
+from systems.runtime.control_server import Connection, ControlServer
+
+FILE = "control.json"
+LOOPBACK = "127.0.0.1"
+
+
+class RequestServer:
+    """The job's end; works inside ``serve``."""
+
+    def __init__(self, job: UserJob, job_dir: Path) -> None:
+        """Listen, and write the file.
+
+        Raises:
+            OSError: the file is there, or cannot be written.
+        """
+        self._job = job
+        self._token = secrets.token_hex(32)
+        self._server = ControlServer(LOOPBACK, self._token_of, self._on_message, lambda _: None)
+        self._path = job_dir / FILE
+        address, port = self._server.address
+        place = {"address": address, "port": port, "token": self._token}
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(place, file)
+
+    def serve(self) -> None:
+        """Handle what has arrived, without waiting."""
+        self._server.wait(0.0)
+
+    def close(self) -> None:
+        """Hang up, and remove the file."""
+        self._server.close()
+        self._path.unlink(missing_ok=True)
+
+    def _token_of(self, job_id: str) -> str | None:
+        return self._token if job_id == JOB_ID else None
+
+    def _on_message(self, connection: Connection, message: Message) -> None:
+        if message is connection.greeting:
+            return
+
+        def answer(found: Mapping[str, Any]) -> None:
+            self._server.send(connection, {"kind": "answer", **found})
+
+        self._job.request(message, answer)
+
+
+def ask(job_dir: Path, request: Mapping[str, Any], timeout_s: float) -> Message:
+    """Ask a job; waits for the answer.
+
+    Raises:
+        ControlError: there is no such job, it is gone, or it does not answer in time.
+    """
+    try:
+        place = json.loads((job_dir / FILE).read_text(encoding="utf-8"))
+    except OSError:
+        raise ControlError(f"{job_dir}: no job runs in this folder (no {FILE})") from None
+    greeting = {"kind": "greeting", "job_id": JOB_ID, "token": place["token"]}
+    gone: Message = {"status": "failed", "reason": "the job is gone"}
+    try:
+        client = ControlClient(
+            place["address"], place["port"], greeting, on_end=lambda: client.inbox.put(gone)
+        )
+        client.send({"kind": "request", **request})
+    except OSError as error:
+        raise ControlError(f"{job_dir}: the job does not listen any more: {error}") from None
+    try:
+        return client.receive(timeout_s)
+    finally:
+        client.close()

@@ -1,0 +1,145 @@
+"""What a user's script has built, as the workload that the mechanism trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch.utils.data import default_collate
+
+from harness.contracts.training import Batch
+from systems.runtime.checkpoint import CheckpointError
+
+BATCH = "batch"
+"""The one entry of what ``samples`` returns: a batch as the script's loop gets it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Where a script's samples come from."""
+
+    dataset: Any
+    """With ``len`` and an item for each id: a map-style ``Dataset`` of torch."""
+    batch_size: int
+    """Of all workers together."""
+    epochs: int | None
+    """None: until the job ends in another way."""
+    collate: Callable[[list[Any]], Any] = default_collate
+    inputs: Callable[[Any], Any] | None = None
+    """What of a batch the model is called with; None: see ``inputs_of``."""
+
+    @property
+    def num_steps(self) -> int | None:
+        """Steps until every epoch is over; the last one may reach into one more."""
+        if self.epochs is None:
+            return None
+        return -(-self.epochs * len(self.dataset) // self.batch_size)
+
+
+class ScriptWorkload:
+    """A ``Workload``, of objects that are there already."""
+
+    name = "script"
+    size = ""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        feed: Feed,
+        before_update: Callable[[int], None] | None,
+    ) -> None:
+        self._model = model
+        self._optimizer = optimizer
+        self._feed = feed
+        self._before_update = before_update
+        self.num_samples = len(feed.dataset)
+        self.metrics: dict[str, float] = {}
+        """What the script says of the trained model."""
+
+    def build_model(self, seed: int) -> torch.nn.Module:
+        """Never: nobody knows whether the script would build the same model once more.
+
+        Raises:
+            CheckpointError: always.
+        """
+        raise CheckpointError("a script cannot be begun again; set checkpoint_every")
+
+    def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+        """The script's."""
+        return self._optimizer
+
+    def samples(self, ids: Sequence[int]) -> Batch:
+        """A batch of the script's data set, under the one name ``BATCH``."""
+        dataset = self._feed.dataset
+        if hasattr(dataset, "__getitems__"):
+            items = dataset.__getitems__(list(ids))
+        else:
+            items = [dataset[index] for index in ids]
+        return cast(Batch, {BATCH: self._feed.collate(items)})
+
+    def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """Not the script's loss, which nobody here knows: a sum of all that the model returns.
+
+        For passes that are forgotten: gradients come in the same order.
+
+        Raises:
+            ValueError: the model cannot be called this way.
+        """
+        inputs = (self._feed.inputs or inputs_of)(batch[BATCH])
+        parameter = next(self._model.parameters())
+        inputs = _moved(inputs, parameter.device)
+        try:
+            if isinstance(inputs, Mapping):
+                outputs = model(**inputs)
+            elif isinstance(inputs, tuple | list):
+                outputs = model(*inputs)
+            else:
+                outputs = model(inputs)
+        except Exception as error:
+            raise ValueError(
+                "the model could not be called with the first item of a batch"
+                f" ({type(error).__name__}: {error}); say with batches(..., inputs=...) what of a"
+                " batch it is called with"
+            ) from error
+        return torch.stack(
+            [tensor.float().sum() for tensor in _tensors(outputs) if tensor.requires_grad]
+        ).sum()
+
+    def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:
+        """The script's ``before_update``, and the optimizer's step."""
+        if self._before_update is not None:
+            self._before_update(step)
+        optimizer.step()
+
+    def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
+        """What the script has recorded."""
+        return dict(self.metrics)
+
+
+def inputs_of(batch: Any) -> Any:
+    """What a model is called with, of a batch: its first item, or all of a mapping's."""
+    return batch[0] if isinstance(batch, tuple | list) else batch
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if isinstance(value, Mapping):
+        return {name: _moved(item, device) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_moved(item, device) for item in value]
+    return value
