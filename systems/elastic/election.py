@@ -55,7 +55,7 @@ class Election:
             key: where the leader's address is.
             me: our address, ``host:port``; nobody else's.
             expiry_s: how long a key may go without refresh.
-            refresh_s: time between two refreshes, and between two looks; at most a third of it.
+            refresh_s: time between two refreshes, and between two looks; at most half of it.
             on_leader: called with the address of every new leader, us included, from our
                 thread. It must be brief: the key is not refreshed meanwhile.
             is_candidate: whether we would lead; if not, we only follow, until ``stand``.
@@ -193,10 +193,11 @@ class Election:
             self._tell()
 
     def _tell(self) -> None:
-        leader = self._state.leader
-        if leader == self._told:
-            return
-        self._told = leader
+        with self._changed:
+            leader = self._state.leader
+            if leader == self._told:
+                return
+            self._told = leader
         if leader is not None:
             try:
                 self._on_leader(leader[0])

@@ -38,9 +38,9 @@ class ElectionState:
         problems = []
         if not me or "|" in me or "|" in candidate:
             problems.append(f"the address {me!r} must be a text without '|'")
-        if not 0 < 3 * refresh_s <= expiry_s * (1 + 1e-9):
+        if not 0 < 2 * refresh_s <= expiry_s:
             problems.append(
-                f"refresh_s={refresh_s} must be above 0 and at most a third of"
+                f"refresh_s={refresh_s} must be above 0 and at most half of"
                 f" expiry_s={expiry_s}: one late refresh must not cost the leader its key"
             )
         if problems:

@@ -17,6 +17,8 @@ from typing import cast
 import torch
 import torch.distributed as dist
 
+from systems.runtime.name_lookups import no_name_lookups
+
 COLLECTIVE_TIMEOUT_S = 1800.0
 
 
@@ -242,9 +244,10 @@ def build_group(
     if size == 1:
         return Group(generation, rank, size, None)
     timeout = timedelta(seconds=timeout_s)
-    store = dist.TCPStore(  # type: ignore[attr-defined]
-        address, port, timeout=timeout, wait_for_workers=False
-    )
+    with no_name_lookups(address):
+        store = dist.TCPStore(  # type: ignore[attr-defined]
+            address, port, timeout=timeout, wait_for_workers=False
+        )
     keys = dist.PrefixStore(  # type: ignore[attr-defined]
         f"{prefix}generation/{generation}", store
     )

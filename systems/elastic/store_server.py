@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Sequence
 
 from systems.runtime.control import TOKEN_VARIABLE, ControlClient, ControlError
+from systems.runtime.name_lookups import is_plain, never_look_up_names
 
 ORDER_TIMEOUT_S = 60.0
 
@@ -53,7 +54,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 class StoreServer:
-    """TCPStore's server on a free port of one address; it ends with the process."""
+    """TCPStore's server on a free port of one address; it ends with the process.
+
+    If the address is a plain number, this process asks no name server any more: one lost
+    answer would hold up all clients.
+    """
 
     def __init__(self, address: str) -> None:
         """Begin to serve.
@@ -61,6 +66,8 @@ class StoreServer:
         Raises:
             OSError: the address is none of this machine's.
         """
+        if is_plain(address):
+            never_look_up_names()
         # Imported here: the greeting shall not wait for it.
         from torch._C._distributed_c10d import TCPStore
 

@@ -26,6 +26,7 @@ from datetime import timedelta
 from torch._C._distributed_c10d import TCPStore
 
 from systems.elastic.keystore import StoreLost
+from systems.runtime.name_lookups import no_name_lookups
 
 CONNECT_TIMEOUT_S = 5.0
 _NOTHING = "?"
@@ -142,13 +143,14 @@ class TcpKeyStore:
         try:
             # TCPStore itself goes on trying, and fills stderr meanwhile.
             socket.create_connection((self._address, self._port), CONNECT_TIMEOUT_S).close()
-            return TCPStore(
-                self._address,
-                self._port,
-                is_master=False,
-                wait_for_workers=False,
-                timeout=timedelta(seconds=CONNECT_TIMEOUT_S),
-            )
+            with no_name_lookups(self._address):
+                return TCPStore(
+                    self._address,
+                    self._port,
+                    is_master=False,
+                    wait_for_workers=False,
+                    timeout=timedelta(seconds=CONNECT_TIMEOUT_S),
+                )
         except (OSError, RuntimeError) as error:
             raise StoreLost(f"no store at {self._place}: {_first_line(error)}") from None
 
