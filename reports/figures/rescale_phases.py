@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib.patches import Patch
 
 from reports import style
 from reports.drawing import Drawing, Table
@@ -48,14 +50,21 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
     axis = figure.subplots()
     places = np.arange(len(cells))
     left = np.zeros(len(cells))
-    for index, phase in enumerate(phases):
-        width = np.array([found.get(phase, 0.0) for found in medians.values()])
-        axis.barh(
-            places, width, left=left, height=0.66, label=phase, edgecolor=style.PAPER,
-            color=style.PALETTE[index % len(style.PALETTE)], linewidth=0.5,
-            hatch=_HATCHES[index // len(style.PALETTE) % len(_HATCHES)],
-        )  # fmt: skip
-        left += width
+    looks: dict[str, dict[str, Any]] = {
+        phase: {
+            "facecolor": style.PALETTE[index % len(style.PALETTE)],
+            "hatch": _HATCHES[index // len(style.PALETTE) % len(_HATCHES)],
+        }
+        for index, phase in enumerate(phases)
+    }
+    for row, found in enumerate(medians.values()):  # every system has an order of its own
+        for phase, width in found.items():
+            axis.barh(
+                row, width, left=left[row], height=0.66, edgecolor=style.PAPER, linewidth=0.5,
+                **looks[phase],
+            )  # fmt: skip
+            left[row] += width
+    handles = [Patch(label=phase, edgecolor=style.PAPER, **looks[phase]) for phase in phases]
     for place, trials, end in zip(places, cells.values(), left, strict=True):
         stops = [t.stopping_time_s for t in trials if t.stopping_time_s is not None]
         text = f"{_short(end)}, n = {len(trials)}"
@@ -69,7 +78,9 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
     axis.set_xlabel("duration of the phases (s, medians, one after another)")
     axis.set_ylabel("system (name)")
     axis.grid(visible=False, axis="y")
-    figure.legend(loc="outside upper left", ncols=min(7, len(phases)), columnspacing=1.2)
+    figure.legend(
+        handles=handles, loc="outside upper left", ncols=min(7, len(phases)), columnspacing=1.2
+    )
     ids = {trial.run_id for trials in cells.values() for trial in trials}
     own_runs = [run for run in runs if run.run_id in ids]
     style.put_count_note(figure, [len(trials) for trials in cells.values()], own_runs)
