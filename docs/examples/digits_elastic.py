@@ -1,21 +1,21 @@
-"""Handwritten digits of 8x8 pixels: a small convolutional network."""
+"""Handwritten digits of 8x8 pixels; arguments: epochs, and where to save the model."""
 
 import sys
 
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
-from torch.utils.data import TensorDataset
+from torch.utils import data
 
 from systems.elastic import api as elastic
 
-EPOCHS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+EPOCHS, PATH = int(sys.argv[1]), sys.argv[2]
 
 torch.manual_seed(1)
 images, labels = load_digits(return_X_y=True)
 images = torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
 labels = torch.tensor(labels)
-train = TensorDataset(images[:1536], labels[:1536])
+train = data.TensorDataset(images[:1536], labels[:1536])
 
 model = nn.Sequential(
     nn.Conv2d(1, 16, 3, padding=1),
@@ -47,5 +47,5 @@ for _ in range(EPOCHS):
         elastic.notify_batch_end(loss)
 
 elastic.shutdown() or sys.exit()
-torch.save(model.state_dict(), "digits.pt")
+torch.save(model.state_dict(), PATH)
 print(f"accuracy {accuracy():.4f}")

@@ -1,0 +1,291 @@
+"""The calls for scripts of one's own: the example in the docs, and what a script must not do."""
+
+import difflib
+import json
+import stat
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.cluster import uniform_cluster
+from harness.contracts.training import ReportKind
+from harness.engines.consumed import count_samples, read_consumed
+from systems.backends.stop_free import StopFree
+from systems.elastic.__main__ import RETRY_EXIT, main
+from systems.elastic.request_channel import FILE, RequestServer, ask
+from systems.elastic.user_job import UserJob
+from systems.launchers.local import PREIMPORT, Local
+from systems.runtime.control import ControlError
+from systems.runtime.step_log import read_lines
+from tests.backends.world import descendants
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "docs" / "examples"
+MANY_EPOCHS = "300"
+TIMEOUT_S = 60.0
+CLUSTER = uniform_cluster(name="four", num_hosts=1, devices_per_host=4, device_type="cpu")
+
+LINEAR = """
+import sys, torch
+from torch.utils.data import TensorDataset
+from systems.elastic import api as elastic
+
+torch.manual_seed(0)
+x = torch.randn(64, 4, dtype=torch.float64)
+y = x @ torch.arange(4, dtype=torch.float64)
+model = torch.nn.Linear(4, 1, dtype=torch.float64)
+optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+
+def schedule(step):
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1 / (1 + step)
+
+model, optimizer = elastic.init(
+    model, optimizer, before_update=schedule, changes_gradients="peer" in sys.argv
+)
+epochs = 6 if "short" in sys.argv else None
+for inputs, targets in elastic.batches(TensorDataset(x, y), 8, epochs=epochs):
+    if "no-step" in sys.argv:
+        continue
+    loss = (model(inputs).squeeze(1) - targets).square().mean()
+    if "twice" in sys.argv:
+        model(inputs)
+    loss.backward()
+    optimizer.step()
+if elastic.shutdown():
+    lr = optimizer.param_groups[0]["lr"]
+    elastic.record(lr=lr, weight=model.weight[0, 3].item(), bias=model.bias.item())
+"""
+
+
+@pytest.fixture(scope="module")
+def launcher():
+    launcher = Local([*PREIMPORT, "systems.elastic.script"])
+    launcher.open()
+    yield launcher
+    launcher.close()
+
+
+class Running:
+    """A job whose driver is this process."""
+
+    def __init__(self, launcher, folder, script, *arguments, workers=1, **options):
+        folder.mkdir()
+        self.folder = folder
+        self.backend = StopFree(start="preimported", data_order="positions", **options)
+        self.backend.open(CLUSTER, launcher)
+        self.job = UserJob(self.backend, CLUSTER, folder)
+        self.requests = RequestServer(self.job, folder)
+        self.job.start(script, arguments, workers, seed=3)
+
+    def until(self, is_true):
+        end = time.monotonic() + TIMEOUT_S
+        while not is_true():
+            assert time.monotonic() < end, self.logs()
+            assert self.job.end is None, f"{self.job.end}\n{self.logs()}"
+            self.job.poll(0.02)
+            self.requests.serve()
+
+    def until_step(self, step):
+        self.until(lambda: self.job.step >= step)
+
+    def do(self, **request):
+        answers = []
+        self.job.request(request, answers.append)
+        self.until(lambda: answers)
+        return answers[0]
+
+    def until_end(self):
+        end = time.monotonic() + TIMEOUT_S
+        while self.job.end is None:
+            assert time.monotonic() < end, self.logs()
+            self.job.poll(0.02)
+        return self.job.end
+
+    def logs(self):
+        return "\n".join(path.read_text() for path in sorted(self.folder.glob("w*.log")))
+
+    def kill(self, worker):
+        """SIGKILL a worker, which is known by where its output goes."""
+        log = self.folder.resolve() / f"{worker}.log"
+        for process in descendants():
+            with suppress(psutil.NoSuchProcess, FileNotFoundError):
+                if Path(f"/proc/{process.pid}/fd/1").readlink() == log:
+                    process.kill()
+                    return
+        raise AssertionError(f"no process of {worker}")
+
+    def close(self):
+        self.requests.close()
+        self.backend.close()
+
+
+@pytest.fixture
+def run(launcher, tmp_path):
+    running = []
+
+    def begin(script, *arguments, **options):
+        folder = tmp_path / f"job{len(running)}"
+        running.append(Running(launcher, folder, script, *arguments, **options))
+        return running[-1]
+
+    yield begin
+    for job in running:
+        job.close()
+
+
+@pytest.fixture
+def linear(tmp_path):
+    path = tmp_path / "linear.py"
+    path.write_text(LINEAR)
+    return path
+
+
+def worlds(folder):
+    """Numbers of workers that made the job's steps, in order."""
+    found = []
+    for line in read_lines(folder / "steps.jsonl"):
+        if found[-1:] != [line["world"]]:
+            found.append(line["world"])
+    return found
+
+
+def check_digits(job, end):
+    """Every sample once in every epoch, and a model that is worth something."""
+    assert end.kind is ReportKind.FINISHED, end
+    assert count_samples(job.folder, end.step) == (0, 0)
+    consumed = [piece for part in read_consumed(job.folder) for piece in part.ranges]
+    assert sum(stop - start for _, start, stop in consumed) == end.samples == 64 * end.step
+    (line,) = (line for line in job.logs().splitlines() if line.startswith("accuracy"))
+    assert float(line.split()[1]) > 0.88
+    assert (job.folder.parent / "digits.pt").exists()
+
+
+def test_the_example_differs_by_at_most_six_lines():
+    plain, elastic = (
+        (EXAMPLES / f"digits_{kind}.py").read_text().splitlines() for kind in ("plain", "elastic")
+    )
+    assert len(plain) < 60
+    added = [line for line in difflib.ndiff(plain, elastic) if line.startswith("+ ")]
+    assert 0 < len(added) <= 6
+
+
+def test_the_example_grows_and_shrinks(run, tmp_path):
+    job = run(EXAMPLES / "digits_elastic.py", MANY_EPOCHS, str(tmp_path / "digits.pt"))
+    job.until_step(20)
+    grown = job.do(action="scale_out", to=2)
+    assert grown["status"] == "done"
+    assert grown["workers"] == 2
+    assert 0 <= grown["stopping_time_s"] < 1
+    assert "copy" in grown["phases_s"]
+    job.until_step(grown["step"] + 20)
+    shrunk = job.do(action="scale_in", to=1)
+    assert (shrunk["status"], shrunk["slots"]) == ("done", [0])
+    job.until_step(400)
+    assert job.do(action="finish")["status"] == "done"
+    end = job.until_end()
+    check_digits(job, end)
+    assert worlds(job.folder) == [1, 2, 1]
+    losses = [float.fromhex(line["loss"]) for line in read_lines(job.folder / "steps.jsonl")]
+    assert sum(losses[-20:]) < sum(losses[:20]) / 4
+
+
+def test_the_example_outlives_a_worker(run, tmp_path):
+    job = run(EXAMPLES / "digits_elastic.py", "16", str(tmp_path / "digits.pt"), workers=2)
+    job.until_step(30)
+    job.kill("w1")  # the first one: the other goes on, and evaluates
+    end = job.until_end()
+    assert job.job.slots == (1,)
+    assert end.step == 16 * 24
+    check_digits(job, end)
+    assert worlds(job.folder) == [2, 1]
+
+
+def test_unequal_shares_give_the_mean_over_all_samples(run, linear):
+    results = [run(linear, "short", workers=workers).until_end().results for workers in (1, 3)]
+    assert results[0]["weight"] == pytest.approx(results[1]["weight"], rel=1e-9)
+    assert results[0]["bias"] == pytest.approx(results[1]["bias"], rel=1e-9)
+    assert results[0]["weight"] > 0.3
+
+
+@pytest.mark.parametrize("transfer", ["background", "peer"])
+def test_a_schedule_goes_on_in_a_worker_that_joined(run, linear, transfer):
+    job = run(linear, transfer)
+    job.until_step(10)
+    moved = job.do(action="migrate", leave=[0])
+    assert (moved["status"], moved["slots"]) == ("done", [1])
+    job.until_step(moved["step"] + 1)
+    job.do(action="finish")
+    end = job.until_end()
+    assert end.results["lr"] == pytest.approx(0.1 / end.step)
+    assert ("cannot be replayed" in job.logs()) == (transfer == "peer")
+
+
+def test_profile_measures_every_size_and_goes_back(run, linear):
+    job = run(linear)
+    job.until_step(1)
+    found = job.do(action="profile", min=1, max=3, steps=5)
+    assert [row["workers"] for row in found["profile"]] == [1, 2, 3]
+    assert all(row["samples_per_s"] > 0 for row in found["profile"])
+    assert max(row["efficiency"] for row in found["profile"]) == 1
+    assert len(job.job.slots) == 1
+    assert worlds(job.folder) == [1, 3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("argument", "reason"),
+    [("no-step", "without optimizer.step"), ("twice", "called twice")],
+)
+def test_a_script_that_cannot_work_is_told_why(run, linear, argument, reason):
+    end = run(linear, argument).until_end()
+    assert end.kind is ReportKind.FAILED
+    assert reason in end.reason
+
+
+def test_alone_the_script_is_a_plain_one(linear):
+    done = subprocess.run(
+        [sys.executable, str(linear), "short"], cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, check=False
+    )
+    assert done.returncode == 0
+
+
+def test_requests_from_another_shell(run, linear, capsys):
+    job = run(linear)
+    assert job.do(action="scale_out", to=2)["status"] == "retry"  # it is only starting
+    job.until_step(5)
+    assert stat.S_IMODE((job.folder / FILE).stat().st_mode) == 0o600
+    command = [sys.executable, "-m", "systems.elastic"]
+    for arguments, code, status in (
+        (["scale-in", "--to", "1"], 1, "failed"),
+        (["scale-out", "--to", "5"], 1, "failed"),
+        (["migrate", "--leave", "0"], 0, "done"),
+    ):
+        asked = subprocess.Popen(
+            [*command, arguments[0], str(job.folder), *arguments[1:]],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+        )
+        job.until(lambda asked=asked: asked.poll() is not None)
+        assert asked.returncode == code
+        assert json.loads(asked.stdout.read())["status"] == status
+    assert job.job.slots == (1,)
+
+
+def test_wrong_command_lines(tmp_path, capsys):
+    (tmp_path / "old.log").touch()
+    assert main(["run", "nothing.py", "--workers", "9", "--job", str(tmp_path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert main(["status", str(tmp_path)]) == 1
+    assert "no job runs" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    assert end.value.code == 0
+    with pytest.raises(ControlError):
+        ask(tmp_path, {"action": "status"}, 1.0)
+    assert RETRY_EXIT not in (0, 1, 2)
