@@ -83,6 +83,8 @@ class Coordinator:
         self._receivers: dict[str, tuple[str, int]] = {}
         """Where a worker takes the state, of those that are prepared to."""
         self._dead: set[str] = set()
+        self._done: set[int] = set()
+        """Changes that were made, as far as this leader has heard."""
         self.adjustment: Adjustment | None = None
         self.recovery: Recovery | None = None
 
@@ -111,7 +113,7 @@ class Coordinator:
         change_id = request["change_id"]
         if self.adjustment is not None and self.adjustment.change_id == change_id:
             return []  # asked again
-        if target == self._memberships[self.generation]:
+        if change_id in self._done:
             return []  # asked again of a new leader, and done by the old one
         reason = ""
         if self.adjustment is not None:
@@ -151,8 +153,15 @@ class Coordinator:
             self.adjustment.caught_up.add(worker)
         return self._advance()
 
-    def switched(self, generation: int, membership: Membership) -> list[Action]:
-        """A worker works in this generation now, so all of its members will, or have died."""
+    def switched(
+        self, generation: int, membership: Membership, change_id: int | None = None
+    ) -> list[Action]:
+        """A worker works in this generation now, so all of its members will, or have died.
+
+        ``change_id``: of the change that led there; None after a death and for founders.
+        """
+        if change_id is not None:
+            self._done.add(change_id)
         self._highest = max(self._highest, generation)
         if generation <= self.generation:
             return []
@@ -161,7 +170,7 @@ class Coordinator:
             generation: membership,
         }
         self.generation = generation
-        if self.adjustment is not None and self.adjustment.target == membership:
+        if self.adjustment is not None and self.adjustment.change_id in self._done:
             self.adjustment = None  # also one that a leader before this one had announced
         if self.recovery is not None and self.recovery.number == generation:
             self.recovery = None

@@ -225,13 +225,19 @@ class ElasticLoop:
         self.target_step = ENDLESS  # the others would not have switched at their last step
         group = group or self.regrouping.take(generation)
         phases_s["group"] = self.regrouping.build_s[generation]
-        self.enter(generation, topology.membership, group)
+        self.enter(generation, topology.membership, group, change_id=topology.change_id)
         self.telling.arrived(topology.change_id, None)
 
     def enter(
-        self, generation: int, membership: Membership, group: Group, *, after_death: bool = False
+        self,
+        generation: int,
+        membership: Membership,
+        group: Group,
+        *,
+        change_id: int | None = None,
+        after_death: bool = False,
     ) -> None:
-        """Belong to a generation from now on."""
+        """Belong to a generation from now on; ``change_id``: of the change that led there."""
         old, self.group = self.group, group
         if self.halt or self.is_dismissed:  # it came while nobody could give this group up
             group.give_up()
@@ -248,7 +254,7 @@ class ElasticLoop:
             self.bench.report.begin_generation(generation, membership, after_death=after_death)
         if old is not None and old is not group:
             old.drop()
-        self.member.switched(generation, membership)
+        self.member.switched(generation, membership, change_id)
 
     def _obey(self, verdict: Verdict) -> None:
         """What all workers were told to do at the end of the last step."""
@@ -359,7 +365,7 @@ class ElasticLoop:
             phases_s["copy"] = time.monotonic() - started
         phases_s["group"] = self.regrouping.build_s[generation]
         old_ended = self._ended_at
-        self.enter(generation, topology.membership, group)
+        self.enter(generation, topology.membership, group, change_id=topology.change_id)
         phases_s["switch"] = time.monotonic() - old_ended
         self.telling.arrived(topology.change_id, old_ended)
         return True

@@ -122,7 +122,7 @@ class LeaderServer:
                 return coordinator.caught_up(worker, message["generation"])
             case "switched":
                 membership = Membership(tuple(message["members"]), message["global_batch"])
-                return coordinator.switched(message["generation"], membership)
+                return coordinator.switched(message["generation"], membership, message["change_id"])
             case "halted":
                 report = Halted(
                     message["generation"], message["step"], message["address"], message["port"]

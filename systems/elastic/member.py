@@ -108,8 +108,10 @@ class Member:
         self._receiver = (address, port)
         self.tell({"kind": "prepared", "address": address, "port": port})
 
-    def switched(self, generation: int, membership: Membership) -> None:
-        """This worker belongs to a new generation now."""
+    def switched(
+        self, generation: int, membership: Membership, change_id: int | None = None
+    ) -> None:
+        """This worker belongs to a new generation now, by this change if by any."""
         self.generation = generation
         self.membership = membership
         self.announced = 0
@@ -121,6 +123,7 @@ class Member:
                 "generation": generation,
                 "members": list(membership.members),
                 "global_batch": membership.global_batch,
+                "change_id": change_id,
             }
         )
         self._election.stand()

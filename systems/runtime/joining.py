@@ -14,6 +14,7 @@ import torch.distributed as dist
 from systems.elastic.groups import Group, build_group
 from systems.runtime.agreement import SumWords
 from systems.runtime.control import ControlClient, ControlError
+from systems.runtime.name_lookups import no_name_lookups
 from systems.runtime.order import WorkerOrder
 from systems.runtime.reduction import OrderedReduction, Reduction, StockReduction, join_alone
 from systems.runtime.session import Program
@@ -91,14 +92,15 @@ def _store(order: WorkerOrder, client: ControlClient) -> tuple[Any, str, int]:
     if order.rank == 0:
         listener = socket.create_server((address, port))
         port = listener.getsockname()[1]
-        store = dist.TCPStore(  # type: ignore[attr-defined]
-            address,
-            port,
-            order.num_workers,
-            is_master=True,
-            wait_for_workers=False,
-            master_listen_fd=listener.detach(),
-        )
+        with no_name_lookups(address):
+            store = dist.TCPStore(  # type: ignore[attr-defined]
+                address,
+                port,
+                order.num_workers,
+                is_master=True,
+                wait_for_workers=False,
+                master_listen_fd=listener.detach(),
+            )
         if not order.store_port:
             client.send({"kind": "store", "address": address, "port": port})
     else:
@@ -107,9 +109,10 @@ def _store(order: WorkerOrder, client: ControlClient) -> tuple[Any, str, int]:
             if message["kind"] != "store":
                 raise ControlError(f"the driver sent {message['kind']!r} instead of the store")
             address, port = message["address"], message["port"]
-        store = dist.TCPStore(  # type: ignore[attr-defined]
-            address, port, order.num_workers, wait_for_workers=False
-        )
+        with no_name_lookups(address):
+            store = dist.TCPStore(  # type: ignore[attr-defined]
+                address, port, order.num_workers, wait_for_workers=False
+            )
     return store, address, port
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
+from harness.engines.consumed import count_samples, read_consumed
 from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
 from systems.runtime.step_log import read_lines
@@ -12,6 +13,7 @@ from tests.backends.world import ENDS, World, descendants
 
 DATA = {"data_order": "blocks", "block_samples": 8}
 BATCH = 12
+TRANSFERS = ("background", "peer", "broadcast")
 STEP_S = 0.005
 """Least time of a step: the fewer steps a life has, the sooner it is forced again."""
 
@@ -64,12 +66,12 @@ def forced(launcher, folder, segments, **options):
 class Life:
     """A job that is changed and hurt at random; ``story`` says how, for whoever debugs it."""
 
-    def __init__(self, world, seed):
+    def __init__(self, world, seed, story):
         self.world = world
         self.rng = random.Random(seed)
         self.slots = (0,)
-        self.story = []
-        self.num_kills = 0
+        self.story = story
+        self.num_steps = 0
         world.until_change(world.start(self.slots, batch=BATCH, step_s=STEP_S))
 
     def change(self):
@@ -77,7 +79,7 @@ class Life:
         rng = self.rng
         slots = tuple(rng.sample(range(4), rng.randint(1, 4)))
         batch = rng.choice([BATCH, BATCH, 16])
-        self.story.append((slots, batch))
+        self.story.append(["change", slots, batch])
         kind = ChangeKind.RESCALE if len(slots) != len(self.slots) else ChangeKind.MIGRATE
         change = self.world.ask(kind, slots, batch=batch)
         self._until_over(change, slots, kill=rng.random() < 0.4)
@@ -93,8 +95,7 @@ class Life:
         if len(self.slots) > 1 and workers:
             victim = self.rng.choice(workers)
             victim.kill()
-            self.num_kills += 1
-            self.story.append(("kill", victim.pid))
+            self.story.append(["kill", workers.index(victim)])
 
     def _until_over(self, change, slots, kill):
         world = self.world
@@ -129,4 +130,30 @@ class Life:
     def finish(self):
         """The end of the job; its results."""
         self.world.backend.hold("job", 0)
-        return self.world.until_end()
+        end = self.world.until_end()
+        self.num_steps = end.step
+        return end
+
+
+def check_samples(job_dir, end):
+    """The workers' own logs hold every sample of each whole epoch exactly once."""
+    assert count_samples(job_dir, end.step) == (0, 0)
+    consumed = [piece for part in read_consumed(job_dir) for piece in part.ranges]
+    assert sum(stop - start for _, start, stop in consumed) == end.samples
+
+
+def run_life(launcher, folder, number, transfer, num_acts, story=None):
+    """Live one life and hold it to its history; ``story`` is told what happens as it does."""
+    world = stop_free(launcher, folder / "free", transfer=transfer, recovery="exact")
+    story = [] if story is None else story
+    try:
+        life = Life(world, number, story)
+        for _ in range(num_acts):
+            life.rng.choice([life.change, life.change, life.kill])()
+        end = life.finish()
+    finally:
+        world.backend.close()
+    segments = history(world.job_dir(), end.step)
+    assert end.results == forced(launcher, folder / "forced", segments), story
+    check_samples(world.job_dir(), end)
+    return life

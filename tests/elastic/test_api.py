@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import runpy
 import stat
 import subprocess
 import sys
@@ -173,6 +174,10 @@ def test_the_example_differs_by_at_most_six_lines():
     assert len(plain) < 60
     added = [line for line in difflib.ndiff(plain, elastic) if line.startswith("+ ")]
     assert 0 < len(added) <= 6
+    shown = (ROOT / "docs" / "elastic-script.md").read_text().split("```diff\n")[1].split("```")[0]
+    assert [line[1:] for line in shown.splitlines() if line.startswith("+")] == [
+        line[2:] for line in added
+    ]
 
 
 def test_the_example_grows_and_shrinks(run, tmp_path):
@@ -247,33 +252,55 @@ def test_a_script_that_cannot_work_is_told_why(run, linear, argument, reason):
     assert reason in end.reason
 
 
-def test_alone_the_script_is_a_plain_one(linear):
-    done = subprocess.run(
-        [sys.executable, str(linear), "short"], cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, check=False
-    )
-    assert done.returncode == 0
+def test_alone_the_script_is_a_plain_one(linear, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [str(linear), "short"])
+    names = runpy.run_path(str(linear), run_name="__main__")
+    assert isinstance(names["model"], names["torch"].nn.Linear)
+    assert names["model"].weight[0, 3].item() > 0.3
 
 
-def test_requests_from_another_shell(run, linear, capsys):
-    job = run(linear)
-    assert job.do(action="scale_out", to=2)["status"] == "retry"  # it is only starting
-    job.until_step(5)
-    assert stat.S_IMODE((job.folder / FILE).stat().st_mode) == 0o600
+def test_run_and_requests_from_another_shell(linear, tmp_path):
+    folder = tmp_path / "job"
     command = [sys.executable, "-m", "systems.elastic"]
-    for arguments, code, status in (
-        (["scale-in", "--to", "1"], 1, "failed"),
-        (["scale-out", "--to", "5"], 1, "failed"),
-        (["migrate", "--leave", "0"], 0, "done"),
-    ):
-        asked = subprocess.Popen(
-            [*command, arguments[0], str(job.folder), *arguments[1:]],
+
+    def ask_for(action, *arguments):
+        done = subprocess.run(
+            [*command, action, str(folder), *arguments],
             cwd=ROOT,
-            stdout=subprocess.PIPE,
+            capture_output=True,
+            text=True,
+            check=False,
         )
-        job.until(lambda asked=asked: asked.poll() is not None)
-        assert asked.returncode == code
-        assert json.loads(asked.stdout.read())["status"] == status
-    assert job.job.slots == (1,)
+        return done.returncode, json.loads(done.stdout)
+
+    run = subprocess.Popen(
+        [*command, "run", str(linear), "--slots", "2", "--job", str(folder), "--", "of-the-script"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert run.stdout.readline() == f"job {folder}\n"
+        assert stat.S_IMODE((folder / FILE).stat().st_mode) == 0o600
+        code, answer = ask_for("scale-out", "--to", "2")
+        assert (code, answer["status"]) == (RETRY_EXIT, "retry")  # it is only starting
+        assert run.stdout.readline() == "step 1: 1 workers\n"
+        for action, arguments, code, status in (
+            ("scale-in", ["--to", "1"], 1, "failed"),
+            ("scale-out", ["--to", "3"], 1, "failed"),
+            ("migrate", ["--leave", "0"], 0, "done"),
+            ("finish", [], 0, "done"),
+        ):
+            found, answer = ask_for(action, *arguments)
+            assert (found, answer["status"]) == (code, status), answer
+        rest, _ = run.communicate(timeout=TIMEOUT_S)
+        moved, end = rest.splitlines()
+        assert moved.endswith(": 1 workers")
+        assert json.loads(end)["samples"] == 8 * json.loads(end)["step"]
+        assert run.returncode == 0
+        assert not (folder / FILE).exists()
+    finally:
+        run.kill()
 
 
 def test_wrong_command_lines(tmp_path, capsys):

@@ -43,7 +43,7 @@ def test_scale_out_by_hand():
     for worker in "abc":
         assert lead.built(worker, 2) == []
     assert kinds(lead.caught_up("c", 2)) == [("a", "announce")]
-    assert lead.switched(2, Membership(tuple("abc"), 12)) == []
+    assert lead.switched(2, Membership(tuple("abc"), 12), 7) == []
     assert (lead.members, lead.adjustment) == (tuple("abc"), None)
 
 
@@ -300,7 +300,9 @@ class Model:
         elif what == "caught_up":
             self.act(self.lead.caught_up(name, entry[2]))
         elif what == "switched":
-            self.act(self.lead.switched(peer.generation, peer.membership))
+            topology = peer.topology.get(peer.generation)
+            change_id = topology["change_id"] if topology else None
+            self.act(self.lead.switched(peer.generation, peer.membership, change_id))
         elif what == "halted" and peer.halted == entry[2]:
             report = Halted(peer.generation, peer.step, "h", 1)
             self.act(self.lead.halted(name, entry[2], report))

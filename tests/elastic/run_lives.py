@@ -1,0 +1,92 @@
+"""Random lives of elastic jobs in any number, each held to the bits of its history.
+
+    python -m tests.elastic.run_lives --lives 2000 --out results/reference/HARDWARE/random_lives
+
+Adds one line to ``lives.jsonl`` for each life: what was done to it, and whether digests,
+samples and processes were as they must be. A life that is in the file is not lived again, so
+that the command may be stopped at any time. Ends with 1 if any life went wrong.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from tests.backends.world import descendants, warm_launcher
+from tests.elastic.histories import TRANSFERS, run_life
+
+NUM_ACTS = 8
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="python -m tests.elastic.run_lives", description=__doc__)
+    parser.add_argument("--lives", type=int, default=50, help="how many there are to be in all")
+    parser.add_argument("--out", type=Path, required=True, help="folder of lives.jsonl")
+    parser.add_argument("--share", default="0/1", help="only those whose number mod N is K: K/N")
+    options = parser.parse_args(argv)
+    part, parts = map(int, options.share.split("/"))
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / "lives.jsonl"
+    known = read(path)
+    launcher = warm_launcher()
+    launcher.open()
+    try:
+        for number in range(part, options.lives, parts):
+            if number in known:
+                continue
+            line = live(launcher, number)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+            known[number] = line
+            wrong = sum(not line["as_it_must_be"] for line in known.values())
+            print(f"\r{len(known)} of {options.lives}, {wrong} wrong", end="", file=sys.stderr)
+    finally:
+        launcher.close()
+        print(file=sys.stderr)
+    wrong = [number for number, line in known.items() if not line["as_it_must_be"]]
+    print(
+        f"{len(known)} lives, {sum(line['kills'] for line in known.values())} kills; wrong: {wrong}"
+    )
+    return 1 if wrong else 0
+
+
+def read(path):
+    """The lives in a file, by number."""
+    if not path.exists():
+        return {}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return {line["number"]: line for line in map(json.loads, lines)}
+
+
+def live(launcher, number):
+    """One life as a line."""
+    transfer = TRANSFERS[number % len(TRANSFERS)]
+    started = time.monotonic()
+    problem = ""
+    with tempfile.TemporaryDirectory() as folder:
+        story = []
+        try:
+            life = run_life(launcher, Path(folder), number, transfer, NUM_ACTS, story)
+        except Exception:
+            problem, life = traceback.format_exc(limit=3), None
+        left = [process.pid for process in descendants()]
+        if left:
+            problem += f"\nprocesses left: {left}"
+    return {
+        "number": number,
+        "transfer": transfer,
+        "as_it_must_be": not problem,
+        "steps": life.num_steps if life else None,
+        "kills": sum(act[0] == "kill" for act in story),
+        "changes": sum(act[0] != "kill" for act in story),
+        "story": story,
+        "seconds": round(time.monotonic() - started, 2),
+        "problem": problem,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
