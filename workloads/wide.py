@@ -17,12 +17,19 @@ class Wide(Toy):
 
     name = "wide"
 
-    def __init__(self, *, state_bytes: int = 10_000_000, size: str = "tiny") -> None:
+    def __init__(
+        self,
+        *,
+        state_bytes: int = 10_000_000,
+        size: str = "tiny",
+        evaluation_samples: int | None = 32,
+    ) -> None:
         """Open the data; the model is built later.
 
         Args:
             state_bytes: of parameters and optimizer state together, rounded down to units.
             size: ``tiny``, the only one.
+            evaluation_samples: evaluate on this many held-out samples only; None: all.
 
         Raises:
             ValueError: options that cannot be.
@@ -35,5 +42,8 @@ class Wide(Toy):
             )
         # The wider the network, the smaller the steps that its sums of many terms can bear.
         super().__init__(
-            size=size, hidden=hidden, learning_rate=min(0.05, 50.0 / hidden), evaluation_samples=32
+            size=size,
+            hidden=hidden,
+            learning_rate=min(0.05, 50.0 / hidden),
+            evaluation_samples=evaluation_samples,
         )
