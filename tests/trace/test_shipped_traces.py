@@ -10,6 +10,7 @@ from harness.trace.transforms import TransformContext
 
 SHA256 = {
     "195job.csv": "80eb7ae03ba5b19cbe9aa7ee68cf93ee438495b48aa18e414c83bdd8a400e5fb",
+    "at_once.csv": "a815aeedcd9d7f6978998d0a3206e2bb67e14ac0560acd406c66298a3cb0b8d3",
     "philly.csv.gz": "f6dd0403b813f3eec01e425898a50d0c9fca56c98fcfad73901f05d1d8602bfe",
     "resnet_cifar_trace.csv": "c0ecea90eb139a0ae05fe77514c552bcfb60517dbd4cb8c5f46c00e527e9044e",
 }
@@ -41,7 +42,7 @@ def slot_hours(trace):
 def test_every_configuration_loads_and_says_where_it_is_from(name):
     trace = load(name)
     assert trace.name == name
-    assert trace.source.startswith("https://")
+    assert trace.source.startswith(("https://", "written for "))
     assert trace.licence
     assert trace.jobs[0].arrival_s == 0.0
     assert trace.digest == load(name).digest
