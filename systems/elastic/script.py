@@ -273,7 +273,10 @@ class ScriptRun:
         model, optimizer, feed = self._model, self._optimizer, self._feed
         if model is None or optimizer is None or feed is None:
             raise ScriptError("call init(model, optimizer) before the first batch is drawn")
-        order = replace(self._order, global_batch=feed.batch_size)
+        # Samples of a script may draw random numbers, so nobody else can fetch them in advance.
+        order = replace(
+            self._order, global_batch=feed.batch_size, prefetch_steps=0, loader_processes=0
+        )
         if feed.num_steps is not None:
             order = replace(order, target_step=min(order.target_step, feed.num_steps))
         if order.transfer == "background" and not self._is_replayable:

@@ -17,7 +17,7 @@ from harness.cluster import uniform_cluster
 from harness.contracts.training import ReportKind
 from harness.engines.consumed import count_samples, read_consumed
 from systems.backends.stop_free import StopFree
-from systems.elastic.__main__ import RETRY_EXIT, main
+from systems.elastic.__main__ import main
 from systems.elastic.request_channel import FILE, RequestServer, ask
 from systems.elastic.user_job import UserJob
 from systems.launchers.local import PREIMPORT, Local
@@ -175,9 +175,8 @@ def test_the_example_differs_by_at_most_six_lines():
     added = [line for line in difflib.ndiff(plain, elastic) if line.startswith("+ ")]
     assert 0 < len(added) <= 6
     shown = (ROOT / "docs" / "elastic-script.md").read_text().split("```diff\n")[1].split("```")[0]
-    assert [line[1:] for line in shown.splitlines() if line.startswith("+")] == [
-        line[2:] for line in added
-    ]
+    in_docs = [line[1:] for line in shown.splitlines() if line.startswith("+")]
+    assert sorted(in_docs) == sorted(line[2:] for line in added)
 
 
 def test_the_example_grows_and_shrinks(run, tmp_path):
@@ -233,6 +232,7 @@ def test_a_schedule_goes_on_in_a_worker_that_joined(run, linear, transfer):
 
 def test_profile_measures_every_size_and_goes_back(run, linear):
     job = run(linear)
+    assert job.do(action="scale_out", to=2)["status"] == "retry"  # it is only starting
     job.until_step(1)
     found = job.do(action="profile", min=1, max=3, steps=5)
     assert [row["workers"] for row in found["profile"]] == [1, 2, 3]
@@ -282,8 +282,6 @@ def test_run_and_requests_from_another_shell(linear, tmp_path):
     try:
         assert run.stdout.readline() == f"job {folder}\n"
         assert stat.S_IMODE((folder / FILE).stat().st_mode) == 0o600
-        code, answer = ask_for("scale-out", "--to", "2")
-        assert (code, answer["status"]) == (RETRY_EXIT, "retry")  # it is only starting
         assert run.stdout.readline() == "step 1: 1 workers\n"
         for action, arguments, code, status in (
             ("scale-in", ["--to", "1"], 1, "failed"),
@@ -315,4 +313,3 @@ def test_wrong_command_lines(tmp_path, capsys):
     assert end.value.code == 0
     with pytest.raises(ControlError):
         ask(tmp_path, {"action": "status"}, 1.0)
-    assert RETRY_EXIT not in (0, 1, 2)
