@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
+import threading
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
@@ -24,7 +28,20 @@ def main(argv: Sequence[str]) -> NoReturn:
         "token": token,
         "pid": os.getpid(),
     }
-    work(ControlClient(address, int(port), greeting), partial(_train, token))
+    client = ControlClient(address, int(port), greeting)
+    threading.excepthook = partial(_end, client)
+    work(client, partial(_train, token))
+
+
+def _end(client: ControlClient, args: threading.ExceptHookArgs) -> NoReturn:
+    """A thread has failed: this worker is of no use to the others, who go on without it."""
+    name = args.thread.name if args.thread is not None else "a thread"
+    with suppress(Exception):
+        traceback.print_exception(args.exc_type, args.exc_value, args.exc_traceback)
+        reason = f"{name}: {args.exc_type.__name__}: {args.exc_value}"
+        client.send({"kind": "failed", "reason": reason, "collective": False})
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def _train(token: str, message: Message, client: ControlClient, ordered_at: float) -> None:
