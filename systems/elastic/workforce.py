@@ -156,7 +156,9 @@ class Workforce:
             self._end(Fate.LOST, "")  # the reason is known when it has ended
         else:
             self._account.next_number()  # of the generation that follows
-            self._recovered = None
+            recovered = self._recovered
+            if recovered is not None and process.name in recovered["members"]:
+                self._recovered = None  # else the others were quicker to notice than we
             self.recover_by = time.monotonic() + self._options.recovery_timeout_s
             self.tell_all({"kind": "lost", "workers": [process.name]})
 

@@ -28,7 +28,7 @@ from tests.backends.world import descendants
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 MANY_EPOCHS = "300"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 30.0
 CLUSTER = uniform_cluster(name="four", num_hosts=1, devices_per_host=4, device_type="cpu")
 
 LINEAR = """
