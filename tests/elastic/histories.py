@@ -103,15 +103,12 @@ class Life:
             for _ in range(self.rng.randint(0, 12)):
                 world.poll(0.01)
             self._kill()
-        report = world.until(
-            lambda r: (
-                (
-                    r.change_id == change
-                    and r.kind in (ReportKind.DONE, ReportKind.FAILED, ReportKind.RETRY)
-                )
-                or r.kind in ENDS
-            )
-        )
+        overs = (ReportKind.DONE, ReportKind.FAILED, ReportKind.RETRY)
+
+        def is_over(report):
+            return (report.change_id == change and report.kind in overs) or report.kind in ENDS
+
+        report = next(filter(is_over, world.reports), None) or world.until(is_over)
         assert report.change_id == change, report
         if report.kind is ReportKind.DONE:
             self.slots = slots
