@@ -48,8 +48,8 @@ class Library:
 
     profiles: dict[str, Profile] = field(default_factory=dict)
     traces: dict[str, Trace] = field(default_factory=dict)
-    sound_pools: set[str] = field(default_factory=set)
-    """Pools whose workloads could be built."""
+    sound_workloads: set[str] = field(default_factory=set)
+    """Workloads that could be built, with their options."""
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,20 @@ def plan(
 
 
 def _check_workloads(setup: EngineSetup, library: Library) -> None:
+    """Check the workloads that are used; the whole pool at once if it is sound, for other runs."""
     used = {name: setup.workloads[name] for name in sorted({job.workload for job in setup.jobs})}
-    key = hash_json({name: [spec.target, dict(spec.options)] for name, spec in used.items()})
-    if key not in library.sound_pools:
-        problems = workload_problems(used)
-        if problems:
+    if _spec_keys(used) <= library.sound_workloads:
+        return
+    checked = setup.workloads
+    if workload_problems(checked):
+        checked = used
+        if problems := workload_problems(used):
             raise UserError(problems)
-        library.sound_pools.add(key)
+    library.sound_workloads |= _spec_keys(checked)
+
+
+def _spec_keys(workloads: Mapping[str, WorkloadSpec]) -> set[str]:
+    return {hash_json([name, spec.target, dict(spec.options)]) for name, spec in workloads.items()}
 
 
 def read_pool(workload: Mapping[str, Any]) -> dict[str, WorkloadSpec]:

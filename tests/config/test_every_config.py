@@ -60,11 +60,23 @@ def test_begins_with_a_comment_for_the_help(group, option):
     assert text.startswith("# ")
 
 
-@pytest.mark.parametrize("name", options("study"))
-def test_every_point_of_every_study_can_be_planned(name, tmp_path):
+def plan_points(name, folder, most):
+    """Plan up to ``most`` points of a study, from all over it."""
     study = load_study(name)
     points = [p for p in study.points() if p.axes.get("repetition", "0") == "0"]
-    words = [*study.base, f"results_dir={tmp_path}"]
+    points = points[:: -(-len(points) // most)]
+    words = [*study.base, f"results_dir={folder}"]
     entries = sweep.plan_sweep(sweep.Sweep(study.name, words, points))
     assert len({entry.planned.run_id for entry in entries}) == len(points)
     assert all(entry.status == "to run" for entry in entries)
+
+
+@pytest.mark.parametrize("name", options("study"))
+def test_points_of_every_study_can_be_planned(name, tmp_path):
+    plan_points(name, tmp_path, most=5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", options("study"))
+def test_every_point_of_every_study_can_be_planned(name, tmp_path):
+    plan_points(name, tmp_path, most=10**6)
