@@ -243,7 +243,8 @@ def test_processes_die_with_their_worker_and_inherit_nothing_of_it():
         assert len(serving.net_connections("unix")) == 1
         os.kill(worker.pid, signal.SIGKILL)
         _, alive = psutil.wait_procs([serving, starting], timeout=10)
-        assert not alive
+        # Whoever adopts them may take its time to bury them.
+        assert all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
 
 
 def test_closing_leaves_no_thread_and_no_process():

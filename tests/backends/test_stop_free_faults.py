@@ -1,13 +1,12 @@
 """What the driver makes of deaths under stop-free training, with real workers."""
 
-import psutil
 import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
 from systems.backends.stop_free import StopFree
 from systems.runtime.step_log import read_lines
-from tests.backends.world import World, descendants, warm_launcher, workers
+from tests.backends.world import World, children, descendants, warm_launcher, workers
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +15,7 @@ def launcher():
     launcher.open()
     yield launcher
     launcher.close()
-    assert psutil.Process().children() == []
+    assert children() == []
 
 
 @pytest.fixture

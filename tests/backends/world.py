@@ -79,12 +79,32 @@ def workers():
     return found
 
 
+def children():
+    """Live processes below this one, but those that other tests fork their members from
+    (multiprocessing's server and tracker, which end with this process) and what these have."""
+    here, found = psutil.Process(), []
+    for child in here.children():
+        try:
+            if "multiprocessing." not in " ".join(child.cmdline()):
+                found += [child, *child.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            continue
+    return [process for process in found if _lives(process)]
+
+
+def _lives(process):
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def descendants():
     """Processes of jobs below this one: everything but the pre-importing process itself."""
     found = []
-    for process in psutil.Process().children(recursive=True):
+    for process in children():
         try:
-            if process.status() != psutil.STATUS_ZOMBIE and not (
+            if not (
                 "systems.runtime.zygote" in process.cmdline()
                 and process.ppid() == psutil.Process().pid
             ):

@@ -1,11 +1,11 @@
 """A world for each backend in configs/backend: real processes, warm starts, nothing left."""
 
-import psutil
 import pytest
 
 from tests.backends.world import (
     World,
     backends,
+    children,
     configured,
     descendants,
     warm_launcher,
@@ -19,7 +19,7 @@ def launcher():
     launcher.open()
     yield launcher
     launcher.close()
-    assert psutil.Process().children() == []
+    assert children() == []
 
 
 @pytest.fixture(params=backends())

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from harness.contracts.launcher import ProcessSpec
-from tests.backends.world import configured, options
+from tests.backends.world import children, configured, options
 
 NAMES = options("launcher")
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,7 +94,7 @@ def starter(request, name, tmp_path):
     yield Starter(launcher, request.param, tmp_path)
     launcher.close()
     launcher.close()
-    assert psutil.Process().children(recursive=True) == []
+    assert children() == []
 
 
 def test_a_process_finds_its_arguments_environment_and_group(starter, tmp_path):

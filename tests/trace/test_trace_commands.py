@@ -160,7 +160,8 @@ def test_unknown_format_lists_columns_and_formats(capsys, tmp_path):
     path = write(tmp_path, "a,b\n1,2\n")
     code, _, err = run(capsys, "lint", str(path))
     assert code == 2
-    assert "the columns a, b are of no known format (five_jobs, itp195" in err
+    assert "the columns a, b are of no known format (" in err
+    assert "five_jobs, itp195" in err
     assert "describe the file in a YAML" in err
 
 
