@@ -73,7 +73,7 @@ def plan_points(name, folder, most):
 
 @pytest.mark.parametrize("name", options("study"))
 def test_points_of_every_study_can_be_planned(name, tmp_path):
-    plan_points(name, tmp_path, most=5)
+    plan_points(name, tmp_path, most=2)
 
 
 @pytest.mark.long
