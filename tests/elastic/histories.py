@@ -64,7 +64,10 @@ def forced(launcher, folder, segments, **options):
 
 
 class Life:
-    """A job that is changed and hurt at random; ``story`` says how, for whoever debugs it."""
+    """A job that is changed and hurt at random; ``story`` says how, for whoever debugs it.
+
+    Nobody is killed where that might leave no worker with the state: that ends any job.
+    """
 
     def __init__(self, world, seed, story):
         self.world = world
@@ -72,57 +75,58 @@ class Life:
         self.slots = (0,)
         self.story = story
         self.num_steps = 0
+        self._asked = {}
+        self._num_read = 0
         world.until_change(world.start(self.slots, batch=BATCH, step_s=STEP_S))
 
     def change(self):
-        """Any other slots, or another batch; half the time it is waited for."""
+        """Any other slots, or another batch; somebody may die while it is made."""
         rng = self.rng
         slots = tuple(rng.sample(range(4), rng.randint(1, 4)))
         batch = rng.choice([BATCH, BATCH, 16])
         self.story.append(["change", slots, batch])
         kind = ChangeKind.RESCALE if len(slots) != len(self.slots) else ChangeKind.MIGRATE
         change = self.world.ask(kind, slots, batch=batch)
-        self._until_over(change, slots, kill=rng.random() < 0.4)
-
-    def kill(self):
-        """A worker dies while nothing else happens, unless it is the last one."""
-        if len(self.slots) > 1:
-            self._kill()
-            self._until_settled()
-
-    def _kill(self):
-        workers = [process for process in descendants() if process.is_running()]
-        if len(self.slots) > 1 and workers:
-            victim = self.rng.choice(workers)
-            victim.kill()
-            self.story.append(["kill", workers.index(victim)])
-
-    def _until_over(self, change, slots, kill):
-        world = self.world
-        if kill:
-            for _ in range(self.rng.randint(0, 12)):
-                world.poll(0.01)
+        self._asked[change] = slots
+        if rng.random() < 0.4 and min(len(slots), len(self.slots)) > 1:
+            for _ in range(rng.randint(0, 12)):
+                self.world.poll(0.01)
             self._kill()
         overs = (ReportKind.DONE, ReportKind.FAILED, ReportKind.RETRY)
+        self._until(lambda report: report.change_id == change and report.kind in overs)
+        self._settle()
 
-        def is_over(report):
-            return (report.change_id == change and report.kind in overs) or report.kind in ENDS
+    def kill(self):
+        """A worker, or the store, dies while nothing else happens."""
+        if len(self.slots) > 1:
+            self._kill()
+            self._settle()
 
-        report = next(filter(is_over, world.reports), None) or world.until(is_over)
-        assert report.change_id == change, report
-        if report.kind is ReportKind.DONE:
-            self.slots = slots
-        if kill:
-            self._until_settled()
+    def _kill(self):
+        victims = descendants()
+        victim = self.rng.choice(victims)
+        victim.kill()
+        self.story.append(["kill", victims.index(victim)])
 
-    def _until_settled(self):
-        """Until the survivors have made some steps; the job may have shrunk."""
+    def _settle(self):
+        """Until the workers have made some steps, after which all deaths are known."""
         seen = max(report.step for report in self.world.reports)
-        self.world.until_step(seen + 3)
-        for report in self.world.reports:
+        self._until(lambda report: report.step >= seen + 3)
+        for report in self.world.reports[self._num_read :]:
             if report.kind is ReportKind.SHRUNK:
                 self.slots = report.slots
-            assert report.kind is not ReportKind.LOST, report
+            elif report.kind is ReportKind.DONE and report.change_id in self._asked:
+                self.slots = self._asked[report.change_id]
+        self._num_read = len(self.world.reports)
+
+    def _until(self, wanted):
+        def is_it(report):
+            is_of_a_change = report.kind is ReportKind.FAILED and report.change_id is not None
+            assert report.kind not in ENDS or is_of_a_change, report
+            return wanted(report)
+
+        if not any(map(is_it, self.world.reports)):
+            self.world.until(is_it)
 
     def finish(self):
         """The end of the job; its results."""
