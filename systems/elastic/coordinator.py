@@ -195,7 +195,13 @@ class Coordinator:
                 return self._halt()
         elif adjustment is None or not new & set(adjustment.joiners):
             return []
-        return self._cancel(f"{', '.join(sorted(new))} died before it had joined")
+        actions = self._cancel(f"{', '.join(sorted(new))} died before it had joined")
+        return [*actions, *self._advance()]  # a recovery may have waited for it
+
+    def left(self, worker: str) -> list[Action]:
+        """A worker has parted from the others in order."""
+        self._registered.discard(worker)
+        return self._advance()
 
     def build_failed(self, worker: str, generation: int, reason: str) -> list[Action]:
         """A worker could not build the group of a generation: give the adjustment up."""
@@ -206,8 +212,11 @@ class Coordinator:
     # What follows.
 
     def _concerned(self, *, dead: bool = False) -> set[str]:
-        """Who trains now, or is about to after a topology was sent."""
+        """Who trains now, or is about to after a topology was sent, or has just left: until
+        it is gone, a leaver may be the only one that has the last step's state."""
         workers = set(self.members)
+        for membership in self._memberships.values():
+            workers |= set(membership.members) & self._registered
         if self.adjustment is not None and self.adjustment.generation:
             workers |= set(self.adjustment.target.members)
         return workers if dead else workers - self._dead

@@ -57,7 +57,11 @@ class ElasticLoop:
         self.target_step = order.target_step
         self.topologies: dict[int, Topology] = {}
         self.halt = 0
-        """Number of the recovery that this worker has to take part in; 0: none."""
+        """Number of the last recovery that this worker was told to take part in."""
+        self.resumed = 0
+        """Number of the last one that it came through."""
+        self.meeting: Group | None = None
+        """The group over which the state is being broadcast."""
         self.is_dismissed = False
         self.has_state = False
         self.regrouping = Regrouping(
@@ -94,6 +98,11 @@ class ElasticLoop:
         )
 
     @property
+    def is_halted(self) -> bool:
+        """Whether this worker must not train on as it does."""
+        return self.halt > self.resumed or self.is_dismissed
+
+    @property
     def rank(self) -> int:
         """Of this worker in the present generation."""
         return self.membership.members.index(self.worker)
@@ -116,7 +125,7 @@ class ElasticLoop:
         self.giving.cancel()
 
     def _on_halt(self, number: int) -> None:
-        self.halt = number
+        self.halt = max(self.halt, number)
         self._release()
 
     def _on_dismissed(self) -> None:
@@ -125,12 +134,19 @@ class ElasticLoop:
 
     def _release(self) -> None:
         """End whatever the training thread waits for: it gets GroupLost."""
-        group = self.group
-        if group is not None:
-            group.give_up()
+        for group in (self.group, self.meeting):
+            if group is not None:
+                group.give_up()
         self.regrouping.cancel_all()
         self.giving.cancel()
         self.taking.cancel()
+
+    def tell_halted(self, number: int) -> None:
+        """Tell the leader where this worker stopped, and where it would take a state."""
+        address, port = self.taking.listen()
+        step = self.bench.session.step if self.has_state else -1
+        details = {"number": number, "step": step, "address": address, "port": port}
+        self._tell("halted", self.generation, **details)
 
     def _tell(self, kind: str, generation: int, **details: Any) -> None:
         self.member.tell({"kind": kind, "generation": generation, **details})
@@ -215,8 +231,9 @@ class ElasticLoop:
         phases_s["wait"] = started - waiting
         group: Group | None = None
         if order.transfer == "broadcast" and topology.survivors:
-            self.group = group = self.regrouping.take(generation)
+            group = self.meet(generation)
             received = self.taking.take_broadcast(topology, group)
+            self.meeting = None
         else:
             received = self.taking.take(lambda: self._tell("caught_up", generation))
         phases_s["copy"] = time.monotonic() - started
@@ -227,6 +244,13 @@ class ElasticLoop:
         phases_s["group"] = self.regrouping.build_s[generation]
         self.enter(generation, topology.membership, group, change_id=topology.change_id)
         self.telling.arrived(topology.change_id, None)
+
+    def meet(self, generation: int) -> Group:
+        """Take the group of a generation to come, to use it before it is entered."""
+        self.meeting = group = self.regrouping.take(generation)
+        if self.is_halted:
+            group.give_up()
+        return group
 
     def enter(
         self,
@@ -239,7 +263,7 @@ class ElasticLoop:
     ) -> None:
         """Belong to a generation from now on; ``change_id``: of the change that led there."""
         old, self.group = self.group, group
-        if self.halt or self.is_dismissed:  # it came while nobody could give this group up
+        if self.is_halted:  # it came while nobody could give this group up
             group.give_up()
             raise GroupLost("halted")
         self.generation, self.membership = generation, membership
@@ -275,7 +299,7 @@ class ElasticLoop:
 
     def begin_step(self) -> None:
         """Before the step's samples are drawn."""
-        if self.halt:
+        if self.is_halted:
             raise GroupLost("halted")
         self._donor = self.giving.present()
         self._started_at = time.monotonic()
@@ -330,7 +354,7 @@ class ElasticLoop:
         """
         while True:
             message = self.member.directives.get()
-            if self.halt or self.is_dismissed:
+            if self.is_halted:
                 raise GroupLost("halted")
             if message["kind"] == "announce" and message["generation"] > self.generation:
                 return int(message["generation"])
@@ -356,13 +380,17 @@ class ElasticLoop:
             self.giving.send(topology.donors[self.worker], self.bench.session.step, values)
             phases_s["copy"] = time.monotonic() - started
         if self.worker not in topology.membership.members:
+            self.generation, self.membership = generation, topology.membership
             return False
-        group = self.regrouping.take(generation)
         if transfer == "broadcast" and topology.joiners and topology.survivors:
             started = time.monotonic()
+            group = self.meet(generation)
             root = topology.membership.members.index(topology.survivors[0])
             broadcast_state(group, self.state, root, self.bench.session.step, values)
+            self.meeting = None
             phases_s["copy"] = time.monotonic() - started
+        else:
+            group = self.regrouping.take(generation)
         phases_s["group"] = self.regrouping.build_s[generation]
         old_ended = self._ended_at
         self.enter(generation, topology.membership, group, change_id=topology.change_id)

@@ -17,6 +17,9 @@ from systems.runtime.control import Message
 from systems.runtime.control_server import Connection, ControlServer
 
 IDLE_WAIT_S = 0.5
+EARLY_WAIT_S = 0.002
+EARLY_PATIENCE_S = 1.0
+"""A worker may learn who was elected a moment before the elected one does."""
 
 
 class LeaderServer:
@@ -44,6 +47,8 @@ class LeaderServer:
         self._coordinator: Coordinator | None = None
         self._connections: dict[str, Connection] = {}
         self._leaving: set[str] = set()
+        self._early: list[tuple[Connection, Message]] = []
+        """What workers said that knew of this leader before it did."""
         self._accused: set[str] = set()
         self._closed = threading.Event()
         self._server = ControlServer(
@@ -72,11 +77,14 @@ class LeaderServer:
         beat_at = 0.0
         while not self._closed.is_set():
             is_leading = self._coordinator is not None
-            self._server.wait(self._heartbeat_s if is_leading else IDLE_WAIT_S)
+            wait_s = self._heartbeat_s if is_leading else IDLE_WAIT_S
+            self._server.wait(EARLY_WAIT_S if self._early else wait_s)
             if not is_leading:
-                for connection in list(self._connections.values()):
-                    self._server.close_connection(connection)
+                self._hang_up()
                 continue
+            early, self._early = self._early, []
+            for connection, message in early:
+                self._on_message(connection, message)
             now = time.monotonic()
             if now >= beat_at:
                 beat_at = now + self._heartbeat_s
@@ -84,6 +92,16 @@ class LeaderServer:
                     self._server.send(connection, {"kind": "beat"})
                 self._accuse(now)
         self._server.close()
+
+    def _hang_up(self) -> None:
+        """This worker does not lead: let those go that think so, but for the very latest."""
+        for connection in list(self._connections.values()):
+            self._server.close_connection(connection)
+        now = time.monotonic()
+        for connection, _ in self._early:
+            if now - connection.since > EARLY_PATIENCE_S:
+                self._server.close_connection(connection)
+        self._early = [entry for entry in self._early if entry[0].is_open]
 
     def _accuse(self, now: float) -> None:
         """Tell the driver who has been silent for too long; it kills them for certain."""
@@ -97,7 +115,10 @@ class LeaderServer:
         greeting = connection.greeting
         assert greeting is not None
         if coordinator is None:
-            self._server.close_connection(connection)
+            if message is greeting or any(early is connection for early, _ in self._early):
+                self._early.append((connection, message))
+            else:
+                self._server.close_connection(connection)
             return
         worker = greeting["worker"]
         if message is greeting:
@@ -135,6 +156,7 @@ class LeaderServer:
             case "bye":
                 self._leaving.add(worker)
                 self._watch.forget(worker)
+                return coordinator.left(worker)
         return []
 
     def _on_closed(self, connection: Connection) -> None:

@@ -44,10 +44,21 @@ def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
         # A worker that goes at once could break the connection on which another still
         # receives the end of the last sum.
         member.resign()
-        while member.directives.get()["kind"] not in ("exit", "dismissed"):
-            pass  # of a recovery that is over
+        while (message := member.directives.get())["kind"] not in ("exit", "dismissed"):
+            if outcome is Outcome.LEFT:
+                _help(loop, message)
     member.leave()
     return False
+
+
+def _help(loop: ElasticLoop, message: Mapping[str, Any]) -> None:
+    """Somebody died while this worker was about to go: it may have the last step alone."""
+    if message["kind"] == "halt":
+        loop.tell_halted(message["generation"])
+    elif message["kind"] == "resume" and message["source"] == loop.worker:
+        behind = [(str(address), int(port)) for address, port in message["behind"].values()]
+        if behind:
+            loop.giving.send(behind, loop.bench.session.step, loop.bench.values())
 
 
 def finish(loop: ElasticLoop, results: Mapping[str, Any]) -> None:

@@ -15,6 +15,9 @@ from systems.elastic.transfer.channel import TransferError
 from systems.elastic.words import Words
 from systems.runtime.control import ControlError, Message
 
+QUIET_TIMEOUT_S = 5.0
+ENDLESS = 2**62
+
 if TYPE_CHECKING:
     from systems.elastic.elastic_loop import ElasticLoop
 
@@ -37,9 +40,11 @@ class Recovering:
         loop.words = Words()  # what was left behind may still write to the old ones
         if loop.group is not None:
             loop.group.give_up()
-            if loop.order.transfer == "broadcast":
-                # It may still be writing to the state itself.
-                loop.group.wait_until_quiet(loop.order.recovery_timeout_s)
+        if loop.meeting is not None:
+            loop.meeting.give_up()
+            # A broadcast of the state may still be writing to it.
+            loop.meeting.wait_until_quiet(QUIET_TIMEOUT_S)
+            loop.meeting = None
         loop.giving.cancel()
         started = time.monotonic()
         loop.bench.phases_s.clear()
@@ -68,17 +73,7 @@ class Recovering:
         if number is None:
             return None
         self._attempted = number
-        address, port = loop.taking.listen()
-        loop.member.tell(
-            {
-                "kind": "halted",
-                "number": number,
-                "generation": loop.generation,
-                "step": loop.bench.session.step if loop.has_state else -1,
-                "address": address,
-                "port": port,
-            }
-        )
+        loop.tell_halted(number)
         message = self._directive("resume", number)
         if message is None:
             return None
@@ -86,12 +81,15 @@ class Recovering:
         is_member = loop.worker in membership.members
         if is_member:
             loop.regrouping.begin(number, membership)
+            if loop.halt != number:  # it came in between, and found nothing to cancel
+                loop.regrouping.cancel_all()
+                raise GroupLost("another recovery has begun")
         self._settle_state(message)
         if not is_member:
             return None
         group = loop.regrouping.take(number)
-        if loop.halt == number:
-            loop.halt = 0
+        loop.resumed = number
+        loop.target_step = ENDLESS  # the others would not go on after their last step
         loop.enter(number, membership, group, after_death=True)
         return message
 

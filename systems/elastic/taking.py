@@ -52,8 +52,9 @@ class Taking:
     def cancel(self) -> None:
         """End whatever is being waited for or taken; the training thread gets GroupLost."""
         self._topologies.put(None)
-        if self._receiver is not None:
-            self._receiver.cancel()
+        receiver = self._receiver
+        if receiver is not None:
+            receiver.cancel()
 
     def topology(self) -> Topology:
         """Wait until the leader counts this worker in.

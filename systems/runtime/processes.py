@@ -104,6 +104,7 @@ def worker_environment(slot: Slot, address: str, num_threads: int, token: str) -
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
         "TOKENIZERS_PARALLELISM": "false",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # else the log ends in warnings, whatever happened
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }
     interface = interface_of(address)

@@ -7,6 +7,7 @@ group can be exchanged between two steps, or lost in the middle of one.
 
 # No postponed annotations: DistributedDataParallel reads those of its hook.
 import random
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
@@ -176,6 +177,8 @@ class OrderedReduction:
         self.weight = 1.0
         """Of this process's gradients in the mean, where its loss was not multiplied by it."""
         self.on_bucket: Callable[[int, torch.Tensor], None] | None = None
+        self._memory = threading.Lock()
+        """Held while the memory for sums is exchanged: several threads may want to."""
         self._group: Group | None = None
         self._is_warming_up = False
         self._places: list[_Places] = []
@@ -207,12 +210,13 @@ class OrderedReduction:
     def reserve(self) -> None:
         """Have the memory for sums ready, its pages touched; from any thread, between the
         ``attach`` of a group of one and that of a larger one. Else the first step does it."""
-        if self._sums is None:
-            sums = [torch.zeros_like(own) for own in self._own]
-            self._sum_views = [
-                places.views(memory) for places, memory in zip(self._places, sums, strict=True)
-            ]
-            self._sums = sums
+        with self._memory:
+            if self._sums is None:
+                sums = [torch.zeros_like(own) for own in self._own]
+                self._sum_views = [
+                    places.views(memory) for places, memory in zip(self._places, sums, strict=True)
+                ]
+                self._sums = sums
 
     def warm_up(self, make_loss: Callable[[], torch.Tensor], rounds: int = 2) -> None:
         """Forward and backward passes that are forgotten; they fix the layout of the buckets.
@@ -287,7 +291,8 @@ class OrderedReduction:
         if self._group is not None and not self._group.is_quiet:
             # What was left behind may still write to the memory it was given.
             self._travelling = torch.empty_like(self._travelling)
-            self._sums = None
+            with self._memory:
+                self._sums = None
         self._buffers_pending = None
         self._pending.clear()
 
