@@ -58,7 +58,9 @@ class Recovering:
         if message is None:
             return False
         loop.bench.phases_s["recover"] = time.monotonic() - started
-        loop.telling.recovered([w for w in before.members if w not in loop.membership.members])
+        lost = [worker for worker in before.members if worker not in loop.membership.members]
+        topology = loop.topologies.get(message["from_generation"])
+        loop.telling.recovered(lost, None if topology is None else topology.change_id)
         return True
 
     def _attempt(self) -> Message | None:

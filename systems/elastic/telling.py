@@ -18,7 +18,7 @@ class Telling:
         self._bench = bench
         self._worker = worker
         self._arrival: Mapping[str, Any] | None = None
-        self._lost: tuple[str, ...] | None = None
+        self._lost: Mapping[str, Any] | None = None
 
     def arrived(self, change_id: int, old_ended: float | None) -> None:
         """The next step is the first of this worker in a generation.
@@ -29,9 +29,12 @@ class Telling:
         """
         self._arrival = {"change_id": change_id, "old_ended": old_ended}
 
-    def recovered(self, lost: Sequence[str]) -> None:
-        """The next step is the first without these workers."""
-        self._lost = tuple(lost)
+    def recovered(self, lost: Sequence[str], change_id: int | None) -> None:
+        """The next step is the first without these workers.
+
+        ``change_id``: of the change that made those the members whom death has made fewer.
+        """
+        self._lost = {"lost": list(lost), "change_id": change_id}
 
     def step(self, started: float, ended: float, generation: int, membership: Membership) -> None:
         """A step was committed: tell what it was the first one after, if anything."""
@@ -45,7 +48,7 @@ class Telling:
                 {
                     "kind": "recovered",
                     **group,
-                    "lost": list(lost),
+                    **lost,
                     **bench.report.standing(),
                     "phases_s": bench.report.take_phases(),
                 }

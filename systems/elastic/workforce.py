@@ -233,6 +233,8 @@ class Workforce:
             self._answer(adjusting)
         if recovered is not None:
             self._shrink(recovered)
+        elif adjusting is None and self.recover_by is None and not self.survivors():
+            self._end(Fate.LOST, f"no worker with the state is left; {self.deaths()}")
 
     def _look_at(self, adjusting: Adjusting, recovered: Mapping[str, Any] | None) -> None:
         """Whether it is clear by now what became of a change."""
@@ -245,8 +247,8 @@ class Workforce:
             if len(living) == len(adjusting.new):
                 self.recover_by = None  # it was a leaver that died
         elif recovered is not None:
-            has_joined = set(adjusting.joiners) & set(recovered["members"])
-            if not adjusting.switched and not has_joined:
+            is_made = recovered["change_id"] == adjusting.change.change_id
+            if not adjusting.switched and not is_made:
                 self._give_up(adjusting, adjusting.reason or "a worker died")
             else:
                 adjusting.verdict = Verdict.DONE
