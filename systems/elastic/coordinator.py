@@ -142,7 +142,7 @@ class Coordinator:
         return self._advance()
 
     def built(self, worker: str, generation: int) -> list[Action]:
-        """A worker has built the group of a generation."""
+        """A worker has built the group of a generation, or knows that it is not in it."""
         if self.adjustment is not None and self.adjustment.generation == generation:
             self.adjustment.built.add(worker)
         return self._advance()
@@ -201,6 +201,8 @@ class Coordinator:
     def left(self, worker: str) -> list[Action]:
         """A worker has parted from the others in order."""
         self._registered.discard(worker)
+        if self.recovery is not None:
+            self.recovery.halted.pop(worker, None)
         return self._advance()
 
     def build_failed(self, worker: str, generation: int, reason: str) -> list[Action]:
@@ -249,7 +251,9 @@ class Coordinator:
     def _are_ready(self, adjustment: Adjustment) -> bool:
         """Whether the new members could switch at any step from now on."""
         waiting = self._transfer == "background" and set(adjustment.joiners) - adjustment.caught_up
-        return not waiting and set(adjustment.target.members) <= adjustment.built
+        # Leavers too: whoever hears of the switch has to know where it leads.
+        everybody = set(adjustment.target.members) | set(self.members)
+        return not waiting and everybody <= adjustment.built
 
     def _send_topology(self, adjustment: Adjustment) -> list[Action]:
         adjustment.generation = self._next_generation()

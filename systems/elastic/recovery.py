@@ -89,7 +89,8 @@ def plan_resume(
     """How survivors go on; None if none of them has the whole state.
 
     Args:
-        halted: every survivor; leavers and joiners of a switch under way are among them.
+        halted: every survivor; leavers and joiners of a switch under way are among them. A
+            member that is not has left.
         memberships: of the generations that somebody may be in.
         dead: all that have ever died.
         mode: ``consistent``, ``approximate`` or ``exact``.
@@ -100,7 +101,7 @@ def plan_resume(
         return None
     from_generation = max(known)  # if one has switched, all were about to
     target = memberships[from_generation]
-    members = tuple(worker for worker in target.members if worker not in dead)
+    members = tuple(w for w in target.members if w in halted and w not in dead)
     candidates = [worker for worker in members if worker in whole]
     candidates += sorted(set(whole) - set(members))  # a leaver may be the only one that knows
     if not members:

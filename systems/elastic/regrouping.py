@@ -83,8 +83,9 @@ class Regrouping:
         """How long each group took to build."""
 
     def begin(self, generation: int, membership: Membership) -> None:
-        """Build the group of a generation, if this worker belongs to it."""
+        """Build the group of a generation; a worker that is not in it has nothing to build."""
         if self._worker not in membership.members:
+            self._on_built(generation)
             return
         with self._changed:
             self._wanted.add(generation)

@@ -52,7 +52,8 @@ def test_scale_in_needs_neither_joiner_nor_state():
     sent = lead.adjust(adjust("ab", ""))
     assert kinds(sent) == [("a", "topology"), ("b", "topology"), ("c", "topology")]
     assert lead.built("b", 2) == []
-    assert kinds(lead.built("a", 2)) == [("a", "announce")]
+    assert lead.built("a", 2) == []
+    assert kinds(lead.built("c", 2)) == [("a", "announce")]  # the leaver knows it too
 
 
 def test_all_workers_replaced_get_their_state_from_those_that_leave():
@@ -234,11 +235,15 @@ class Model:
                 if topology is None or peer.generation == announced:
                     continue
                 if peer.name not in topology["members"]:
-                    peer.gone = True
+                    self.leave(peer)
                     continue
                 peer.generation, peer.step = announced, group[0].step
                 peer.membership = Membership(tuple(topology["members"]), 12)
                 self.outbox.append((peer.name, "switched"))
+
+    def leave(self, peer):
+        peer.gone = True
+        self.outbox.append((peer.name, "left"))
 
     def kill(self, name):
         self.dead.add(name)
@@ -254,8 +259,7 @@ class Model:
         kind = message["kind"]
         if kind == "topology":
             peer.topology[message["generation"]] = message
-            if peer.name in message["members"]:
-                self.outbox.append((peer.name, "built", message["generation"]))
+            self.outbox.append((peer.name, "built", message["generation"]))
             if peer.name in message["joiners"]:
                 self.outbox.append((peer.name, "caught_up", message["generation"]))
         elif kind == "announce":
@@ -263,14 +267,14 @@ class Model:
         elif kind == "cancel":
             peer.topology.pop(message["generation"], None)
         elif kind == "dismissed":
-            peer.gone = True
+            self.leave(peer)
         elif kind == "halt":
             peer.halted = message["generation"]
             self.announced = 0
             self.outbox.append((peer.name, "halted", message["generation"]))
         elif kind == "resume" and peer.halted == message["generation"]:
             if peer.name not in message["members"]:
-                peer.gone = True
+                self.leave(peer)
                 return True
             peer.halted = 0
             if peer.name in message["behind"]:
@@ -291,7 +295,9 @@ class Model:
         peer = self.peers[name]
         if name in self.dead:
             return True
-        if what == "registered":
+        if what == "left":
+            self.act(self.lead.left(name))
+        elif what == "registered":
             self.act(self.lead.registered(name, STATUS))
         elif what == "prepared":
             self.act(self.lead.prepared(name, "h", 1))
