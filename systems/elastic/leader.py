@@ -84,7 +84,8 @@ class LeaderServer:
                 continue
             early, self._early = self._early, []
             for connection, message in early:
-                self._on_message(connection, message)
+                if connection.is_open:  # else it has come again, or follows another
+                    self._on_message(connection, message)
             now = time.monotonic()
             if now >= beat_at:
                 beat_at = now + self._heartbeat_s
@@ -106,7 +107,7 @@ class LeaderServer:
     def _accuse(self, now: float) -> None:
         """Tell the driver who has been silent for too long; it kills them for certain."""
         for worker, silent_s in self._watch.silent(now, self._heartbeat_s).items():
-            if worker not in self._accused:
+            if worker in self._connections and worker not in self._accused:
                 self._accused.add(worker)
                 self._to_driver({"kind": "suspect", "worker": worker, "silent_s": silent_s})
 
