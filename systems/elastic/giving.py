@@ -10,6 +10,7 @@ from systems.elastic.transfer.channel import TransferError
 from systems.elastic.transfer.donor import Donor
 from systems.elastic.transfer.peer import send_state
 from systems.elastic.transfer.training_state import TrainingState, is_elementwise
+from systems.runtime.control import ControlError
 from systems.runtime.reduction import OrderedReduction
 
 END_TIMEOUT_S = 30.0
@@ -22,6 +23,12 @@ class Giving:
     def __init__(
         self, state: TrainingState, reduction: OrderedReduction, token: str, order: ElasticOrder
     ) -> None:
+        """Raises ControlError where ``transfer=background`` would not give the right state."""
+        if order.transfer == "background" and not is_elementwise(state.optimizer):
+            raise ControlError(
+                "transfer=background replays gradients on a state that is only partly there, and"
+                f" {type(state.optimizer).__name__} is not known to allow that; use transfer=peer"
+            )
         self._state = state
         self._reduction = reduction
         self._token = token
@@ -72,8 +79,3 @@ class Giving:
         """This worker leaves: wait until what it has begun to give has arrived."""
         if self.donor is not None:
             self.donor.join(END_TIMEOUT_S)
-
-
-def can_replay(optimizer: Any) -> bool:
-    """Whether ``transfer=background`` is right for an optimizer; else the state is sent whole."""
-    return is_elementwise(optimizer)

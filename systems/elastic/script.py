@@ -21,11 +21,11 @@ import torch
 
 from systems.elastic import api
 from systems.elastic.elastic_loop import ElasticLoop
-from systems.elastic.giving import can_replay
 from systems.elastic.groups import GroupLost
 from systems.elastic.leaving import Outcome, finish, leave
 from systems.elastic.order import ElasticOrder
 from systems.elastic.script_workload import BATCH, Feed, ScriptWorkload
+from systems.elastic.transfer.training_state import is_elementwise
 from systems.elastic.workbench import Workbench
 from systems.runtime.control import ControlClient
 from systems.runtime.data_order import Plan
@@ -103,7 +103,7 @@ class ScriptRun:
         """What the script trains."""
         self._model, self._optimizer = model, optimizer
         self._before_update = before_update
-        self._is_replayable = can_replay(optimizer) and not changes_gradients
+        self._is_replayable = is_elementwise(optimizer) and not changes_gradients
 
     def feed(self, feed: Feed) -> None:
         """The script's samples.

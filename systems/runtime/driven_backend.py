@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from harness.cluster import Cluster
@@ -13,7 +14,7 @@ from systems.runtime.driver import Driver
 from systems.runtime.options import RuntimeOptions
 
 
-class DrivenBackend:
+class DrivenBackend(ABC):
     """A ``Backend`` but for its abilities and its kind of job, which ``_jobs`` makes."""
 
     name: ClassVar[str]
@@ -24,9 +25,9 @@ class DrivenBackend:
         self._runtime = runtime
         self._driver: Driver | None = None
 
+    @abstractmethod
     def _jobs(self, cluster: Cluster) -> MakeJob:
         """What the driver makes its jobs with."""
-        raise NotImplementedError
 
     def open(self, cluster: Cluster, launcher: Launcher) -> None:
         """Make ready.

@@ -123,3 +123,14 @@ def test_wrong_options_are_refused_all_at_once():
             leave_timeout_s=0.0,
         )
     assert len(str(caught.value).splitlines()) == 5
+
+
+def test_an_update_that_cannot_be_replayed_is_refused_in_words_where_it_would_be(worlds):
+    world = worlds(transfer="background")
+    world.start((0,), optimizer="adafactor")
+    failed = world.until(lambda report: report.kind is ReportKind.FAILED)
+    assert "Adafactor is not known to allow that; use transfer=peer" in failed.reason
+    assert descendants() == []
+    world = worlds(transfer="peer")
+    world.until_change(world.start((0,), job_id="peer", optimizer="adafactor", step_s=0.002))
+    assert world.do(ChangeKind.RESCALE, (0, 1), job_id="peer").step > 1

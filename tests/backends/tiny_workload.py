@@ -51,6 +51,8 @@ class Tiny:
     def build_optimizer(self, model):
         if self._optimizer == "adamw":
             return torch.optim.AdamW(model.parameters(), lr=0.01)
+        if self._optimizer == "adafactor":
+            return torch.optim.Adafactor(model.parameters(), lr=0.01)
         return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
     def samples(self, ids):
