@@ -99,11 +99,14 @@ class Coordinator:
         """A worker has connected; ``status`` is its greeting."""
         if worker in self._dead:
             return []
+        is_new = worker not in self._registered
         self._registered.add(worker)
         self._highest = max(self._highest, status["highest"])
         if status["prepared"]:
             self._receivers[worker] = (status["address"], status["port"])
         if self.recovery is not None and worker in self._concerned():
+            if is_new and status["highest"] >= self.recovery.number:
+                return self._halt()  # a leader before this one has used the number
             return [Tell(worker, self.recovery.halt_message())]
         return self._advance()
 
@@ -206,7 +209,11 @@ class Coordinator:
         return self._advance()
 
     def build_failed(self, worker: str, generation: int, reason: str) -> list[Action]:
-        """A worker could not build the group of a generation: give the adjustment up."""
+        """A worker could not build the group of a generation: give the adjustment up, or, where
+        the others have only this group, meet anew."""
+        recovers = self.recovery is not None and self.recovery.number == generation
+        if recovers or generation == self.generation:
+            return self._halt()
         if self.adjustment is None or self.adjustment.generation != generation:
             return []
         return self._cancel(f"{worker} could not meet the others: {reason}")

@@ -167,12 +167,13 @@ class Crew:
         """The process with this handle."""
         return next((process for process in self.all() if process.handle == handle), None)
 
-    def living(self) -> list[str]:
-        """Workers that neither died nor left nor were dismissed."""
+    def living(self, *, or_left: bool = False) -> list[str]:
+        """Workers that neither died nor were dismissed nor, unless ``or_left``, left."""
         return [
             process.name
             for process in self.workers.values()
-            if not (process.is_dead or process.is_dismissed or process.end or process.left)
+            if not (process.is_dead or process.is_dismissed or process.end)
+            and (or_left or not process.left)
         ]
 
     def are_gone(self, names: Iterable[str]) -> bool:

@@ -35,7 +35,6 @@ from systems.runtime.driven_job import (
 from systems.runtime.job_life import FAILURE_GRACE_S, Ending, Fate, Phase
 
 STORE_ATTEMPTS = 3
-_LEAVING = (Phase.STOPPING, Phase.FINISHING, Phase.ENDING)
 _STANDING = ("first_step", "progress", "left", "checkpoint", "saved", "finished")
 """Messages of the first worker that say how far the job is."""
 
@@ -185,7 +184,6 @@ class ElasticJob:
             work.died(process)
         elif process.left is not None and work.is_wanted(process):
             work.died(process)  # nobody had asked it to leave
-        self._let_go()
         self.check()
 
     def check(self) -> None:
@@ -258,7 +256,6 @@ class ElasticJob:
         if message["finished"] and self._account.phase in (Phase.STARTING, Phase.RUNNING):
             self._account.phase = Phase.FINISHING
             self._deadline = None
-        self._let_go()
 
     def _on_saved(self, process: Process, message: Mapping[str, Any]) -> None:
         self._account.phases_s["save"] = message["save_s"]
@@ -277,7 +274,7 @@ class ElasticJob:
         work = self._present
         if work.is_joining(process) or (process.is_collective and work.can_recover):
             work.died(process)
-        elif work.is_wanted(process):
+        elif work.is_wanted(process) and (process.name in work.firsts or not work.is_over):
             self._failed_at = self._failed_at or time.monotonic()
 
     def _store_ended(self, end: Exit) -> None:
@@ -315,17 +312,6 @@ class ElasticJob:
         else:
             work.overdue(now)
 
-    def _let_go(self) -> None:
-        """Once all have ended their last step, they may go: nobody waits for a last word."""
-        work = self._work
-        if work is None or self._account.phase not in _LEAVING:
-            return
-        workers = work.crew.workers
-        switched = work.adjusting.switched if work.adjusting is not None else {}
-        waiting = [w for w in {*work.members, *switched} if workers[w].end is None]
-        if all(workers[w].left or workers[w].is_dead for w in waiting):
-            work.tell_all({"kind": "exit"})
-
     def _end(
         self,
         fate: Fate,
@@ -344,6 +330,7 @@ class ElasticJob:
             self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
             if adjusting is not None and not adjusting.switched:
                 crew.dismiss(adjusting.joiners)
+            self._present.tell_all({"kind": "exit"})  # nobody needs their state any more
 
     def _gone(self, ending: Ending) -> None:
         """Every process has ended: do what was decided."""

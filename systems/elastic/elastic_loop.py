@@ -12,10 +12,10 @@ from typing import Any
 
 from systems.elastic.giving import Giving
 from systems.elastic.groups import Group, GroupLost
-from systems.elastic.leaving import Outcome, finish, leave
+from systems.elastic.leaving import Outcome, finish, leave, tell_halted
 from systems.elastic.member import Handlers, Member
 from systems.elastic.order import ElasticOrder
-from systems.elastic.recovering import Recovering
+from systems.elastic.recovering import ENDLESS, Recovering
 from systems.elastic.recovery import Membership
 from systems.elastic.regrouping import Regrouping, Topology
 from systems.elastic.taking import Taking
@@ -27,8 +27,6 @@ from systems.elastic.words import Verdict, Words
 from systems.elastic.workbench import Workbench
 from systems.runtime.control import ControlClient, Message
 from systems.runtime.pace import Pacer
-
-ENDLESS = 2**62
 
 
 def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: float) -> None:
@@ -70,8 +68,8 @@ class ElasticLoop:
             order.recovery_timeout_s,
             order.collective_timeout_s,
             bench.reduction.reserve,
-            lambda generation: self._tell("built", generation),
-            lambda generation, reason: self._tell("build_failed", generation, reason=reason),
+            lambda generation: self.tell("built", generation),
+            lambda generation, reason: self.tell("build_failed", generation, reason=reason),
         )
         self.giving = Giving(self.state, bench.reduction, token, order)
         self.taking = Taking(self.state, bench, token, order)
@@ -127,6 +125,8 @@ class ElasticLoop:
     def _on_halt(self, number: int) -> None:
         self.halt = max(self.halt, number)
         self._release()
+        if self.outcome is not None:  # the training thread may be busy with the end
+            tell_halted(self, self.halt)
 
     def _on_dismissed(self) -> None:
         self.is_dismissed = True
@@ -141,14 +141,8 @@ class ElasticLoop:
         self.giving.cancel()
         self.taking.cancel()
 
-    def tell_halted(self, number: int) -> None:
-        """Tell the leader where this worker stopped, and where it would take a state."""
-        address, port = self.taking.listen()
-        step = self.bench.session.step if self.has_state else -1
-        details = {"number": number, "step": step, "address": address, "port": port}
-        self._tell("halted", self.generation, **details)
-
-    def _tell(self, kind: str, generation: int, **details: Any) -> None:
+    def tell(self, kind: str, generation: int, **details: Any) -> None:
+        """Tell the leader something about a generation."""
         self.member.tell({"kind": kind, "generation": generation, **details})
 
     # On the training thread.
@@ -181,8 +175,7 @@ class ElasticLoop:
             try:
                 if self._is_lost:
                     self._is_lost = False
-                    if not self._recovering.recover():
-                        self.outcome = Outcome.LEFT
+                    self.outcome = self._recovering.recover()
                 elif not self._has_begun:
                     self._has_begun = True
                     self._join() if self.order.joining else self._found()
@@ -235,7 +228,7 @@ class ElasticLoop:
             received = self.taking.take_broadcast(topology, group)
             self.meeting = None
         else:
-            received = self.taking.take(lambda: self._tell("caught_up", generation))
+            received = self.taking.take(lambda: self.tell("caught_up", generation))
         phases_s["copy"] = time.monotonic() - started
         self.bench.adopt(received.values)
         self.has_state = True
@@ -259,7 +252,6 @@ class ElasticLoop:
         group: Group,
         *,
         change_id: int | None = None,
-        after_death: bool = False,
     ) -> None:
         """Belong to a generation from now on; ``change_id``: of the change that led there."""
         old, self.group = self.group, group
@@ -275,7 +267,7 @@ class ElasticLoop:
         self.pacer = Pacer(floors.get(str(len(membership.members)), 0.0))
         self._switch_at = 0
         if self.rank == 0:
-            self.bench.report.begin_generation(generation, membership, after_death=after_death)
+            self.bench.report.begin_generation(generation, membership)
         if old is not None and old is not group:
             old.drop()
         self.member.switched(generation, membership, change_id)

@@ -44,6 +44,8 @@ class Giving:
         """The transfer under way, which has to see every update; between two steps."""
         if self._wanted:
             addresses, self._wanted = self._wanted, ()
+            if self.donor is not None:
+                self.donor.cancel()
             self.donor = Donor(
                 addresses,
                 self._token,

@@ -146,14 +146,9 @@ class LeaderServer:
                 membership = Membership(tuple(message["members"]), message["global_batch"])
                 return coordinator.switched(message["generation"], membership, message["change_id"])
             case "halted":
-                report = Halted(
-                    message["generation"], message["step"], message["address"], message["port"]
-                )
-                return coordinator.halted(worker, message["number"], report)
+                return coordinator.halted(worker, message["number"], _halted(message))
             case "lost":
                 return coordinator.lost(message["workers"])
-            case "quiet":
-                self._watch.forget(worker)  # until its next word
             case "bye":
                 self._leaving.add(worker)
                 self._watch.forget(worker)
@@ -185,3 +180,13 @@ class LeaderServer:
                     self._server.send(self._connections[action.worker], action.message)
             else:
                 self._to_driver(action.message)
+
+
+def _halted(message: Message) -> Halted:
+    return Halted(
+        message["generation"],
+        message["step"],
+        message["address"],
+        message["port"],
+        message["outcome"],
+    )

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+from systems.elastic.recovery import Membership
 
 if TYPE_CHECKING:
     from systems.elastic.elastic_loop import ElasticLoop
 
 
-class Outcome(Enum):
+class Outcome(StrEnum):
     """How a worker's training ends."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
     LEFT = "left"
+
+
+ENDS = (Outcome.FINISHED, Outcome.STOPPED)
+"""Outcomes that are the whole job's."""
 
 
 def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
@@ -25,7 +31,6 @@ def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
     """
     report, member = loop.bench.report, loop.member
     report.flush()
-    is_first = loop.membership.members[:1] == (loop.worker,)
     loop.giving.end()
     loop.client.send(
         {
@@ -35,34 +40,71 @@ def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
             **report.standing(),
         }
     )
-    if outcome is not Outcome.LEFT and is_first:
-        member.quiet()
+    if loop.halt > loop.resumed:  # it came before ``_on_halt`` could know of the outcome
+        tell_halted(loop, loop.halt)
+    if outcome is Outcome.LEFT:
+        if not loop.is_dismissed:
+            member.resign()
+            _stand_by(loop)
+    elif loop.membership.members[0] == loop.worker or _stand_by(loop):
         if outcome is Outcome.FINISHED:
             return True
         report.save("saved")
-    elif not loop.is_dismissed:
-        # A worker that goes at once could break the connection on which another still
-        # receives the end of the last sum.
-        member.resign()
-        while (message := member.directives.get())["kind"] not in ("exit", "dismissed"):
-            if outcome is Outcome.LEFT:
-                _help(loop, message)
-    member.leave()
+    member.leave(hands_over=outcome is Outcome.LEFT)
     return False
 
 
-def _help(loop: ElasticLoop, message: Mapping[str, Any]) -> None:
-    """Somebody died while this worker was about to go: it may have the last step alone."""
-    if message["kind"] == "halt":
-        loop.tell_halted(message["generation"])
-    elif message["kind"] == "resume" and message["source"] == loop.worker:
-        behind = [(str(address), int(port)) for address, port in message["behind"].values()]
-        if behind:
-            loop.giving.send(behind, loop.bench.session.step, loop.bench.values())
+def _stand_by(loop: ElasticLoop) -> bool:
+    """Wait until this worker may go, at the service of those that need its state.
+
+    A worker that went at once could break the connection on which another still receives the
+    end of the last sum; and one that died may have been the only other with the last step.
+
+    True: the job is over, its first worker has died, and this one is the first now.
+    """
+    while True:
+        message = loop.member.directives.get()
+        match message["kind"]:
+            case "exit" | "dismissed":
+                return False
+            case "resume" if message["outcome"]:
+                members = tuple(message["members"])
+                loop.generation = message["generation"]
+                loop.membership = Membership(members, message["global_batch"])
+                if members[0] == loop.worker:
+                    loop.bench.report.complete()
+                    loop.telling.over(loop.generation, loop.membership)
+                    return True
+            case "resume" if message["source"] == loop.worker:
+                give(loop, message)
+
+
+def tell_halted(loop: ElasticLoop, number: int) -> None:
+    """Tell the leader where this worker stopped, and where it would take a state."""
+    outcome = loop.outcome
+    address, port = ("", 0) if outcome is not None else loop.taking.listen()
+    loop.tell(
+        "halted",
+        loop.generation,
+        number=number,
+        step=loop.bench.session.step if loop.has_state else -1,
+        address=address,
+        port=port,
+        outcome=outcome.value if outcome in ENDS else "",
+    )
+
+
+def give(loop: ElasticLoop, message: Mapping[str, Any]) -> None:
+    """As the one whose state all go on from: log what the dead could not, and give the state
+    to those that are behind."""
+    loop.bench.report.complete()
+    behind = [(str(address), int(port)) for address, port in message["behind"].values()]
+    if behind:
+        loop.giving.send(behind, loop.bench.session.step, loop.bench.values())
 
 
 def finish(loop: ElasticLoop, results: Mapping[str, Any]) -> None:
     """Leave as the first worker of a finished job, with its results."""
-    loop.member.leave()
+    loop.member.leave(hands_over=False)
     standing = loop.bench.report.standing()
     loop.client.send({"kind": "finished", "results": results, **standing})

@@ -52,8 +52,8 @@ class Member:
         self.target_step = order.target_step
         self.announced = 0
         self.pause = 0
-        self.generation = order.generation
-        self.membership = Membership(order.members, order.global_batch)
+        self.standing = (order.generation, Membership(order.members, order.global_batch))
+        """The present generation and its members."""
         self.directives: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._order = order
         self._token = token
@@ -112,8 +112,7 @@ class Member:
         self, generation: int, membership: Membership, change_id: int | None = None
     ) -> None:
         """This worker belongs to a new generation now, by this change if by any."""
-        self.generation = generation
-        self.membership = membership
+        self.standing = (generation, membership)  # at once: other threads read it
         self.announced = 0
         self.pause = 0
         self._highest = max(self._highest, generation)
@@ -128,20 +127,20 @@ class Member:
         )
         self._election.stand()
 
-    def quiet(self) -> None:
-        """Nothing will be heard of this worker for a while, and that is all right."""
-        with self._lock:
-            self._send({"kind": "quiet"})
-
     def resign(self) -> None:
         """Lead no more: others do from now on."""
         self._server.step_down()
         self._election.resign()
 
-    def leave(self) -> None:
-        """Leave in order: whoever sees the connection end knows that this is no death."""
+    def leave(self, *, hands_over: bool) -> None:
+        """Leave in order: whoever sees the connection end knows that this is no death.
+
+        Args:
+            hands_over: whether others go on, so that one of them has to lead.
+        """
         self._is_closed = True
-        self.resign()
+        if hands_over:
+            self.resign()
         with self._lock:
             self._send({"kind": "bye"})
         self._election.close()
@@ -188,7 +187,7 @@ class Member:
                 self.stop = True
             case "adjust":
                 if self._order.workload == SCRIPT:
-                    message = {**message, "global_batch": self.membership.global_batch}
+                    message = {**message, "global_batch": self.standing[1].global_batch}
                 # Once: the driver asks again when another one leads.
                 with self._lock:
                     if self._leader is None:
@@ -250,10 +249,11 @@ class Member:
 
     def _on_leader(self, address: str) -> None:
         """Called by the election's thread."""
+        generation, membership = self.standing
         if address == self._me:
             coordinator = Coordinator(
-                self.membership,
-                self.generation,
+                membership,
+                generation,
                 transfer=self._order.transfer,
                 recovery=self._order.recovery,
                 stops_first=self._order.stops_first,
@@ -268,7 +268,7 @@ class Member:
             "job_id": self._order.job_id,
             "token": self._token,
             "worker": self._order.worker,
-            "generation": self.generation,
+            "generation": generation,
             "highest": self._highest,
             "prepared": self._receiver is not None,
             "address": self._receiver[0] if self._receiver else "",

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from systems.elastic.groups import GroupLost
+from systems.elastic.leaving import Outcome, give, tell_halted
 from systems.elastic.recovery import Membership
 from systems.elastic.transfer.channel import TransferError
 from systems.elastic.words import Words
@@ -29,8 +30,8 @@ class Recovering:
         self._loop = loop
         self._attempted = 0
 
-    def recover(self) -> bool:
-        """Go on with the other survivors; False if this worker is not to.
+    def recover(self) -> Outcome | None:
+        """Go on with the other survivors; if this worker is not to, how it has ended.
 
         Raises:
             ControlError: nobody has said how in time.
@@ -56,15 +57,18 @@ class Recovering:
             except (GroupLost, TransferError):
                 continue  # another one died meanwhile
         if message is None:
-            return False
+            return Outcome.LEFT
+        if message["outcome"]:
+            return Outcome(message["outcome"])
         loop.bench.phases_s["recover"] = time.monotonic() - started
         lost = [worker for worker in before.members if worker not in loop.membership.members]
         topology = loop.topologies.get(message["from_generation"])
         loop.telling.recovered(lost, None if topology is None else topology.change_id)
-        return True
+        return None
 
     def _attempt(self) -> Message | None:
-        """One recovery from the leader's halt to the new group; None: not for us.
+        """One recovery from the leader's halt to the new group, or to the end of the job if
+        others have come to it; None: not for us.
 
         Raises:
             GroupLost: another began before it was over.
@@ -75,11 +79,14 @@ class Recovering:
         if number is None:
             return None
         self._attempted = number
-        loop.tell_halted(number)
+        tell_halted(loop, number)
         message = self._directive("resume", number)
         if message is None:
             return None
         membership = Membership(tuple(message["members"]), message["global_batch"])
+        if message["outcome"]:
+            loop.generation, loop.membership = number, membership
+            return message
         is_member = loop.worker in membership.members
         if is_member:
             loop.regrouping.begin(number, membership)
@@ -92,21 +99,19 @@ class Recovering:
         group = loop.regrouping.take(number)
         loop.resumed = number
         loop.target_step = ENDLESS  # the others would not go on after their last step
-        loop.enter(number, membership, group, after_death=True)
+        loop.enter(number, membership, group)
         return message
 
     def _settle_state(self, message: Message) -> None:
         """Have the state that all go on from."""
         loop = self._loop
-        behind = {worker: (str(at[0]), int(at[1])) for worker, at in message["behind"].items()}
-        session = loop.bench.session
         if message["from_checkpoint"]:
             loop.bench.roll_back()
-        elif loop.worker in behind:
+        elif loop.worker in message["behind"]:
             loop.has_state = False
             loop.bench.adopt(loop.taking.take(lambda: None).values)
-        elif loop.worker == message["source"] and behind:
-            loop.giving.send(list(behind.values()), session.step, loop.bench.values())
+        elif loop.worker == message["source"]:
+            give(loop, message)
         loop.has_state = True
 
     def _next_halt(self) -> int | None:
@@ -117,12 +122,14 @@ class Recovering:
             if loop.is_dismissed:
                 return None
             try:
-                loop.member.directives.get(timeout=max(0.0, until - time.monotonic()))
+                message = loop.member.directives.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
                 raise ControlError(
                     "the group was lost, and nobody said how to go on for"
                     f" {loop.order.recovery_timeout_s} s (recovery_timeout_s)"
                 ) from None
+            if message["kind"] == "exit":
+                loop.is_dismissed = True
         return None if loop.is_dismissed else loop.halt
 
     def _directive(self, kind: str, number: int) -> Message | None:
@@ -146,5 +153,7 @@ class Recovering:
                     f"the leader has not said {kind!r} within"
                     f" {loop.order.recovery_timeout_s} s (recovery_timeout_s)"
                 ) from None
-            if message["kind"] == kind and message["generation"] == number:
+            if message["kind"] == "exit":
+                loop.is_dismissed = True
+            elif message["kind"] == kind and message["generation"] == number:
                 return message

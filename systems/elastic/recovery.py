@@ -34,7 +34,9 @@ class Halted:
     """Steps it has committed; -1 if it has not the whole state."""
     address: str
     port: int
-    """Where it takes a state."""
+    """Where it takes a state; nothing where it will not."""
+    outcome: str = ""
+    """How its training has ended (``leaving.Outcome``), if it has: no step follows."""
 
 
 @dataclass
@@ -64,6 +66,8 @@ class ResumePlan:
     behind: Mapping[str, tuple[str, int]]
     """Who takes it, and where."""
     from_checkpoint: bool
+    outcome: str = ""
+    """If not empty, the job's training is over, and the first member only says so."""
 
     def message(self, recovery: Recovery) -> Message:
         """This plan as a control message."""
@@ -77,6 +81,7 @@ class ResumePlan:
             "source": self.source,
             "behind": dict(self.behind),
             "from_checkpoint": self.from_checkpoint,
+            "outcome": self.outcome,
         }
 
 
@@ -102,6 +107,9 @@ def plan_resume(
     from_generation = max(known)  # if one has switched, all were about to
     target = memberships[from_generation]
     members = tuple(w for w in target.members if w in halted and w not in dead)
+    over = [worker for worker in members if halted[worker].outcome]
+    if over:
+        return _end(over, members, from_generation, target.global_batch, halted)
     candidates = [worker for worker in members if worker in whole]
     candidates += sorted(set(whole) - set(members))  # a leaver may be the only one that knows
     if not members:
@@ -124,4 +132,25 @@ def plan_resume(
         source=source,
         behind={} if from_checkpoint else behind,
         from_checkpoint=from_checkpoint,
+    )
+
+
+def _end(
+    over: list[str],
+    members: tuple[str, ...],
+    from_generation: int,
+    global_batch: int,
+    halted: Mapping[str, Halted],
+) -> ResumePlan:
+    """Somebody has made the last step, so there is nothing to go on to, whatever the mode: who
+    has its state comes first, and the others need it no more."""
+    others = tuple(worker for worker in members if worker not in over)
+    return ResumePlan(
+        membership=Membership((*over, *others), global_batch),
+        from_generation=from_generation,
+        step=halted[over[0]].step,
+        source=over[0],
+        behind={},
+        from_checkpoint=False,
+        outcome=halted[over[0]].outcome,
     )

@@ -5,6 +5,7 @@ Source: EDL, section 4.2: the new topology is made while the old one goes on wor
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +14,9 @@ from dataclasses import dataclass
 from systems.elastic.groups import Group, GroupLost, build_group
 from systems.elastic.recovery import Membership
 from systems.runtime.control import Message
+
+STORE_CONNECT_S = 5.0
+STORE_RETRY_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +129,9 @@ class Regrouping:
 
     def _build(self, generation: int, membership: Membership) -> None:
         started = time.monotonic()
-        address, port = self._store()
         members = membership.members
         try:
+            address, port = self._living_store(generation)
             group = build_group(
                 address,
                 port,
@@ -157,3 +161,24 @@ class Regrouping:
             self._on_built(generation)
         else:
             group.give_up()
+
+    def _living_store(self, generation: int) -> tuple[str, int]:
+        """Where the job's store listens; one that has died is soon replaced by another.
+
+        Raises:
+            RuntimeError: there was none in time, or nobody wants the group any more.
+        """
+        until = time.monotonic() + self._timeout_s
+        while True:
+            address, port = self._store()
+            try:
+                socket.create_connection((address, port), STORE_CONNECT_S).close()
+            except OSError as error:
+                problem = f"no store at {address}:{port}: {error}"
+            else:
+                return address, port
+            with self._changed:
+                given_up = generation not in self._wanted or time.monotonic() > until
+                if given_up:
+                    raise RuntimeError(problem)
+                self._changed.wait(STORE_RETRY_S)

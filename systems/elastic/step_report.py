@@ -62,14 +62,19 @@ class StepReport:
         self._phases_s.clear()
         return taken
 
-    def begin_generation(
-        self, generation: int, membership: Membership, *, after_death: bool
-    ) -> None:
-        """This worker is the first one of a new generation.
+    def complete(self) -> None:
+        """Log the last step if nobody has: its first worker may have died just before.
 
-        After a death the first worker of the one before may not have logged its last step;
-        otherwise it does, or is just about to.
+        For whoever has the last step's state when all others have halted or died.
         """
+        last, path = self._last, self._folder / "steps.jsonl"
+        if last is not None and _last_step(path) == last["step"] - 1:
+            lines = LineWriter(path)
+            lines.add(last)
+            lines.flush()
+
+    def begin_generation(self, generation: int, membership: Membership) -> None:
+        """This worker is the first one of a new generation."""
         self._recent.clear()
         generations = LineWriter(self._folder / "generations.jsonl")
         generations.add(
@@ -83,14 +88,8 @@ class StepReport:
             }
         )
         generations.flush()
-        path = self._folder / "steps.jsonl"
-        last = self._last if after_death else None
-        if last is not None and _last_step(path) == last["step"] - 1:
-            lines = LineWriter(path)
-            lines.add(last)
-            lines.flush()
         if self._steps is None:
-            self._steps = LineWriter(path, at_once=True)
+            self._steps = LineWriter(self._folder / "steps.jsonl", at_once=True)
 
     def step(
         self,

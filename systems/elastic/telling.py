@@ -36,6 +36,14 @@ class Telling:
         """
         self._lost = {"lost": list(lost), "change_id": change_id}
 
+    def over(self, generation: int, membership: Membership) -> None:
+        """This worker says how the job ended, in the place of one that has died."""
+        group = {"generation": generation, "members": list(membership.members)}
+        details: dict[str, Any] = {"lost": [], "change_id": None, "phases_s": {}}
+        self._client.send(
+            {"kind": "recovered", **group, **details, **self._bench.report.standing()}
+        )
+
     def step(self, started: float, ended: float, generation: int, membership: Membership) -> None:
         """A step was committed: tell what it was the first one after, if anything."""
         bench = self._bench

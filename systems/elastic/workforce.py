@@ -7,7 +7,7 @@ One object for each life of a job, from a start or a resume to the last process'
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from harness.contracts.engine import Change
@@ -19,6 +19,8 @@ from systems.elastic.elastic_processes import ElasticProcesses, Standing
 from systems.runtime.control import encode
 from systems.runtime.job_life import Fate, Phase
 
+LEAVING = (Phase.STOPPING, Phase.FINISHING)
+"""A worker that has left then waits, with the last step's state, until the job has ended."""
 End = Callable[[Fate, str], None]
 """Ends the job: what is to follow, and why."""
 
@@ -97,7 +99,9 @@ class Workforce:
         """Kill the accused, so that it is dead for certain; its end then takes its way."""
         accused = self.crew.workers.get(message["worker"])
         speaks_alive = not process.is_dead and process.end is None
-        if accused is not None and accused.left is None and speaks_alive:
+        if accused is None or not speaks_alive:
+            return
+        if accused.left is None or self._account.phase in LEAVING:
             self.crew.kill([accused])
 
     def on_switched(self, process: Process, message: Mapping[str, Any]) -> None:
@@ -105,7 +109,7 @@ class Workforce:
         adjusting = self.adjusting
         self._note_generation(message["generation"])
         if adjusting is None or adjusting.change.change_id != message["change_id"]:
-            if set(message["members"]) != set(self.members):
+            if self._living(message["members"]) != self._living(self.members):
                 self._end(Fate.LOST, "the workers made a change that had been given up")
             return
         if process.name in adjusting.joiners:
@@ -151,16 +155,16 @@ class Workforce:
             adjusting.reason = adjusting.reason or self._end_of(process)
             patience = time.monotonic() + self._options.recovery_timeout_s
             adjusting.deadline = min(adjusting.deadline, patience)
-            self.tell_all({"kind": "lost", "workers": [process.name]})
-        elif not self.can_recover or not self.survivors():
-            self._end(Fate.LOST, "")  # the reason is known when it has ended
-        else:
+        elif not self.is_over:
+            if not self.can_recover or not self.survivors():
+                self._end(Fate.LOST, "")  # the reason is known when it has ended
+                return
             self._account.next_number()  # of the generation that follows
             recovered = self._recovered
             if recovered is not None and process.name in recovered["members"]:
                 self._recovered = None  # else the others were quicker to notice than we
             self.recover_by = time.monotonic() + self._options.recovery_timeout_s
-            self.tell_all({"kind": "lost", "workers": [process.name]})
+        self.tell_all({"kind": "lost", "workers": [process.name]})
 
     def is_joining(self, process: Process) -> bool:
         """Whether it was to join and nobody knows yet that it has."""
@@ -175,9 +179,9 @@ class Workforce:
     def is_wanted(self, process: Process) -> bool:
         """Whether the job needs this worker now."""
         adjusting = self.adjusting
-        if self._account.phase in (Phase.STOPPING, Phase.FINISHING):
-            somebody_left = any(self.crew.workers[w].left for w in self.members)
-            return process.name in self.firsts if somebody_left else process.left is None
+        if self._account.phase in LEAVING:
+            trains = adjusting is not None and process.name in adjusting.switched
+            return process.name in self.members or trains
         if process.left is not None and process.failure == "":
             if adjusting is not None and process.name in adjusting.leavers:
                 return False
@@ -188,18 +192,26 @@ class Workforce:
 
     @property
     def can_recover(self) -> bool:
-        """Whether a death now may be survived: while the others train."""
-        is_training = self._account.phase in (Phase.RUNNING, Phase.STOPPING)
-        nobody_left = not any(self.crew.workers[w].left for w in self.members)
-        is_leaving = self._account.phase is Phase.STOPPING and not nobody_left
-        return self._options.recovery != "none" and is_training and not is_leaving
+        """Whether a death now may be survived: while the others have the state."""
+        has_state = self._account.phase in (Phase.RUNNING, *LEAVING)
+        return self._options.recovery != "none" and has_state
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the first worker has made its last step, and lives to say how the job ended;
+        whatever happens to the others then is all the same."""
+        if self._account.phase not in LEAVING:
+            return False
+        firsts = [self.crew.workers[worker] for worker in self.firsts]
+        return any(p.left is not None and not p.is_dead and p.end is None for p in firsts)
 
     def survivors(self) -> list[str]:
         """Workers that have the state and live."""
         trained = set(self.members)
         if self.adjusting is not None and self.adjusting.switched:
             trained |= set(self.adjusting.new)
-        return [worker for worker in self.crew.living() if worker in trained]
+        living = self.crew.living(or_left=self._account.phase in LEAVING)
+        return [worker for worker in living if worker in trained]
 
     # What follows.
 
@@ -331,6 +343,9 @@ class Workforce:
         """Tell every worker that lives."""
         alive = [p.name for p in self.crew.workers.values() if p.end is None]
         self.crew.tell((name for name in alive if not self._is_gone(name)), message)
+
+    def _living(self, workers: Iterable[str]) -> set[str]:
+        return {worker for worker in workers if not self.crew.workers[worker].is_dead}
 
     def _is_gone(self, worker: str) -> bool:
         process = self.crew.workers[worker]
