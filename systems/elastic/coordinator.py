@@ -11,7 +11,7 @@ words (``words``), which all members see at the same step, instead of by a messa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -80,6 +80,8 @@ class Coordinator:
         self._mode = recovery
         self._stops_first = stops_first
         self._registered: set[str] = set()
+        self._standings: dict[str, Sequence[str]] = {}
+        """With whom each worker trains, as far as this leader has heard."""
         self._receivers: dict[str, tuple[str, int]] = {}
         """Where a worker takes the state, of those that are prepared to."""
         self._dead: set[str] = set()
@@ -101,6 +103,7 @@ class Coordinator:
             return []
         is_new = worker not in self._registered
         self._registered.add(worker)
+        self._standings[worker] = status["members"]
         self._highest = max(self._highest, status["highest"])
         if status["prepared"]:
             self._receivers[worker] = (status["address"], status["port"])
@@ -108,6 +111,8 @@ class Coordinator:
             if is_new and status["highest"] >= self.recovery.number:
                 return self._halt()  # a leader before this one has used the number
             return [Tell(worker, self.recovery.halt_message())]
+        if self.recovery is None and self._are_hurt([worker], self._dead):
+            return self._halt()
         return self._advance()
 
     def adjust(self, request: Message) -> list[Action]:
@@ -157,12 +162,13 @@ class Coordinator:
         return self._advance()
 
     def switched(
-        self, generation: int, membership: Membership, change_id: int | None = None
+        self, worker: str, generation: int, membership: Membership, change_id: int | None = None
     ) -> list[Action]:
         """A worker works in this generation now, so all of its members will, or have died.
 
         ``change_id``: of the change that led there; None after a death and for founders.
         """
+        self._standings[worker] = membership.members
         if change_id is not None:
             self._done.add(change_id)
         self._highest = max(self._highest, generation)
@@ -193,7 +199,7 @@ class Coordinator:
         self._dead |= new
         self._registered -= new
         adjustment = self.adjustment
-        if new & self._concerned(dead=True):
+        if new & self._concerned(dead=True) or self._are_hurt(self.members, new):
             if adjustment is None or not new <= set(adjustment.joiners) or adjustment.is_announced:
                 return self._halt()
         elif adjustment is None or not new & set(adjustment.joiners):
@@ -229,6 +235,11 @@ class Coordinator:
         if self.adjustment is not None and self.adjustment.generation:
             workers |= set(self.adjustment.target.members)
         return workers if dead else workers - self._dead
+
+    def _are_hurt(self, workers: Sequence[str], dead: Collection[str]) -> bool:
+        """Whether one of these, that is to go on, has not parted from these dead yet."""
+        staying = self._registered.intersection(workers, self.members)
+        return any(not set(dead).isdisjoint(self._standings[worker]) for worker in staying)
 
     def _next_generation(self) -> int:
         self._highest += 1

@@ -144,7 +144,8 @@ class LeaderServer:
                 return coordinator.caught_up(worker, message["generation"])
             case "switched":
                 membership = Membership(tuple(message["members"]), message["global_batch"])
-                return coordinator.switched(message["generation"], membership, message["change_id"])
+                generation, change_id = message["generation"], message["change_id"]
+                return coordinator.switched(worker, generation, membership, change_id)
             case "halted":
                 return coordinator.halted(worker, message["number"], _halted(message))
             case "lost":

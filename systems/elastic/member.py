@@ -268,7 +268,7 @@ class Member:
             "job_id": self._order.job_id,
             "token": self._token,
             "worker": self._order.worker,
-            "generation": generation,
+            "members": list(membership.members),
             "highest": self._highest,
             "prepared": self._receiver is not None,
             "address": self._receiver[0] if self._receiver else "",

@@ -202,8 +202,10 @@ class Workforce:
         whatever happens to the others then is all the same."""
         if self._account.phase not in LEAVING:
             return False
-        firsts = [self.crew.workers[worker] for worker in self.firsts]
-        return any(p.left is not None and not p.is_dead and p.end is None for p in firsts)
+        adjusting = self.adjusting
+        members = adjusting.new if adjusting is not None and adjusting.switched else self.members
+        first = self.crew.workers[members[0]]
+        return first.left is not None and not first.is_dead and first.end is None
 
     def survivors(self) -> list[str]:
         """Workers that have the state and live."""

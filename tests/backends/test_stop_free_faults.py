@@ -102,6 +102,55 @@ def test_the_store_may_die_and_the_job_can_change_all_the_same(worlds):
     world.until_end()
 
 
+@pytest.mark.parametrize("num_killed", [1, 2])
+def test_the_store_and_workers_may_die_together(worlds, num_killed):
+    world = worlds()
+    world.until_change(world.start((0, 1, 2, 3), step_s=0.002))
+    for process in [store(), *workers()[:num_killed]]:
+        process.kill()
+    shrunk = world.until(lambda r: r.kind is ReportKind.SHRUNK and len(r.slots) == 4 - num_killed)
+    world.until_step(shrunk.step + 3)
+    assert world.do(ChangeKind.RESCALE, (0, 1, 2, 3)).step > shrunk.step
+    world.backend.hold("job", 0)
+    world.until_end()
+
+
+@pytest.mark.parametrize("recovery", ["exact", "approximate", "consistent"])
+def test_another_says_how_the_job_ended_if_the_first_worker_dies_at_its_end(
+    worlds, tmp_path, recovery
+):
+    whole = worlds()
+    whole.start((0, 1, 2), 20, job_id="whole")
+    expected = whole.until_end(job_id="whole")
+    world = worlds(recovery=recovery, checkpoint_every=7)
+    marker = tmp_path / "died"
+    world.start((0, 1, 2), 20, die_evaluating_marker=str(marker))
+    end = world.until_end()
+    assert marker.exists()
+    assert (end.step, end.results) == (20, expected.results)
+    assert [line["step"] for line in read_lines(world.job_dir() / "steps.jsonl")][-1] == 20
+
+
+def test_without_recovery_the_death_of_the_first_worker_at_the_end_loses_the_job(worlds, tmp_path):
+    world = worlds(recovery="none")
+    world.start((0, 1), 20, die_evaluating_marker=str(tmp_path / "died"))
+    assert "SIGKILL" in world.until_end(ReportKind.LOST).reason
+
+
+def test_a_worker_that_dies_while_a_job_suspends_does_not_keep_it_from_that(worlds):
+    world = worlds(recovery="exact")
+    for start in range(6):
+        if start == 0:
+            world.until_change(world.start((0, 1, 2), step_s=0.002))
+        else:
+            world.do(ChangeKind.RESUME, (0, 1, 2))
+        before = workers()
+        change = world.ask(ChangeKind.SUSPEND)
+        before[start % 3].kill()
+        step = world.until_change(change).step
+    assert world.do(ChangeKind.RESUME, (0,)).step == step + 1
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_worker_that_hangs_is_accused_and_killed(worlds, victim):
     world = worlds(hang_timeout_s=0.5)

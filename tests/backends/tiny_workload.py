@@ -23,6 +23,7 @@ class Tiny:
         fail_at_step=None,
         die_at_step=None,
         die_once_marker=None,
+        die_evaluating_marker=None,
         width=16,
     ):
         if fail_build:
@@ -33,6 +34,7 @@ class Tiny:
         self._fail_at_step = fail_at_step
         self._die_at_step = die_at_step
         self._die_once_marker = die_once_marker
+        self._die_evaluating_marker = die_evaluating_marker
         self._width = width
         rng = torch.Generator().manual_seed(5)
         self._x = torch.randn(num_samples, 8, generator=rng)
@@ -66,8 +68,7 @@ class Tiny:
         if step == self._fail_at_step:
             raise ArithmeticError("this workload was told to fail in a step")
         if step == self._die_at_step and not os.path.exists(self._die_once_marker):
-            with open(self._die_once_marker, "w"):
-                os.kill(os.getpid(), 9)
+            _die(self._die_once_marker)
         if self._step_s:
             time.sleep(self._step_s)
         for group in optimizer.param_groups:
@@ -75,8 +76,16 @@ class Tiny:
         optimizer.step()
 
     def evaluate(self, model):
+        marker = self._die_evaluating_marker
+        if marker is not None and not os.path.exists(marker):
+            _die(marker)
         model.eval()
         with torch.no_grad():
             right = (model(self._x).argmax(1) == self._y).double().mean()
         model.train()
         return {"accuracy": float(right)}
+
+
+def _die(marker):
+    with open(marker, "w"):
+        os.kill(os.getpid(), 9)

@@ -3,6 +3,8 @@
 import random
 from dataclasses import dataclass
 
+import psutil
+
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
 from harness.engines.consumed import count_samples, read_consumed
@@ -76,6 +78,7 @@ class Life:
         self.story = story
         self.num_steps = 0
         self._asked = {}
+        self._victims = []
         self._num_read = 0
         world.until_change(world.start(self.slots, batch=BATCH, step_s=STEP_S))
 
@@ -106,12 +109,22 @@ class Life:
         victims = descendants()
         victim = self.rng.choice(victims)
         victim.kill()
+        self._victims.append(victim)
         self.story.append(["kill", victims.index(victim)])
 
     def _settle(self):
-        """Until the workers have made some steps, after which all deaths are known."""
-        seen = max(report.step for report in self.world.reports)
-        self._until(lambda report: report.step >= seen + 3)
+        """Until the workers have made some steps, after which all deaths are known.
+
+        What is reported next may be from before a death. So steps are awaited once more: none
+        is reported between the moment when a death is known and when it has been survived.
+        """
+        for _ in range(2 if self._victims else 1):
+            while any(map(_is_there, self._victims)):
+                self.world.poll(0.005)
+            self.world.poll(0)
+            seen = max(report.step for report in self.world.reports)
+            self._until(lambda report, seen=seen: report.step >= seen + 3)
+        self._victims.clear()
         for report in self.world.reports[self._num_read :]:
             if report.kind is ReportKind.SHRUNK:
                 self.slots = report.slots
@@ -134,6 +147,11 @@ class Life:
         end = self.world.until_end()
         self.num_steps = end.step
         return end
+
+
+def _is_there(process):
+    """Whether a process has not been buried yet."""
+    return psutil.pid_exists(process.pid) and process.is_running()
 
 
 def check_samples(job_dir, end):

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from systems.elastic.coordinator import Answer, Coordinator, Tell
 from systems.elastic.recovery import Halted, Membership, plan_resume
 
-STATUS = {"highest": 1, "prepared": False}
+STATUS = {"members": (), "highest": 1, "prepared": False}
 
 
 def leader(*members, transfer="background", recovery="exact"):
     found = Coordinator(Membership(members, 12), 1, transfer=transfer, recovery=recovery)
     for worker in members:
-        assert found.registered(worker, STATUS) == []
+        assert found.registered(worker, {**STATUS, "members": members}) == []
     return found
 
 
@@ -43,7 +43,7 @@ def test_scale_out_by_hand():
     for worker in "abc":
         assert lead.built(worker, 2) == []
     assert kinds(lead.caught_up("c", 2)) == [("a", "announce")]
-    assert lead.switched(2, Membership(tuple("abc"), 12), 7) == []
+    assert lead.switched("a", 2, Membership(tuple("abc"), 12), 7) == []
     assert (lead.members, lead.adjustment) == (tuple("abc"), None)
 
 
@@ -148,6 +148,70 @@ def test_a_leaver_can_be_the_only_one_that_knows_the_last_step():
     assert (plan.source, set(plan.behind)) == ("c", {"a"})
 
 
+def test_a_leaver_that_dies_may_keep_others_from_their_switch():
+    lead = leader("a", "b", "c")
+    lead.adjust(adjust("ab", ""))
+    for worker in "abc":
+        lead.built(worker, 2)
+    lead.switched("a", 2, Membership(("a", "b"), 12), 7)  # b may have lost its last step with c
+    assert kinds(lead.lost(["c"])) == [("a", "halt"), ("b", "halt")]
+
+
+def test_a_leaver_that_dies_once_all_have_switched_disturbs_nobody():
+    lead = leader("a", "b", "c")
+    lead.adjust(adjust("ab", ""))
+    for worker in "abc":
+        lead.built(worker, 2)
+    for worker in "ab":
+        lead.switched(worker, 2, Membership(("a", "b"), 12), 7)
+    assert lead.lost(["c"]) == []
+
+
+def test_a_new_leader_halts_those_that_a_leaver_keeps_from_their_switch():
+    members = Membership(("a", "b"), 12)
+    lead = Coordinator(members, 2, transfer="peer", recovery="exact")
+    lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 2})
+    assert lead.lost(["c", "x"]) == []
+    halts = lead.registered("b", {**STATUS, "members": ("a", "b", "c"), "highest": 2})
+    assert kinds(halts) == [("a", "halt"), ("b", "halt")]
+
+
+@pytest.mark.parametrize("mode", ["exact", "approximate", "consistent"])
+def test_once_a_survivor_has_made_the_last_step_nobody_goes_on(mode):
+    halted = {
+        "a": Halted(1, 19, "h", 1),
+        "b": Halted(1, 20, "", 0, "finished"),
+        "c": Halted(1, 20, "", 0, "finished"),
+    }
+    plan = plan_resume(halted, {1: Membership(tuple("abcd"), 12)}, {"d"}, mode)
+    assert plan.membership.members == ("b", "c", "a")
+    assert (plan.outcome, plan.step, plan.behind) == ("finished", 20, {})
+    assert not plan.from_checkpoint
+
+
+def test_survivors_that_cannot_meet_halt_anew():
+    lead = leader("a", "b", "c")
+    lead.lost(["c"])
+    lead.halted("a", 2, Halted(1, 10, "h", 1))
+    assert kinds(lead.halted("b", 2, Halted(1, 10, "h", 2))) == [("a", "resume"), ("b", "resume")]
+    again = lead.build_failed("b", 2, "the store has died")
+    assert kinds(again) == [("a", "halt"), ("b", "halt")]
+    assert {action.message["generation"] for action in again} == {3}
+    lead.halted("b", 3, Halted(1, 10, "h", 2))
+    lead.halted("a", 3, Halted(1, 10, "h", 1))
+    assert lead.switched("a", 3, Membership(("a", "b"), 12)) == []
+    assert kinds(lead.build_failed("b", 3, "late")) == [("a", "halt"), ("b", "halt")]
+
+
+def test_a_number_that_a_leader_before_has_used_is_not_used_again():
+    lead = Coordinator(Membership(tuple("abc"), 12), 1, transfer="peer", recovery="exact")
+    lead.registered("a", STATUS)
+    assert lead.lost(["c"])[0].message == {"kind": "halt", "generation": 2}
+    again = lead.registered("b", {**STATUS, "highest": 2})
+    assert kinds(again) == [("a", "halt"), ("b", "halt")]
+    assert {action.message["generation"] for action in again} == {3}
+
+
 def test_without_anybody_who_has_the_state_there_is_no_plan():
     assert (
         plan_resume({"c": Halted(0, -1, "h", 1)}, {1: Membership(("a",), 1)}, "a", "exact") is None
@@ -182,7 +246,7 @@ class Model:
         self.dead = set()
         self.announced = 0
         for name in members:
-            self.act(self.lead.registered(name, STATUS))
+            self.act(self.lead.registered(name, {**STATUS, "members": members}))
 
     def act(self, actions):
         for action in actions:
@@ -222,24 +286,34 @@ class Model:
         return []
 
     def make_step(self, behind=None):
+        """``behind`` does not hear how it ended, since somebody dies."""
         group = self.training()
         for peer in group:
             if peer.name != behind:
                 peer.step += 1
-        if not group or behind is not None:
+        if not group:
             return
         announced, self.announced = self.announced, 0
         if announced:
-            for peer in [*group, *self.alive()]:
+            step = max(peer.step for peer in group)
+            for peer in self.alive():
                 topology = peer.topology.get(announced)
-                if topology is None or peer.generation == announced:
+                if topology is None or peer.generation == announced or peer.name == behind:
                     continue
-                if peer.name not in topology["members"]:
-                    self.leave(peer)
-                    continue
-                peer.generation, peer.step = announced, group[0].step
+                peer.generation, peer.step = announced, step
                 peer.membership = Membership(tuple(topology["members"]), 12)
-                self.outbox.append((peer.name, "switched"))
+                if peer.name in topology["members"]:
+                    self.outbox.append((peer.name, "switched"))
+            self.let_go()
+
+    def let_go(self):
+        """Who is not in the generation it knows may go, once all that are have switched."""
+        for peer in self.alive():
+            if peer.membership is None or peer.name in peer.membership.members or peer.halted:
+                continue
+            new = [self.peers[n] for n in peer.membership.members if n not in self.dead]
+            if new and all(p.generation >= peer.generation and not p.halted for p in new):
+                self.leave(peer)
 
     def leave(self, peer):
         peer.gone = True
@@ -285,6 +359,7 @@ class Model:
             peer.generation = message["generation"]
             peer.membership = Membership(tuple(message["members"]), 12)
             self.outbox.append((peer.name, "switched"))
+            self.let_go()
         return True
 
     def speak_one(self, index):
@@ -308,7 +383,7 @@ class Model:
         elif what == "switched":
             topology = peer.topology.get(peer.generation)
             change_id = topology["change_id"] if topology else None
-            self.act(self.lead.switched(peer.generation, peer.membership, change_id))
+            self.act(self.lead.switched(name, peer.generation, peer.membership, change_id))
         elif what == "halted" and peer.halted == entry[2]:
             report = Halted(peer.generation, peer.step, "h", 1)
             self.act(self.lead.halted(name, entry[2], report))
@@ -346,9 +421,11 @@ def test_random_adjustments_and_deaths_leave_one_consistent_membership(data, tra
             if victims:
                 victim = data.draw(st.sampled_from(victims))
                 if victim in model.training() and len(model.training()) > 2:
-                    others = [p.name for p in model.training() if p is not victim]
-                    model.make_step(behind=data.draw(st.sampled_from([None, *others])))
-                model.kill(victim.name)
+                    rest = [p.name for p in model.training() if p is not victim]
+                    model.make_step(behind=data.draw(st.sampled_from([None, *rest])))
+                others = [p for p in model.alive() if p is not victim]  # some may have left
+                if any(p.step >= victim.step for p in others):
+                    model.kill(victim.name)
         elif action == "step":
             model.make_step()
         elif action == "deliver":
