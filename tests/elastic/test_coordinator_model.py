@@ -1,0 +1,238 @@
+"""The leader's decisions against a small model of workers under random faults.
+
+Each of the model's workers knows what a real one does, and messages take their time.
+"""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from systems.elastic.coordinator import Coordinator, Tell
+from systems.elastic.recovery import Halted, Membership
+
+STATUS = {"members": (), "highest": 1, "prepared": False}
+
+
+@dataclass
+class Peer:
+    name: str
+    generation: int = 0
+    step: int = -1
+    membership: Membership | None = None
+    halted: int = 0
+    topology: dict = field(default_factory=dict)
+    inbox: list = field(default_factory=list)
+    gone: bool = False
+
+
+class Model:
+    """Members commit steps together; a death may leave one of them a step behind."""
+
+    def __init__(self, members, transfer):
+        self.lead = Coordinator(Membership(members, 12), 1, transfer=transfer, recovery="exact")
+        self.transfer = transfer
+        self.peers = {n: Peer(n, 1, 0, Membership(members, 12)) for n in members}
+        self.outbox = []
+        self.answers = []
+        self.next_change = 1
+        self.dead = set()
+        self.announced = 0
+        for name in members:
+            self.act(self.lead.registered(name, {**STATUS, "members": members}))
+
+    def act(self, actions):
+        for action in actions:
+            if isinstance(action, Tell):
+                peer = self.peers[action.worker]
+                if action.worker not in self.dead and not peer.gone:
+                    peer.inbox.append(action.message)
+            else:
+                self.answers.append(action.message)
+
+    def alive(self):
+        return [p for p in self.peers.values() if p.name not in self.dead and not p.gone]
+
+    def ask(self, members):
+        joiners = [name for name in members if name not in self.peers]
+        for name in joiners:
+            self.peers[name] = Peer(name)
+        request = {"change_id": self.next_change, "members": list(members), "joiners": joiners}
+        self.act(self.lead.adjust({**request, "global_batch": 12}))
+        self.next_change += 1
+        for name in joiners:
+            self.outbox += [(name, "registered"), (name, "prepared")]
+
+    def training(self):
+        """The members of one generation, if all of them are there to make a step."""
+        for peer in self.alive():
+            if peer.membership is None or peer.halted:
+                continue
+            group = [self.peers[name] for name in peer.membership.members]
+            if all(
+                p.generation == peer.generation
+                and not p.halted
+                and p.name not in self.dead
+                and p.step == peer.step
+                for p in group
+            ):
+                return group
+        return []
+
+    def make_step(self, behind=None):
+        """``behind`` does not hear how it ended, since somebody dies."""
+        group = self.training()
+        for peer in group:
+            if peer.name != behind:
+                peer.step += 1
+        if not group:
+            return
+        announced, self.announced = self.announced, 0
+        if announced:
+            step = max(peer.step for peer in group)
+            for peer in self.alive():
+                topology = peer.topology.get(announced)
+                if topology is None or peer.generation == announced or peer.name == behind:
+                    continue
+                peer.generation, peer.step = announced, step
+                peer.membership = Membership(tuple(topology["members"]), 12)
+                if peer.name in topology["members"]:
+                    self.outbox.append((peer.name, "switched"))
+            self.let_go()
+
+    def let_go(self):
+        """Who is not in the generation it knows may go, once all that are have switched."""
+        for peer in self.alive():
+            if peer.membership is None or peer.name in peer.membership.members or peer.halted:
+                continue
+            new = [self.peers[n] for n in peer.membership.members if n not in self.dead]
+            if new and all(p.generation >= peer.generation and not p.halted for p in new):
+                self.leave(peer)
+
+    def leave(self, peer):
+        peer.gone = True
+        self.outbox.append((peer.name, "left"))
+
+    def kill(self, name):
+        self.dead.add(name)
+        self.outbox = [entry for entry in self.outbox if entry[0] != name]
+        self.act(self.lead.lost([name]))
+
+    def deliver_one(self, index):
+        busy = [p for p in self.alive() if p.inbox]
+        if not busy:
+            return False
+        peer = busy[index % len(busy)]
+        message = peer.inbox.pop(0)
+        kind = message["kind"]
+        if kind == "topology":
+            peer.topology[message["generation"]] = message
+            self.outbox.append((peer.name, "built", message["generation"]))
+            if peer.name in message["joiners"]:
+                self.outbox.append((peer.name, "caught_up", message["generation"]))
+        elif kind == "announce":
+            self.announced = message["generation"]
+        elif kind == "cancel":
+            peer.topology.pop(message["generation"], None)
+        elif kind == "dismissed":
+            self.leave(peer)
+        elif kind == "halt":
+            peer.halted = message["generation"]
+            self.announced = 0
+            self.outbox.append((peer.name, "halted", message["generation"]))
+        elif kind == "resume" and peer.halted == message["generation"]:
+            if peer.name not in message["members"]:
+                self.leave(peer)
+                return True
+            peer.halted = 0
+            if peer.name in message["behind"]:
+                assert self.peers[message["source"]].step >= message["step"]
+            else:
+                assert peer.step == message["step"]
+            peer.step = message["step"]
+            peer.generation = message["generation"]
+            peer.membership = Membership(tuple(message["members"]), 12)
+            self.outbox.append((peer.name, "switched"))
+            self.let_go()
+        return True
+
+    def speak_one(self, index):
+        if not self.outbox:
+            return False
+        entry = self.outbox.pop(0)  # each connection keeps its order; one queue keeps all
+        name, what = entry[:2]
+        peer = self.peers[name]
+        if name in self.dead:
+            return True
+        if what == "left":
+            self.act(self.lead.left(name))
+        elif what == "registered":
+            self.act(self.lead.registered(name, STATUS))
+        elif what == "prepared":
+            self.act(self.lead.prepared(name, "h", 1))
+        elif what == "built":
+            self.act(self.lead.built(name, entry[2]))
+        elif what == "caught_up":
+            self.act(self.lead.caught_up(name, entry[2]))
+        elif what == "switched":
+            topology = peer.topology.get(peer.generation)
+            change_id = topology["change_id"] if topology else None
+            self.act(self.lead.switched(name, peer.generation, peer.membership, change_id))
+        elif what == "halted" and peer.halted == entry[2]:
+            report = Halted(peer.generation, peer.step, "h", 1)
+            self.act(self.lead.halted(name, entry[2], report))
+        return True
+
+    def settle(self):
+        for _ in range(400):
+            moved = self.deliver_one(0) or self.speak_one(0)
+            if not moved:
+                before = self.announced
+                self.make_step()
+                if not before and not self.outbox:
+                    return
+        raise AssertionError("the workers never come to rest")
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), transfer=st.sampled_from(["background", "peer"]))
+def test_random_adjustments_and_deaths_leave_one_consistent_membership(data, transfer):
+    model = Model(("w0", "w1", "w2"), transfer)
+    count = 3
+    committed = 0
+    for _ in range(data.draw(st.integers(3, 25))):
+        action = data.draw(st.sampled_from(["ask", "kill", "step", "deliver", "deliver", "speak"]))
+        members = list(model.lead.members)
+        if action == "ask" and model.lead.adjustment is None and model.lead.recovery is None:
+            keep = [n for n in members if data.draw(st.booleans()) and n not in model.dead]
+            new = [f"w{count + i}" for i in range(data.draw(st.integers(0 if keep else 1, 2)))]
+            count += len(new)
+            if keep + new:
+                model.ask(keep + new)
+        elif action == "kill":
+            holders = [p for p in model.alive() if p.step >= 0]
+            victims = [p for p in model.alive() if len(holders) > 1 or p.step < 0]
+            if victims:
+                victim = data.draw(st.sampled_from(victims))
+                if victim in model.training() and len(model.training()) > 2:
+                    rest = [p.name for p in model.training() if p is not victim]
+                    model.make_step(behind=data.draw(st.sampled_from([None, *rest])))
+                others = [p for p in model.alive() if p is not victim]  # some may have left
+                if any(p.step >= victim.step for p in others):
+                    model.kill(victim.name)
+        elif action == "step":
+            model.make_step()
+        elif action == "deliver":
+            model.deliver_one(data.draw(st.integers(0, 9)))
+        else:
+            model.speak_one(0)
+        steps = [p.step for p in model.peers.values() if p.name not in model.dead]
+        committed = max(committed, *steps)
+    model.settle()
+    members = [model.peers[name] for name in model.lead.members]
+    assert members
+    assert all(peer.name not in model.dead and not peer.gone for peer in members)
+    assert len({(peer.generation, peer.step, peer.membership) for peer in members}) == 1
+    assert members[0].generation == model.lead.generation
+    assert members[0].step >= committed - len(model.dead)
+    assert model.lead.recovery is None
