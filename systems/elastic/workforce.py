@@ -16,6 +16,7 @@ from systems.elastic.account import Account
 from systems.elastic.adjusting import Adjusting, Verdict
 from systems.elastic.crew import Crew, Process
 from systems.elastic.elastic_processes import ElasticProcesses, Standing
+from systems.elastic.removing import removal_of
 from systems.runtime.control import encode
 from systems.runtime.job_life import Fate, Phase
 
@@ -48,6 +49,7 @@ class Workforce:
         self._slots = change.slots
         """Of all workers that train, or are to."""
         self._batch = change.global_batch
+        self._job = change.job
         self._leader = ""
 
     def found(self) -> None:
@@ -137,6 +139,22 @@ class Workforce:
     def on_recovery_failed(self, process: Process, message: Mapping[str, Any]) -> None:
         """Nobody can go on."""
         self._end(Fate.LOST, f"no recovery: {message['reason']}; {self.deaths()}")
+
+    def on_straggler(self, process: Process, message: Mapping[str, Any]) -> None:
+        """Some workers are slower than the others: take them out, unless something else goes
+        on; they are named again if they are still slow later."""
+        account = self._account
+        is_free = account.phase is Phase.RUNNING and account.change is None
+        if not is_free or self.adjusting is not None or self.recover_by is not None:
+            return
+        if tuple(message["members"]) != self.members:
+            return
+        slots = {worker: self.crew.workers[worker].slot for worker in self.members}
+        number, slowness = account.next_number(), message["slowness"]  # and of a generation
+        adjusting = removal_of(slowness, slots, self._job, self._batch, number, self._options)
+        if adjusting is not None:
+            self.adjusting, self._slots = adjusting, adjusting.change.slots
+            self._ask_leader()
 
     # Deaths.
 
@@ -272,8 +290,11 @@ class Workforce:
 
     def _answer(self, adjusting: Adjusting) -> None:
         self.adjusting = None
+        if adjusting.removal is not None and self._account.change is not None:
+            self._account.retry("stragglers were being removed")
         if adjusting.verdict is Verdict.FAILED:
-            self._account.failed(adjusting.reason)
+            if adjusting.removal is None:
+                self._account.failed(adjusting.reason)
             return
         self.members = adjusting.new
         self._batch = adjusting.change.global_batch
@@ -285,7 +306,11 @@ class Workforce:
         self._account.phases_s = adjusting.phases_s()
         if stopping_time_s is not None:  # where nobody stayed, nobody could time its switch
             self._account.phases_s.setdefault("switch", stopping_time_s)
-        self._account.done(stopping_time_s)
+        if adjusting.removal is None:
+            self._account.done(stopping_time_s)
+        else:
+            details = adjusting.removed(adjusting.removal, self._processes.name_of)
+            self._account.say(ReportKind.SHRUNK, stopping_time_s=stopping_time_s, **details)
 
     def _shrink(self, recovered: Mapping[str, Any]) -> None:
         """The survivors go on: say so, once those that died are gone."""
