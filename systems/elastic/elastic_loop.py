@@ -51,6 +51,7 @@ class ElasticLoop:
         self.trainer = bench.trainer
         self.state = TrainingState(bench.session.model, bench.session.optimizer)
         self.straggling = Straggling(order, client)
+        self.trainer.times_device = self.straggling.is_on
         self.words = Words(has_times=self.straggling.is_on)
         self.group: Group | None = None
         self.generation = 0

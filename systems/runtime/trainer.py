@@ -35,7 +35,9 @@ class Trainer:
         """What the loss is multiplied by."""
         self.computed_at = 0.0
         """When this worker's own gradients were ready, on ``time.monotonic``; on an accelerator,
-        when the last of their computation was handed to it."""
+        when the last of their computation was handed to it, unless ``times_device``."""
+        self.times_device = False
+        """Whether to wait for the device's own work, and for nobody else's, before that."""
         self._loss: torch.Tensor | None = None
         self._plan: Plan | None = None
 
@@ -114,6 +116,8 @@ class Trainer:
         Raises:
             GroupLost: the state is what it was, and the step can be computed again.
         """
+        if self.times_device and self.session.device.type == "cuda":
+            torch.cuda.current_stream(self.session.device).synchronize()
         self.computed_at = time.monotonic()
         try:
             self.session.reduction.finish()
