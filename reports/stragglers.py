@@ -98,7 +98,7 @@ def _case(run: ReportRun, slow: Sequence[SlowingRecord], steps: Sequence[StepRec
         num_slow=len(slow),
         speed=slow[0].speed,
         usual=throughput(steps, steps[0].started_s + SETTLED_S, at_s),
-        slow=throughput(steps, at_s, min([end_s, *switched[:1]])),
+        slow=throughput(steps, at_s, min([end_s, *switched])),
         after=None if gone_s is None else throughput(steps, gone_s + SETTLED_S, float("inf")),
         detected_s=max(detected) - at_s if detected else None,
         switched_s=max(switched) - at_s if switched else None,

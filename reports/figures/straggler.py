@@ -54,12 +54,12 @@ def _chart(found: Sequence[Case], runs: Sequence[ReportRun]) -> Drawing:
         who = "1 worker" if slow == 1 else f"{slow} workers"
         axis.set_title(f"{who} of {workers} at {speed:.0%} speed", fontsize=8.5)
         axis.set_xlim(*_SHOWN_S)
-        axis.set_xlabel("time since then (s)")
         axis.set_ylabel("throughput (% of before)")
         axis.set_ylim(0, 115)
         axis.label_outer()
-    for axis in axes[-1][: columns - (lines * columns - len(cells))]:
+    for axis in axes.flat[max(0, len(cells) - columns) : len(cells)]:  # the lowest of a column
         axis.xaxis.set_tick_params(labelbottom=True)
+        axis.set_xlabel("time since it became slow (s)")
     handles = [axes[0][0].plot([], [], label=_RULES[rule], **looks.line(rule))[0] for rule in rules]
     level = axes[0][0].plot(
         [], [], color=style.MUTED, linewidth=0.9, linestyle=style.DASHES[2],
