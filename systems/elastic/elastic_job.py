@@ -341,7 +341,7 @@ class ElasticJob:
 
     def _gone(self, ending: Ending) -> None:
         """Every process has ended: do what was decided."""
-        deaths = self._present.deaths()
+        deaths = self._present.crew.deaths()
         self._work = self._ending = self._deadline = self._failed_at = None
         self._account.phase = Phase.IDLE
         if self._account.phases_s.get("stop", 0.0) < 0:
