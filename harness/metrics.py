@@ -28,6 +28,7 @@ PASSED_ON = (
     "peak_memory_bytes",
     "pace_overrun_share",
     "workers_lost",
+    "stragglers_removed",
     "bitwise_equal",
     "samples_missed",
     "samples_repeated",

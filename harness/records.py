@@ -147,6 +147,28 @@ class FaultRecord:
     """Living worker processes just before, those that join or leave among them."""
 
 
+@dataclass(frozen=True, slots=True)
+class SlowingRecord:
+    """One worker that was made slow on purpose, or was taken for slow without that."""
+
+    at_s: float
+    """Seconds since the start of the run, wall clock: when it became slow, or was named."""
+    until_s: float
+    """When it ran as before again, or was gone."""
+    worker: str
+    """Name of its process."""
+    speed: float
+    """Share of the time that it was to run; 1: nobody slowed it, its removal was a mistake."""
+    stopped_share: float
+    """Share of the time in which it was stopped, as measured by the signals."""
+    num_workers: int
+    """Living worker processes at the beginning."""
+    detected_s: float | None
+    """From the beginning until the backend had found the straggler; None: it never did."""
+    switched_s: float | None
+    """From the beginning to the start of the first step without it."""
+
+
 @dataclass
 class RunRecords:
     """All records of one run. Lists are in time order, ties by arrival and job id."""
@@ -159,10 +181,12 @@ class RunRecords:
     evaluations: list[EvaluationRecord] = field(default_factory=list)
     system: list[SystemRecord] = field(default_factory=list)
     faults: list[FaultRecord] = field(default_factory=list)
+    slowings: list[SlowingRecord] = field(default_factory=list)
     latencies_us: list[int] = field(default_factory=list)
     """Wall-clock duration of every scheduler call; kept apart since it never repeats."""
     facts: dict[str, float] = field(default_factory=dict)
     """Single numbers that only the run itself knows: replay_wall_s, num_events,
     num_slots, steps_executed, steps_credited, steps_executed_<workload>, rescales_<workload>,
     pace_overrun_share (steps that took longer than their pace), workers_lost (that died while
-    their job went on), peak_memory_bytes, and the similarity numbers (similarity_*)."""
+    their job went on), stragglers_removed, peak_memory_bytes, and the similarity
+    numbers (similarity_*)."""

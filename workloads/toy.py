@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
@@ -10,6 +11,7 @@ from torch import nn
 
 from harness.contracts.training import Batch
 from workloads.data.digits import open_digits
+from workloads.emulated_device import occupy
 from workloads.options import Overrides, check_options
 from workloads.training import Recipe, evaluate_classifier, seeded
 
@@ -19,6 +21,15 @@ _NEEDS_ROOT = {"digits": False}
 def _logits(model: nn.Module, batch: Batch) -> torch.Tensor:
     scores: torch.Tensor = model(batch["image"])
     return scores
+
+
+def _problems(hidden: int, sample_s: float) -> list[str]:
+    problems = []
+    if hidden < 1:
+        problems.append(f"hidden is {hidden}; it must be at least 1")
+    if not 0 <= sample_s < math.inf:
+        problems.append(f"sample_s is {sample_s}; it must be finite and >= 0")
+    return problems
 
 
 class Toy:
@@ -35,6 +46,7 @@ class Toy:
         root: str | None = None,
         data_seed: int = 0,
         hidden: int = 32,
+        sample_s: float = 0.0,
         learning_rate: float | None = None,
         warmup_steps: int | None = None,
         evaluation_samples: int | None = None,
@@ -47,6 +59,7 @@ class Toy:
             root: for data sets with files, of which there is none.
             data_seed: of the digits' split; not of training.
             hidden: hidden units: 75 parameters each, so this sets the size of the state.
+            sample_s: seconds that an emulated device takes for each sample of a loss; 0: none.
             learning_rate: at the reference batch; None: the size's own.
             warmup_steps: None: the size's own.
             evaluation_samples: evaluate on this many held-out samples only; None: all.
@@ -63,10 +76,11 @@ class Toy:
             needs_root=_NEEDS_ROOT,
             root=root,
             overrides=overrides,
-            problems=() if hidden >= 1 else (f"hidden is {hidden}; it must be at least 1",),
+            problems=_problems(hidden, sample_s),
         )
         self.size = size
         self._hidden = hidden
+        self._sample_s = sample_s
         self._recipe = overrides.applied_to(self.sizes[size])
         self._evaluation_samples = evaluation_samples
         self._data = open_digits(image_size=8, channels=1, seed=data_seed)
@@ -94,6 +108,7 @@ class Toy:
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         """Mean cross entropy, nats."""
+        occupy(self._sample_s * len(batch["label"]))
         return nn.functional.cross_entropy(_logits(model, batch), batch["label"])
 
     def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:

@@ -80,9 +80,10 @@ class EventKind(IntEnum):
     the job, then by job id: capacity first, then what ends, then what is new.
 
     GRANT_LOST: all workers of a job died, and its grant with them; a change in flight has
-    failed with that. GRANT_SHRUNK: some died and the job goes on with the others. It comes
-    after the end of a change, since one that was in flight has ended by then: a job whose
-    worker died had either reached its new grant, of which it then lost a part, or had not.
+    failed with that. GRANT_SHRUNK: some died, or were removed by the backend since they were
+    slow, and the job goes on with the others. It comes after the end of a change, since one
+    that was in flight has ended by then: a job whose worker died had either reached its new
+    grant, of which it then lost a part, or had not.
     """
 
     SLOT_DOWN = 0
@@ -125,6 +126,8 @@ class Event:
     reason: str = ""
     slots: tuple[int, ...] = ()
     """With GRANT_SHRUNK: the slots that the job still holds, in rank order."""
+    num_stragglers: int = 0
+    """With GRANT_SHRUNK: how many of its workers were removed since they were slow."""
 
 
 @dataclass(frozen=True, slots=True)

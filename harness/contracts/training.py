@@ -111,9 +111,9 @@ class Report:
     DONE comes once the first step after a START, RESUME, RESCALE or MIGRATE has ended, or
     once every process is gone after a SUSPEND or STOP; FINISHED once the last step has ended
     and every process is gone; LOST when the workers died and cannot go on by themselves;
-    SHRUNK once the first step without workers that died has ended. SHRUNK comes only while
-    no change of the job is in flight: one that was has been answered with DONE or FAILED
-    before it.
+    SHRUNK once the first step without workers that died, or that the backend has removed, has
+    ended. SHRUNK comes only while no change of the job is in flight: one that was has been
+    answered with DONE, FAILED or RETRY before it.
     """
 
     kind: ReportKind
@@ -137,7 +137,11 @@ class Report:
     slots: tuple[int, ...] = ()
     """With SHRUNK: the slots that remain, in rank order."""
     lost_slots: tuple[int, ...] = ()
-    """With SHRUNK: the slots whose workers died; they are free."""
+    """With SHRUNK: the slots whose workers died or were removed; they are free."""
+    stragglers: tuple[str, ...] = ()
+    """With SHRUNK: the workers among them that were removed since they were slow, by the names
+    of their processes. ``phases_s`` then has ``remove``, from their detection to this report,
+    and ``remove_switch``, to the first step without them."""
 
 
 @dataclass(frozen=True, slots=True)

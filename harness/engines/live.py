@@ -217,8 +217,18 @@ class LiveEngine:
 
     def _one_instant(self, events: list[Event]) -> list[Event]:
         """Events in the documented order; one that would overtake an earlier event of its own
-        job, which it follows from, waits for the next instant, and so does what comes after."""
+        job, which it follows from, waits for the next instant, and so does what comes after.
+
+        A grant that has shrunk never waits, or the scheduler would change one that is no more:
+        the progress before it, which it tells as well, is left out.
+        """
         events, self._later = self._later + events, []
+        shrunk = {e.job_id: i for i, e in enumerate(events) if e.kind is EventKind.GRANT_SHRUNK}
+        events = [
+            event
+            for index, event in enumerate(events)
+            if event.kind is not EventKind.PROGRESS or index > shrunk.get(event.job_id, -1)
+        ]
         last: dict[str, EventKind] = {}
         for index, event in enumerate(events):
             if event.kind < last.get(event.job_id, event.kind):
@@ -324,6 +334,7 @@ class LiveEngine:
                 phases_s=dict(report.phases_s),
                 reason=report.reason.replace(f"{self._setup.run_dir}/", ""),
                 slots=report.slots,
+                num_stragglers=len(report.stragglers),
             )
         ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from harness.contracts.engine import Abilities, Change
 from harness.contracts.launcher import Exit, Launcher, ProcessSpec
 from harness.contracts.training import Backend, Report, ReportKind, TrainingOrder
 from harness.faults.plan import FaultPlan
-from harness.records import FaultRecord
+from harness.faults.slow_workers import SlowWorkers
+from harness.records import FaultRecord, SlowingRecord
 
 _ENDS_CHANGE = (
     ReportKind.DONE,
@@ -37,10 +39,11 @@ class _Worker:
 
 
 class WatchedLauncher:
-    """A launcher that remembers which workers live."""
+    """A launcher that remembers which workers live, and may be used by several threads."""
 
     def __init__(self, inner: Launcher) -> None:
         self._inner = inner
+        self._lock = threading.Lock()
         self.workers: dict[int, _Worker] = {}
 
     def open(self, preimport: Sequence[str] = ()) -> None:
@@ -49,18 +52,21 @@ class WatchedLauncher:
 
     def start(self, spec: ProcessSpec) -> int:
         """As the inner one; a process that trains is remembered."""
-        handle = self._inner.start(spec)
+        with self._lock:
+            handle = self._inner.start(spec)
         if _NO_WORKER not in spec.name:
             self.workers[handle] = _Worker(spec.name, time.monotonic())
         return handle
 
     def signal(self, handle: int, signum: signal.Signals) -> None:
         """As the inner one."""
-        self._inner.signal(handle, signum)
+        with self._lock:
+            self._inner.signal(handle, signum)
 
     def ended(self) -> list[Exit]:
         """As the inner one."""
-        found = self._inner.ended()
+        with self._lock:
+            found = self._inner.ended()
         for one in found:
             self.workers.pop(one.handle, None)
         return found
@@ -88,6 +94,7 @@ class FaultyBackend:
         self._struck: set[int] = set()
         self.faults: list[FaultRecord] = []
         """What was done; ``at_s`` is on the clock of ``time.monotonic``."""
+        self._slow = SlowWorkers(launcher, plan)
 
     @property
     def abilities(self) -> Abilities:
@@ -139,7 +146,9 @@ class FaultyBackend:
             left = until if self._due is None else min(until, self._due)
             reports = self._inner.poll(max(0.0, left - time.monotonic()))
             for report in reports:
+                self._slow.note(report)
                 self._note(report)
+            self._slow.look()
             now = time.monotonic()
             if self._due is not None and now >= self._due:
                 self._due = None
@@ -148,8 +157,13 @@ class FaultyBackend:
                 return reports
 
     def close(self) -> None:
-        """As the inner one."""
+        """As the inner one; who is slow may run again first."""
+        self._slow.end()
         self._inner.close()
+
+    def slowings(self) -> list[SlowingRecord]:
+        """Workers that were slowed, or removed as stragglers; times as those of ``faults``."""
+        return self._slow.records()
 
     def _begin(self, change: Change) -> None:
         self._changes[change.job.job_id] = (change, time.monotonic())
@@ -168,11 +182,12 @@ class FaultyBackend:
 
     def _plan_next(self) -> None:
         """In ``steady`` mode: draw the next moment once nothing is going on."""
-        if self._plan.during == "steady" and self._due is None and not self._changes:
+        is_quiet = not self._changes and not self._slow.are_any
+        if self._plan.during == "steady" and self._due is None and is_quiet:
             self._draw(self._quiet_since + self._plan.settle_s)
 
     def _draw(self, from_time: float) -> None:
-        if len(self.faults) < self._plan.count:
+        if len(self.faults) + self._slow.num_begun < self._plan.count:
             self._due = from_time + self._drawn.uniform(0.0, self._plan.spread_s)
 
     def _strike(self, now: float) -> None:
@@ -190,9 +205,15 @@ class FaultyBackend:
             "oldest": candidates[0],
             "newest": candidates[-1],
         }[self._plan.victim]
+        self._quiet_since = now
+        if self._plan.slows:
+            chosen = [handle]
+            others = [one for one in candidates if one != handle]
+            chosen += self._drawn.sample(others, min(self._plan.at_once - 1, len(others)))
+            self._slow.begin({one: alive[one].name for one in chosen}, len(alive))
+            return
         self._launcher.signal(handle, self._plan.signum)
         self._struck.add(handle)
-        self._quiet_since = now
         self.faults.append(
             FaultRecord(
                 at_s=now,

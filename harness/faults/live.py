@@ -44,4 +44,7 @@ class FaultyLiveEngine(LiveEngine):
         records.faults.extend(
             replace(fault, at_s=fault.at_s - self._started) for fault in self._faulty.faults
         )
+        for slowing in self._faulty.slowings():
+            at_s, until_s = slowing.at_s - self._started, slowing.until_s - self._started
+            records.slowings.append(replace(slowing, at_s=at_s, until_s=until_s))
         records.facts["faults"] = float(len(records.faults))

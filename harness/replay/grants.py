@@ -131,7 +131,7 @@ class Grants:
             return  # the loss of the rest overtook this event
         assert job.change is None, "a change that was in flight has ended by now"
         remaining = tuple(slot for slot in event.slots if slot in job.slots)
-        self._book.count_loss(len(job.slots) - len(remaining))
+        self._book.count_loss(len(job.slots) - len(remaining), event.num_stragglers)
         job.samples_done = event.samples_done
         self.hold(job, remaining, event.time_s)
         job.rate = event.samples_per_s

@@ -126,10 +126,14 @@ class JobBook:
             job.waiting_since_s = now_s
         job.slots = slots
 
-    def count_loss(self, num_workers: int) -> None:
-        """Workers died, and their job goes on without them."""
+    def count_loss(self, num_workers: int, num_stragglers: int) -> None:
+        """So many workers are gone and their job goes on: they died, or were removed as
+        stragglers."""
         facts = self.records.facts
-        facts["workers_lost"] = facts.get("workers_lost", 0.0) + num_workers
+        found = {"workers_lost": num_workers - num_stragglers, "stragglers_removed": num_stragglers}
+        for name, count in found.items():
+            if count:
+                facts[name] = facts.get(name, 0.0) + count
 
     def open_change(self, job: ReplayJob, change: Change, now_s: float) -> None:
         """A change was given to the engine."""

@@ -15,6 +15,7 @@ from reports.figures import (
     slots_in_use,
     state_size,
     stop_resume_phases,
+    straggler,
     timeline,
     transient_slots,
 )
@@ -34,6 +35,7 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "recovery_time": recovery_time.draw,
     "transient_slots": transient_slots.draw,
     "parallelism": parallelism.draw,
+    "straggler": straggler.draw,
 }
 """Figures by name, in the order of the page; studies name those they want."""
 ALWAYS = frozenset({"comparison"})
@@ -47,6 +49,7 @@ ON_REQUEST = frozenset(
         "recovery_time",
         "transient_slots",
         "parallelism",
+        "straggler",
     }
 )
 """About studies of their own: drawn when a study or ``--figures`` names them; a report of

@@ -67,6 +67,11 @@ class Account:
         self.say(ReportKind.FAILED, reason=reason)
         self.change = None
 
+    def retry(self, reason: str) -> None:
+        """The change cannot begin now; the job is as it is."""
+        self.say(ReportKind.RETRY, reason=reason)
+        self.change = None
+
     def say(self, kind: ReportKind, *, about_change: bool = True, **details: Any) -> None:
         """Report a fact, as one about the change in flight, if there is one, or not."""
         change = self.change if about_change else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +19,20 @@ class Verdict(StrEnum):
     OPEN = "open"
     DONE = "done"
     FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Why the driver itself changes the workers: some are stragglers (``removing``)."""
+
+    workers: tuple[str, ...]
+    """That are to leave, the slowest first."""
+    slots: tuple[int, ...]
+    """Theirs."""
+    reason: str
+    """For a person."""
+    detected_at: float
+    """When the driver heard of them, on ``time.monotonic``."""
 
 
 @dataclass(slots=True)
@@ -36,6 +51,8 @@ class Adjusting:
     verdict: Verdict = Verdict.OPEN
     switched: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """What each new worker said after its first step."""
+    removal: Removal | None = None
+    """Of stragglers, where the driver itself wants this change."""
     spawn_s: dict[str, float] = field(default_factory=dict)
     """From the start of a joiner's process until it had its order."""
 
@@ -72,6 +89,25 @@ class Adjusting:
             for name, seconds in self.phases_of(worker, message).items():
                 phases_s[name] = max(seconds, phases_s.get(name, 0.0))
         return phases_s
+
+    def removed(self, removal: Removal, name_of: Callable[[str], str]) -> dict[str, Any]:
+        """What is reported when stragglers are gone.
+
+        Args:
+            removal: of these.
+            name_of: a worker's name in the launcher.
+        """
+        now = time.monotonic()
+        started = [float(message["started"]) for message in self.switched.values()]
+        switched_s = min(started, default=now) - removal.detected_at
+        own = {"remove_switch": max(0.0, switched_s), "remove": now - removal.detected_at}
+        return {
+            "slots": self.change.slots,
+            "lost_slots": removal.slots,
+            "stragglers": tuple(map(name_of, removal.workers)),
+            "phases_s": {**self.phases_s(), **own},
+            "reason": removal.reason,
+        }
 
     def stopping_time_s(self, left: Mapping[str, Mapping[str, Any]]) -> float | None:
         """The longest that a worker was stopped which trains before and after.

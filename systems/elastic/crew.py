@@ -187,6 +187,17 @@ class Crew:
             process.vanished_at is not None and process.end is None for process in self.all()
         )
 
+    def end_of(self, process: Process) -> str:
+        """For a person: how a worker ended."""
+        said = process.failure or (process.end.reason if process.end else "its connection ended")
+        return f"worker {process.name}: {said}"
+
+    def deaths(self, workers: Iterable[str] | None = None) -> str:
+        """For a person: who of these (None: of all) died, how, and where to look."""
+        named = self.workers if workers is None else set(workers)
+        dead = [p for p in self.workers.values() if p.is_dead and p.name in named]
+        return "; ".join([*map(self.end_of, dead), self.processes.where])
+
     def missing(self) -> str:
         """For a person: who has not connected, or not come further."""
         silent = [name for name, process in self.workers.items() if process.connection is None]

@@ -106,7 +106,14 @@ class ElasticJob:
             self._end(Fate.FAILED, f"no workers: {error}; {self._processes.where}")
 
     def alter(self, change: Change) -> None:
-        """Ask the workers to save and leave, or the leader for other workers."""
+        """Ask the workers to save and leave, or the leader for other workers.
+
+        While the driver removes stragglers, the change waits to be answered with RETRY.
+        """
+        adjusting = self._present.adjusting
+        if adjusting is not None and adjusting.removal is not None:
+            self._account.change = change
+            return
         self._account.accept(change)
         if self._account.phase is not Phase.RUNNING:
             return  # on its way out: its end, whatever it is, overtakes the change
@@ -334,7 +341,7 @@ class ElasticJob:
 
     def _gone(self, ending: Ending) -> None:
         """Every process has ended: do what was decided."""
-        deaths = self._present.deaths()
+        deaths = self._present.crew.deaths()
         self._work = self._ending = self._deadline = self._failed_at = None
         self._account.phase = Phase.IDLE
         if self._account.phases_s.get("stop", 0.0) < 0:

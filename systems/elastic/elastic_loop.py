@@ -15,9 +15,11 @@ from systems.elastic.groups import Group, GroupLost
 from systems.elastic.leaving import Outcome, finish, leave, tell_halted
 from systems.elastic.member import Handlers, Member
 from systems.elastic.order import ElasticOrder
+from systems.elastic.pausing import wait_for_switch
 from systems.elastic.recovering import ENDLESS, Recovering
 from systems.elastic.recovery import Membership
 from systems.elastic.regrouping import Regrouping, Topology
+from systems.elastic.straggling import Straggling
 from systems.elastic.taking import Taking
 from systems.elastic.telling import Telling
 from systems.elastic.transfer.broadcast import broadcast_state
@@ -48,7 +50,9 @@ class ElasticLoop:
         self.bench = bench
         self.trainer = bench.trainer
         self.state = TrainingState(bench.session.model, bench.session.optimizer)
-        self.words = Words()
+        self.straggling = Straggling(order, client)
+        self.trainer.times_device = self.straggling.is_on
+        self.words = Words(has_times=self.straggling.is_on)
         self.group: Group | None = None
         self.generation = 0
         self.membership = Membership((), order.global_batch)
@@ -266,6 +270,7 @@ class ElasticLoop:
         floors = self.order.step_floors_s
         self.pacer = Pacer(floors.get(str(len(membership.members)), 0.0))
         self._switch_at = 0
+        self.straggling.enter(membership)
         if self.rank == 0:
             self.bench.report.begin_generation(generation, membership)
         if old is not None and old is not group:
@@ -283,7 +288,7 @@ class ElasticLoop:
             return
         switch = verdict.switch
         if verdict.pause and not switch:
-            switch = self._wait_for_switch(verdict.pause - 1)
+            switch = wait_for_switch(self, verdict.pause - 1)
         if switch and not self._switch(switch):
             self.outcome = Outcome.LEFT
 
@@ -300,7 +305,8 @@ class ElasticLoop:
         """Between the forward and the backward pass, with this worker's share of the loss."""
         group = self.group
         assert group is not None
-        self.words.begin(group, loss, self._command() if group.rank == 0 else None)
+        command = self._command() if group.rank == 0 else None
+        self.words.begin(group, loss, command, self.straggling.last_s)
         if self._donor is not None:
             self._donor.wait_sent()  # the backward pass overwrites what it sends
 
@@ -319,6 +325,8 @@ class ElasticLoop:
                 self.trainer.commit()
         self._ended_at = time.monotonic()
         self._verdict = verdict
+        computed, is_donor = self.trainer.computed_at, donor is not None
+        self.straggling.step(self._started_at, computed, verdict.times_s, is_donor=is_donor)
         return verdict.loss
 
     def note(self, loss: float) -> None:
@@ -337,21 +345,6 @@ class ElasticLoop:
             self._switch_at = step + max(1, math.ceil(allowance))
         switch = announced if announced and step + 1 >= self._switch_at else 0
         return Verdict(member.stop, member.target_step, switch, member.pause)
-
-    def _wait_for_switch(self, change_id: int) -> int:
-        """Train no more until the leader says in which generation, or 0 for this one.
-
-        Raises:
-            GroupLost: somebody died meanwhile.
-        """
-        while True:
-            message = self.member.directives.get()
-            if self.is_halted:
-                raise GroupLost("halted")
-            if message["kind"] == "announce" and message["generation"] > self.generation:
-                return int(message["generation"])
-            if message["kind"] == "cancel" and message["change_id"] == change_id:
-                return 0
 
     def _switch(self, generation: int) -> bool:
         """Leave the present generation for the next; False if this worker is not in it.

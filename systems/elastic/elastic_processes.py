@@ -48,6 +48,10 @@ class ElasticProcesses:
         """For a person: where the job's logs are."""
         return f"logs: {self.order.job_dir}"
 
+    def name_of(self, label: str) -> str:
+        """The name that a process of the job has in the launcher."""
+        return f"{self.order.job_id}.{label}"
+
     def worker_order(self, worker: str, slot: int, standing: Standing) -> ElasticOrder:
         """The order of one worker."""
         job, options, runtime = self.order, self.options, self.options.runtime
@@ -87,6 +91,9 @@ class ElasticProcesses:
             switch_allowance_s=options.switch_allowance_s,
             collective_timeout_s=runtime.collective_timeout_s,
             recovery_timeout_s=options.recovery_timeout_s,
+            straggler=options.straggler,
+            straggler_ratio=options.straggler_ratio,
+            straggler_window=options.straggler_window,
             stops_first=options.stops_first,
             num_workers=len(places),
             prefetch_steps=runtime.prefetch_steps,
@@ -113,7 +120,7 @@ class ElasticProcesses:
         job_id = self.order.job_id
         threads = max(1, len(place.cores))
         return ProcessSpec(
-            name=f"{job_id}.{label}",
+            name=self.name_of(label),
             entry=entry,
             argv=(address, str(port), job_id, name),
             env=worker_environment(place, self._address(place), threads, self.hands.token),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from systems.elastic.stragglers import StragglerRule
 from systems.runtime.options import RuntimeOptions
 
 _KNOWN = {
     "transfer": ("background", "peer", "broadcast"),
     "recovery": ("none", "consistent", "approximate", "exact"),
+    "straggler": ("off", "remove"),
 }
 _TIMES = (
     "heartbeat_s",
@@ -54,6 +56,14 @@ class ElasticOptions:
     """How long a worker that leaves may take after the switch; then it is killed."""
     recovery_timeout_s: float = 30.0
     """Longest time from a worker's death until the others go on; then the job is lost."""
+    straggler: str = "off"
+    """What is done about a worker that is slower than the others, as ``straggler_ratio`` and
+    ``straggler_window`` say. ``off``: nothing; ``remove``: it leaves in order (EDL, section
+    5.2), and the scheduler hears that the grant has shrunk."""
+    straggler_ratio: float = 1.2
+    """Times the median of all workers' times of a step, above which one is slow."""
+    straggler_window: int = 10
+    """Steps in succession in which a straggler was slow."""
     stops_first: bool = False
     """All stop before a change is prepared, as in a restart; what ``warm_restart`` does."""
 
@@ -84,6 +94,10 @@ class ElasticOptions:
                 f"adjust_timeout_s is {self.adjust_timeout_s}, not above switch_allowance_s"
                 f" ({self.switch_allowance_s}): no change could ever be done"
             )
+        try:
+            StragglerRule(self.straggler_ratio, self.straggler_window)
+        except ValueError as error:
+            problems.append(str(error))
         if self.recovery == "consistent" and not self.runtime.checkpoint_every:
             problems.append(
                 "recovery is 'consistent', but checkpoint_every is 0: there is no checkpoint to"

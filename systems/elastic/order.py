@@ -67,6 +67,10 @@ class ElasticOrder:
     collective_timeout_s: float
     recovery_timeout_s: float
     """Longest time from a worker's death until the survivors go on."""
+    straggler: str = "off"
+    """``off`` or ``remove``: what is done about stragglers."""
+    straggler_ratio: float = 1.2
+    straggler_window: int = 10
     stops_first: bool = False
     """Whether all stop before a change is prepared, as in a restart (``warm_restart``)."""
     num_workers: int = 1

@@ -13,7 +13,6 @@ from systems.elastic.groups import GroupLost
 from systems.elastic.leaving import Outcome, give, tell_halted
 from systems.elastic.recovery import Membership
 from systems.elastic.transfer.channel import TransferError
-from systems.elastic.words import Words
 from systems.runtime.control import ControlError, Message
 
 QUIET_TIMEOUT_S = 5.0
@@ -38,7 +37,7 @@ class Recovering:
         """
         loop = self._loop
         loop.trainer.undo()
-        loop.words = Words()  # what was left behind may still write to the old ones
+        loop.words = loop.words.fresh()  # what was left behind may still write to the old ones
         if loop.group is not None:
             loop.group.give_up()
         if loop.meeting is not None:

@@ -13,6 +13,9 @@ import torch
 
 from systems.elastic.groups import Group, Pending
 
+_FIXED = 5
+"""Words before the times: four commands, then the loss."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -27,27 +30,41 @@ class Verdict:
     """Stop now, until there is a generation to switch to: 1 more than the change's id."""
     loss: float = 0.0
     """Mean over the global batch."""
+    times_s: tuple[float, ...] = ()
+    """What each worker said of itself, by rank; empty where the words have no times."""
 
 
 class Words:
     """One worker's side."""
 
-    def __init__(self) -> None:
-        self._words = torch.zeros(5, dtype=torch.float64)
-        self._values = self._words.numpy()  # the same memory, ten times faster to write to
+    def __init__(self, *, has_times: bool = False) -> None:
+        """Args: whether every worker tells a time of its own, too. That makes the sum longer,
+        and gloo may then add the workers' losses in another order: their last bit."""
+        self._has_times = has_times
+        self._resize(0)
         self._pending: Pending | None = None
 
-    def begin(self, group: Group, loss: float, command: Verdict | None) -> None:
-        """Give this worker's share of the loss and, as the first worker, the commands."""
-        if command is None:
-            self._values[:] = (0.0, 0.0, 0.0, 0.0, loss)
-        else:
-            self._values[:] = (
+    def fresh(self) -> Words:
+        """Words like these in memory of their own."""
+        return Words(has_times=self._has_times)
+
+    def begin(
+        self, group: Group, loss: float, command: Verdict | None, time_s: float = 0.0
+    ) -> None:
+        """Give this worker's share of the loss, its time and, as the first worker, the commands."""
+        num_times = group.size if self._has_times else 0
+        if len(self._values) != _FIXED + num_times:
+            self._resize(num_times)
+        self._values[:] = 0.0
+        self._values[_FIXED - 1] = loss
+        if num_times:
+            self._values[_FIXED + group.rank] = time_s
+        if command is not None:
+            self._values[: _FIXED - 1] = (
                 command.stop,
                 command.target_step,
                 command.switch,
                 command.pause,
-                loss,
             )
         self._pending = group.all_reduce(self._words) if group.size > 1 else None
 
@@ -59,5 +76,9 @@ class Words:
         """
         if self._pending is not None:
             self._pending.wait()
-        stop, target_step, switch, pause, loss = self._values.tolist()
-        return Verdict(stop > 0, int(target_step), int(switch), int(pause), loss)
+        stop, target_step, switch, pause, loss, *times_s = self._values.tolist()
+        return Verdict(stop > 0, int(target_step), int(switch), int(pause), loss, tuple(times_s))
+
+    def _resize(self, num_times: int) -> None:
+        self._words = torch.zeros(_FIXED + num_times, dtype=torch.float64)
+        self._values = self._words.numpy()  # the same memory, ten times faster to write to

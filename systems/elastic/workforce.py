@@ -16,6 +16,7 @@ from systems.elastic.account import Account
 from systems.elastic.adjusting import Adjusting, Verdict
 from systems.elastic.crew import Crew, Process
 from systems.elastic.elastic_processes import ElasticProcesses, Standing
+from systems.elastic.removing import removal_of
 from systems.runtime.control import encode
 from systems.runtime.job_life import Fate, Phase
 
@@ -48,6 +49,7 @@ class Workforce:
         self._slots = change.slots
         """Of all workers that train, or are to."""
         self._batch = change.global_batch
+        self._job = change.job
         self._leader = ""
 
     def found(self) -> None:
@@ -136,7 +138,23 @@ class Workforce:
 
     def on_recovery_failed(self, process: Process, message: Mapping[str, Any]) -> None:
         """Nobody can go on."""
-        self._end(Fate.LOST, f"no recovery: {message['reason']}; {self.deaths()}")
+        self._end(Fate.LOST, f"no recovery: {message['reason']}; {self.crew.deaths()}")
+
+    def on_straggler(self, process: Process, message: Mapping[str, Any]) -> None:
+        """Some workers are slower than the others: take them out, unless something else goes
+        on; they are named again if they are still slow later."""
+        account = self._account
+        is_free = account.phase is Phase.RUNNING and account.change is None
+        if not is_free or self.adjusting is not None or self.recover_by is not None:
+            return
+        if tuple(message["members"]) != self.members:
+            return
+        slots = {worker: self.crew.workers[worker].slot for worker in self.members}
+        number, slowness = account.next_number(), message["slowness"]  # and of a generation
+        adjusting = removal_of(slowness, slots, self._job, self._batch, number, self._options)
+        if adjusting is not None:
+            self.adjusting, self._slots = adjusting, adjusting.change.slots
+            self._ask_leader()
 
     # Deaths.
 
@@ -152,7 +170,7 @@ class Workforce:
         if self.is_joining(process):
             adjusting = self.adjusting
             assert adjusting is not None
-            adjusting.reason = adjusting.reason or self._end_of(process)
+            adjusting.reason = adjusting.reason or self.crew.end_of(process)
             patience = time.monotonic() + self._options.recovery_timeout_s
             adjusting.deadline = min(adjusting.deadline, patience)
         elif not self.is_over:
@@ -222,7 +240,7 @@ class Workforce:
         adjusting = self.adjusting
         if self.recover_by is not None and now > self.recover_by:
             limit_s = self._options.recovery_timeout_s
-            self._end(Fate.LOST, f"no recovery within {limit_s} s; {self.deaths()}")
+            self._end(Fate.LOST, f"no recovery within {limit_s} s; {self.crew.deaths()}")
         elif adjusting is not None and now > adjusting.deadline:
             if adjusting.verdict is Verdict.OPEN:
                 limit_s = self._options.adjust_timeout_s
@@ -248,7 +266,7 @@ class Workforce:
         if recovered is not None:
             self._shrink(recovered)
         elif adjusting is None and self.recover_by is None and not self.survivors():
-            self._end(Fate.LOST, f"no worker with the state is left; {self.deaths()}")
+            self._end(Fate.LOST, f"no worker with the state is left; {self.crew.deaths()}")
 
     def _look_at(self, adjusting: Adjusting, recovered: Mapping[str, Any] | None) -> None:
         """Whether it is clear by now what became of a change."""
@@ -272,8 +290,11 @@ class Workforce:
 
     def _answer(self, adjusting: Adjusting) -> None:
         self.adjusting = None
+        if adjusting.removal is not None and self._account.change is not None:
+            self._account.retry("stragglers were being removed")
         if adjusting.verdict is Verdict.FAILED:
-            self._account.failed(adjusting.reason)
+            if adjusting.removal is None:
+                self._account.failed(adjusting.reason)
             return
         self.members = adjusting.new
         self._batch = adjusting.change.global_batch
@@ -285,7 +306,11 @@ class Workforce:
         self._account.phases_s = adjusting.phases_s()
         if stopping_time_s is not None:  # where nobody stayed, nobody could time its switch
             self._account.phases_s.setdefault("switch", stopping_time_s)
-        self._account.done(stopping_time_s)
+        if adjusting.removal is None:
+            self._account.done(stopping_time_s)
+        else:
+            details = adjusting.removed(adjusting.removal, self._processes.name_of)
+            self._account.say(ReportKind.SHRUNK, stopping_time_s=stopping_time_s, **details)
 
     def _shrink(self, recovered: Mapping[str, Any]) -> None:
         """The survivors go on: say so, once those that died are gone."""
@@ -299,16 +324,14 @@ class Workforce:
         aside = [p.name for p in crew.workers.values() if p.left and p.name not in self.members]
         crew.tell(aside, {"kind": "exit"})
         if lost:
-            reason = self.deaths(lost)
             slots = tuple(crew.workers[worker].slot for worker in self.members)
             lost_slots = tuple(crew.workers[worker].slot for worker in lost)
-            phases_s = dict(recovered["phases_s"])
             self._account.say(
                 ReportKind.SHRUNK,
                 slots=slots,
                 lost_slots=lost_slots,
-                phases_s=phases_s,
-                reason=reason,
+                phases_s=dict(recovered["phases_s"]),
+                reason=crew.deaths(lost),
             )
 
     def _give_up(self, adjusting: Adjusting, reason: str) -> None:
@@ -352,17 +375,6 @@ class Workforce:
     def _is_gone(self, worker: str) -> bool:
         process = self.crew.workers[worker]
         return process.is_dead or process.is_dismissed
-
-    def _end_of(self, process: Process) -> str:
-        """For a person: how a worker ended."""
-        said = process.failure or (process.end.reason if process.end else "its connection ended")
-        return f"worker {process.name}: {said}"
-
-    def deaths(self, workers: list[str] | None = None) -> str:
-        """For a person: who died, how, and where to look."""
-        dead = [p for p in self.crew.workers.values() if p.is_dead]
-        named = [p for p in dead if workers is None or p.name in workers]
-        return "; ".join([*map(self._end_of, named), self._processes.where])
 
     def _order_of(self, process: Process, store: tuple[str, int]) -> Mapping[str, Any]:
         return self._standing_order(process.name, process.slot, store)

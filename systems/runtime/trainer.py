@@ -7,6 +7,7 @@ applies the gradients. In between a worker can learn that the step does not coun
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -32,6 +33,11 @@ class Trainer:
         self._loss_share = 1.0
         self.weight = 1.0
         """What the loss is multiplied by."""
+        self.computed_at = 0.0
+        """When this worker's own gradients were ready, on ``time.monotonic``; on an accelerator,
+        when the last of their computation was handed to it, unless ``times_device``."""
+        self.times_device = False
+        """Whether to wait for the device's own work, and for nobody else's, before that."""
         self._loss: torch.Tensor | None = None
         self._plan: Plan | None = None
 
@@ -110,6 +116,9 @@ class Trainer:
         Raises:
             GroupLost: the state is what it was, and the step can be computed again.
         """
+        if self.times_device and self.session.device.type == "cuda":
+            torch.cuda.current_stream(self.session.device).synchronize()
+        self.computed_at = time.monotonic()
         try:
             self.session.reduction.finish()
         except GroupLost:

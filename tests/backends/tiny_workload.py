@@ -7,6 +7,8 @@ import time
 import torch
 from torch import nn
 
+from workloads.emulated_device import occupy
+
 
 class Tiny:
     """A classifier of sums of random vectors."""
@@ -25,12 +27,14 @@ class Tiny:
         die_once_marker=None,
         die_evaluating_marker=None,
         width=16,
+        sample_s=0.0,
     ):
         if fail_build:
             raise ValueError("this workload was told to fail")
         self.num_samples = num_samples
         self._optimizer = optimizer
         self._step_s = step_s
+        self._sample_s = sample_s
         self._fail_at_step = fail_at_step
         self._die_at_step = die_at_step
         self._die_once_marker = die_once_marker
@@ -62,6 +66,7 @@ class Tiny:
         return {"x": self._x[ids], "y": self._y[ids]}
 
     def loss(self, model, batch):
+        occupy(self._sample_s * len(batch["y"]))
         return nn.functional.cross_entropy(model(batch["x"]), batch["y"])
 
     def update(self, optimizer, global_batch, step):

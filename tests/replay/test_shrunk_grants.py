@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,6 +57,21 @@ def test_a_change_in_flight_has_failed_before_the_grant_shrinks():
     assert kinds == [EventKind.CHANGE_FAILED, EventKind.GRANT_SHRUNK]
     assert recorder.views[-2].jobs["a"].grant == Grant(1, None, global_batch=8)
     assert recorder.views[-2].num_free == 3
+
+
+def test_workers_removed_as_stragglers_are_not_counted_with_the_dead():
+    chaos = Removes(WHERE, 0, deaths=((1, 4), (0, 6)), shrinks=True)
+    records, _ = run([job("a", 0.0, 4, 30.0)], Fifo(), WHERE, chaos=chaos)
+    assert records.facts["stragglers_removed"] == 1.0
+    assert records.facts["workers_lost"] == 1.0
+
+
+class Removes(ChaosEngine):
+    """The first slot to be lost is that of a straggler."""
+
+    def _death(self, slot, extra):
+        events = super()._death(slot, extra)
+        return [replace(one, num_stragglers=int(slot == 1)) for one in events]
 
 
 class Slow(ChaosEngine):

@@ -1,0 +1,78 @@
+"""A worker made slow from outside: stopped and continued again and again.
+
+Source: EDL, section 6.2, whose straggler has its synchronisation delayed by a third of the step,
+"equivalent to limiting its computation capability to 75%". Here the process really runs for
+that share of the time only, whatever it does and whichever backend started it.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+LONGEST_STOP_S = 0.1
+"""A stop is never longer, so that nobody takes the worker for one that hangs."""
+
+
+class Slowing:
+    """Begins at once, on a thread of its own, and ends after a time or with ``end``.
+
+    Each stop is as long as is owed by then, so that late wake-ups do not change the share.
+    """
+
+    def __init__(
+        self,
+        signal_worker: Callable[[signal.Signals], None],
+        speed: float,
+        period_s: float,
+        lasting_s: float,
+    ) -> None:
+        """Args: what signals the worker, from any thread; the share of the time that it is to
+        run; seconds from one stop to the next; and seconds after which it ends by itself."""
+        self._signal_worker = signal_worker
+        self._stopped_share = 1.0 - speed
+        self._period_s = period_s
+        self._lasting_s = lasting_s
+        self._ending = threading.Event()
+        self._stopped_s = 0.0
+        self.started_at = time.monotonic()
+        self._ended_at: float | None = None
+        self._thread = threading.Thread(target=self._run, name="slowing", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the worker runs as before again."""
+        return self._ended_at is not None
+
+    @property
+    def lasted_s(self) -> float:
+        """How long the worker has been slowed."""
+        ended = time.monotonic() if self._ended_at is None else self._ended_at
+        return ended - self.started_at
+
+    @property
+    def stopped_share(self) -> float:
+        """Share of that time in which the worker was stopped, from signal to signal."""
+        return self._stopped_s / max(self.lasted_s, 1e-9)
+
+    def end(self) -> None:
+        """Let the worker run again; safe to call twice."""
+        self._ending.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        until = self.started_at + self._lasting_s
+        while not self._ending.is_set() and (begun := time.monotonic()) < until:
+            elapsed_s = begun - self.started_at + self._period_s
+            owed_s = self._stopped_share * elapsed_s - self._stopped_s
+            if owed_s > 0:
+                self._signal_worker(signal.SIGSTOP)
+                stopped = time.monotonic()
+                self._ending.wait(min(owed_s, LONGEST_STOP_S))
+                self._signal_worker(signal.SIGCONT)
+                self._stopped_s += time.monotonic() - stopped
+            self._ending.wait(max(0.0, begun + self._period_s - time.monotonic()))
+        self._ended_at = time.monotonic()

@@ -1,0 +1,49 @@
+"""Which events of the live engine are of one instant, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.contracts.engine import Event, EventKind
+from harness.engines.live import Live, LiveEngine
+from tests.engines.setups import setup
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> LiveEngine:
+    changed: dict[str, Any] = {"run_dir": tmp_path, "launcher": Opens(), "backend": Opens()}
+    return LiveEngine(Live(), replace(setup(None), **changed))  # type: ignore[arg-type]
+
+
+class Opens:
+    """A launcher, or a backend, that is only opened."""
+
+    def open(self, *_: object) -> None:
+        pass
+
+
+def instants(engine: LiveEngine, *kinds: EventKind) -> list[list[EventKind]]:
+    """Events of one job, all told in one poll, as the replay gets them."""
+    found = [engine._one_instant([Event(0.0, kind, "a") for kind in kinds])]
+    while engine._later:
+        found.append(engine._one_instant([]))
+    return [[event.kind for event in events] for events in found]
+
+
+def test_an_event_that_would_overtake_another_waits(engine: LiveEngine) -> None:
+    accepted, done = EventKind.CHANGE_ACCEPTED, EventKind.CHANGE_DONE
+    assert instants(engine, accepted, done) == [[accepted], [done]]
+    assert instants(engine, done, accepted) == [[done, accepted]]
+
+
+def test_nothing_comes_between_a_shrunk_grant_and_what_is_known_of_it(engine: LiveEngine) -> None:
+    progress, shrunk = EventKind.PROGRESS, EventKind.GRANT_SHRUNK
+    assert instants(engine, progress, shrunk) == [[shrunk]]
+    assert instants(engine, EventKind.CHANGE_RETRY, progress, shrunk, progress) == [
+        [EventKind.CHANGE_RETRY, shrunk, progress]
+    ]
+    assert instants(engine, progress) == [[progress]]
