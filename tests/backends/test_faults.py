@@ -10,8 +10,8 @@ from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
 from harness.engines.consumed import count_samples
 from systems.backends.stop_resume import StopResume
-from systems.runtime.driver import RuntimeSetupError
 from systems.runtime.step_log import read_lines
+from systems.runtime.warming import RuntimeSetupError
 from tests.backends.world import (
     CLUSTER,
     World,

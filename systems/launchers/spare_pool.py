@@ -1,0 +1,121 @@
+"""Which spares there are, and for whom: the local launcher's book-keeping. Starts nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from harness.contracts.launcher import ProcessSpec, Spares, SpareSpec
+
+MOST_DEATHS = 3
+"""After so many deaths of spares of one kind, with none of it used in between, no more of it are
+made."""
+
+Kind: TypeAlias = tuple[tuple[int, ...], frozenset[tuple[str, str]]]
+"""Cores and environment: spares that are alike in both stand in for each other."""
+
+
+@dataclass(slots=True)
+class _Spare:
+    kind: Kind
+    is_ready: bool = False
+    is_killed: bool = False
+
+
+class SparePool:
+    """Spares by their ids, which count from -1 down."""
+
+    def __init__(self) -> None:
+        self._wanted: Counter[Kind] = Counter()
+        self._specs: dict[Kind, SpareSpec] = {}
+        self._missing: list[Kind] = []
+        """Still to be made since ``want`` was called last."""
+        self._spares: dict[int, _Spare] = {}
+        self._deaths: Counter[Kind] = Counter()
+        self._failure = ""
+        self._last = 0
+        self._used = self._missed = 0
+
+    def want(self, specs: Sequence[SpareSpec]) -> list[int]:
+        """Have one spare for each of ``specs`` from now on; returns those to kill."""
+        self._specs = {_kind(spec.cores, spec.env): spec for spec in specs}
+        self._wanted = Counter(_kind(spec.cores, spec.env) for spec in specs)
+        missing, surplus = self._wanted.copy(), []
+        for number, spare in self._spares.items():
+            if spare.is_killed:
+                continue
+            missing[spare.kind] -= 1
+            if missing[spare.kind] < 0:
+                spare.is_killed = True
+                surplus.append(number)
+        self._missing = [kind for kind in missing.elements() if self._deaths[kind] < MOST_DEATHS]
+        return surplus
+
+    def next(self) -> tuple[int, SpareSpec] | None:
+        """Id and specification of a spare to be made now: only one at a time."""
+        if not self._missing or any(self._is_preparing(spare) for spare in self._spares.values()):
+            return None
+        kind = self._missing.pop(0)
+        self._last -= 1
+        self._spares[self._last] = _Spare(kind)
+        return self._last, self._specs[kind]
+
+    def take(self, spec: ProcessSpec) -> int | None:
+        """The spare that is to do this work, or None."""
+        kind = _kind(spec.cores, spec.env)
+        for number, spare in self._spares.items():
+            if spare.kind == kind and spare.is_ready and not spare.is_killed:
+                del self._spares[number]
+                self._deaths[kind] = 0
+                self._used += 1
+                return number
+        self._missed += 1
+        return None
+
+    def ready(self, number: int) -> None:
+        """A spare is prepared."""
+        self._spares[number].is_ready = True
+
+    def ended(self, number: int, last_words: Callable[[], str]) -> None:
+        """A spare has ended, and was not used as far as its parent knows."""
+        spare = self._spares.pop(number, None)
+        if spare is None or spare.is_killed:
+            return
+        self._deaths[spare.kind] += 1
+        if not spare.is_ready and self._deaths[spare.kind] < MOST_DEATHS:
+            self._missing.append(spare.kind)
+        if self._deaths[spare.kind] == MOST_DEATHS:
+            self._missing = [kind for kind in self._missing if kind != spare.kind]
+            self._failure = f"{MOST_DEATHS} spares of a kind have ended unused: {last_words()}"
+
+    def give_up(self, reason: str) -> None:
+        """Their parent has died, and they with it."""
+        if self._wanted:
+            self._failure = reason
+        self._wanted.clear()
+        self._missing.clear()
+        self._spares.clear()
+
+    def standing(self) -> Spares:
+        """How they stand."""
+        spares = self._spares.values()
+        return Spares(
+            wanted=sum(
+                count for kind, count in self._wanted.items() if self._deaths[kind] < MOST_DEATHS
+            ),
+            ready=sum(spare.is_ready and not spare.is_killed for spare in spares),
+            alive=len(spares),
+            used=self._used,
+            missed=self._missed,
+            failure=self._failure,
+        )
+
+    @staticmethod
+    def _is_preparing(spare: _Spare) -> bool:
+        return not spare.is_ready and not spare.is_killed
+
+
+def _kind(cores: Sequence[int], env: Mapping[str, str]) -> Kind:
+    return tuple(cores), frozenset(env.items())
