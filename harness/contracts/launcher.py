@@ -47,7 +47,8 @@ class SpareSpec:
     """A process to keep ready. It serves a ``ProcessSpec`` with the same host, cores and ``env``.
 
     ``prepare`` is an entry as that of ``ProcessSpec``: what the process does once it has its
-    cores and its environment, before it waits to be used.
+    cores and its environment, before it waits to be used. Those alike in the former three are
+    prepared alike.
     """
 
     host: str

@@ -23,9 +23,9 @@ PREIMPORT = (
     "systems.elastic.elastic_loop",
 )
 LOG_TAIL_BYTES = 4096
-SPARE_BYTES = 40_000_000
+SPARE_BYTES = 30_000_000
 """Memory that a spare has for itself alone once it is prepared (the rest it shares with the
-process it was forked from), with torch 2.13 on a CPU; tests/backends/test_spares.py measures it.
+process it was forked from), with torch 2.13 on a CPU; tests/backends/test_spares.py checks it.
 The memory of an accelerator's driver is not in it."""
 
 

@@ -129,7 +129,7 @@ class Preimported:
         elif message["kind"] == "failed":
             self._failure = message["reason"]
         elif message["kind"] == "exited" and message["id"] < 0:
-            self._spares.ended(message["id"], self._last_words)
+            self._spares.ended(message["id"], self._last_line)
         elif message["kind"] == "exited":
             self._live.discard(message["id"])
             self._ends.append((message["id"], message["returncode"], ""))
@@ -151,7 +151,10 @@ class Preimported:
             return  # it has died; ``ended`` will say so for every process it had
 
     def _last_words(self) -> str:
-        code = self._process.poll()
-        self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return f"exit code {code}; {lines[-1] if lines else 'no output'}"
+        return f"exit code {self._process.poll()}; {self._last_line()}"
+
+    def _last_line(self) -> str:
+        """Of what it and its spares have printed (``pread``: they share the file's position)."""
+        size = os.fstat(self._log.fileno()).st_size
+        lines = os.pread(self._log.fileno(), size, 0).decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "no output"

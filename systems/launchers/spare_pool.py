@@ -9,9 +9,8 @@ from typing import TypeAlias
 
 from harness.contracts.launcher import ProcessSpec, Spares, SpareSpec
 
-MOST_DEATHS = 3
-"""After so many deaths of spares of one kind, with none of it used in between, no more of it are
-made."""
+MOST_FAILURES = 3
+"""After so many of one kind in a row that ended before they were ready no more of it are made."""
 
 Kind: TypeAlias = tuple[tuple[int, ...], frozenset[tuple[str, str]]]
 """Cores and environment: spares that are alike in both stand in for each other."""
@@ -33,8 +32,11 @@ class SparePool:
         self._missing: list[Kind] = []
         """Still to be made since ``want`` was called last."""
         self._spares: dict[int, _Spare] = {}
-        self._deaths: Counter[Kind] = Counter()
-        self._failure = ""
+        self._failures: Counter[Kind] = Counter()
+        self._reasons: dict[Kind, str] = {}
+        """Why spares of a kind cannot be made."""
+        self._end = ""
+        """Why none can be made any more."""
         self._last = 0
         self._used = self._missed = 0
 
@@ -50,7 +52,7 @@ class SparePool:
             if missing[spare.kind] < 0:
                 spare.is_killed = True
                 surplus.append(number)
-        self._missing = [kind for kind in missing.elements() if self._deaths[kind] < MOST_DEATHS]
+        self._missing = [kind for kind in missing.elements() if self._can_be_made(kind)]
         return surplus
 
     def next(self) -> tuple[int, SpareSpec] | None:
@@ -68,7 +70,6 @@ class SparePool:
         for number, spare in self._spares.items():
             if spare.kind == kind and spare.is_ready and not spare.is_killed:
                 del self._spares[number]
-                self._deaths[kind] = 0
                 self._used += 1
                 return number
         self._missed += 1
@@ -76,24 +77,25 @@ class SparePool:
 
     def ready(self, number: int) -> None:
         """A spare is prepared."""
-        self._spares[number].is_ready = True
+        spare = self._spares[number]
+        spare.is_ready = True
+        self._failures[spare.kind] = 0
 
-    def ended(self, number: int, last_words: Callable[[], str]) -> None:
+    def ended(self, number: int, last_line: Callable[[], str]) -> None:
         """A spare has ended, and was not used as far as its parent knows."""
         spare = self._spares.pop(number, None)
-        if spare is None or spare.is_killed:
+        if spare is None or spare.is_killed or spare.is_ready:
             return
-        self._deaths[spare.kind] += 1
-        if not spare.is_ready and self._deaths[spare.kind] < MOST_DEATHS:
+        self._failures[spare.kind] += 1
+        if self._can_be_made(spare.kind):
             self._missing.append(spare.kind)
-        if self._deaths[spare.kind] == MOST_DEATHS:
+        else:
             self._missing = [kind for kind in self._missing if kind != spare.kind]
-            self._failure = f"{MOST_DEATHS} spares of a kind have ended unused: {last_words()}"
+            self._reasons[spare.kind] = f"a spare could not be prepared: {last_line()}"
 
     def give_up(self, reason: str) -> None:
         """Their parent has died, and they with it."""
-        if self._wanted:
-            self._failure = reason
+        self._end = reason
         self._wanted.clear()
         self._missing.clear()
         self._spares.clear()
@@ -102,15 +104,17 @@ class SparePool:
         """How they stand."""
         spares = self._spares.values()
         return Spares(
-            wanted=sum(
-                count for kind, count in self._wanted.items() if self._deaths[kind] < MOST_DEATHS
-            ),
+            wanted=sum(count for kind, count in self._wanted.items() if self._can_be_made(kind)),
             ready=sum(spare.is_ready and not spare.is_killed for spare in spares),
             alive=len(spares),
             used=self._used,
             missed=self._missed,
-            failure=self._failure,
+            failure=self._end
+            or next((r for k, r in self._reasons.items() if k in self._wanted), ""),
         )
+
+    def _can_be_made(self, kind: Kind) -> bool:
+        return self._failures[kind] < MOST_FAILURES
 
     @staticmethod
     def _is_preparing(spare: _Spare) -> bool:

@@ -82,6 +82,7 @@ class Warming:
             step >= self._rest.get(name, step) + STEPS_AFTER_SWITCH for name, step in steps.items()
         ):
             self._launcher.keep(self._specs)
+            self._rest = steps  # should these die at once, the next ones take as long
 
     def close(self) -> None:
         """End the spares that nobody has used; ``are_gone`` says when they have."""

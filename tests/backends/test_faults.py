@@ -185,7 +185,7 @@ def test_a_bind_address_that_is_not_ours_is_refused(launcher):
 
 
 def test_wrong_options_are_refused_all_at_once():
-    with pytest.raises(ValueError, match="known: cold, preimported") as caught:
+    with pytest.raises(ValueError, match="known: cold, preimported, spare") as caught:
         StopResume(start="lukewarm", device="abacus", checkpoint_every=-1, stop_timeout_s=0)
     assert len(str(caught.value).splitlines()) == 4
 
