@@ -28,6 +28,8 @@ PASSED_ON = (
     "peak_memory_bytes",
     "pace_overrun_share",
     "workers_lost",
+    "spares_used",
+    "spares_missed",
     "bitwise_equal",
     "samples_missed",
     "samples_repeated",

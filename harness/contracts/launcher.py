@@ -110,7 +110,8 @@ class Launcher(Protocol):
 
         They are prepared one after the other, while ``ended`` is called, and never outlive the
         launcher either. One that was used or has died is replaced at the next call, so that
-        the caller chooses when. Spares of an earlier call that are not wanted any more end.
+        the caller chooses when; a start that asks for a spare puts off what is still to be
+        prepared to that call as well. Spares of an earlier call that are not wanted any more end.
         """
         ...
 

@@ -65,7 +65,11 @@ class SparePool:
         return self._last, self._specs[kind]
 
     def take(self, spec: ProcessSpec) -> int | None:
-        """The spare that is to do this work, or None."""
+        """The spare that is to do this work, or None.
+
+        A change has begun, then: what is still missing has to wait for the next ``want``.
+        """
+        self._missing.clear()
         kind = _kind(spec.cores, spec.env)
         for number, spare in self._spares.items():
             if spare.kind == kind and spare.is_ready and not spare.is_killed:

@@ -120,6 +120,16 @@ def test_one_that_was_used_is_replaced_when_it_is_asked_for_and_not_before(start
     assert not pids() & first
 
 
+def test_nothing_is_prepared_while_workers_are_being_started(starter, tmp_path):
+    starter.keep(spare())
+    starter.launcher.keep([spare()] * 9)  # the next one is under way
+    starter.start("wait", tmp_path / "pid")
+    starter.wait_for(tmp_path / "pid")
+    assert starter.launcher.spares().alive <= 1
+    starter.keep(*[spare()] * 3)
+    assert len(pids()) == 3
+
+
 def test_those_not_wanted_any_more_end(starter):
     starter.keep(spare(A="1"), spare(A="1"), spare(A="2"))
     before = pids()
