@@ -29,6 +29,8 @@ PASSED_ON = (
     "pace_overrun_share",
     "workers_lost",
     "stragglers_removed",
+    "spares_used",
+    "spares_missed",
     "bitwise_equal",
     "samples_missed",
     "samples_repeated",

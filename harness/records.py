@@ -188,5 +188,6 @@ class RunRecords:
     """Single numbers that only the run itself knows: replay_wall_s, num_events,
     num_slots, steps_executed, steps_credited, steps_executed_<workload>, rescales_<workload>,
     pace_overrun_share (steps that took longer than their pace), workers_lost (that died while
-    their job went on), stragglers_removed, peak_memory_bytes, and the similarity
-    numbers (similarity_*)."""
+    their job went on), stragglers_removed, spares_used and spares_missed (starts that were given
+    a spare, and those that had to do with a fork), peak_memory_bytes, and the similarity numbers
+    (similarity_*)."""

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
+
+
+class Warmth(StrEnum):
+    """How much of a process exists before it is asked for (compare at equal warmth)."""
+
+    COLD = "cold"
+    """Nothing: a fresh interpreter."""
+    PREIMPORTED = "preimported"
+    """The libraries: a fork of a process that has imported them."""
+    SPARE = "spare"
+    """The process: one of ``Launcher.keep``, or a fork where none is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +36,44 @@ class ProcessSpec:
     host: str
     cores: tuple[int, ...]
     log_path: Path
-    preimported: bool = False
-    """Fork from a process that has already imported the libraries (same warmth for all)."""
+    warmth: Warmth = Warmth.COLD
+    own_env: Mapping[str, str] = field(default_factory=dict)
+    """Variables of this process alone, on top of ``env``; they mean nothing to libraries, and
+    so can be set when these have been imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpareSpec:
+    """A process to keep ready. It serves a ``ProcessSpec`` with the same host, cores and ``env``.
+
+    ``prepare`` is an entry as that of ``ProcessSpec``: what the process does once it has its
+    cores and its environment, before it waits to be used. Those alike in the former three are
+    prepared alike.
+    """
+
+    host: str
+    cores: tuple[int, ...]
+    env: Mapping[str, str]
+    prepare: str
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spares:
+    """How the spares of a launcher stand."""
+
+    wanted: int = 0
+    """As ``keep`` was told, but for those that cannot be prepared."""
+    ready: int = 0
+    """Prepared, and waiting to be used."""
+    alive: int = 0
+    """Processes: those that are ready, are being prepared, or are about to end."""
+    used: int = 0
+    """Starts that were given a spare, so far."""
+    missed: int = 0
+    """Starts that asked for one and were given a fork."""
+    failure: str = ""
+    """Why some cannot be prepared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +103,24 @@ class Launcher(Protocol):
 
         A process never outlives the launcher, even if that is killed outright.
         """
+        ...
+
+    def keep(self, spares: Sequence[SpareSpec]) -> None:
+        """Keep processes ready for each of these; does not wait.
+
+        They are prepared one after the other, while ``ended`` is called, and never outlive the
+        launcher either. One that was used or has died is replaced at the next call, so that
+        the caller chooses when; a start that asks for a spare puts off what is still to be
+        prepared to that call as well. Spares of an earlier call that are not wanted any more end.
+        """
+        ...
+
+    def spares(self) -> Spares:
+        """How they stand, as ``ended`` last saw it."""
+        ...
+
+    def spares_bytes(self, num_slots: int) -> int:
+        """Estimated memory of the spares of so many slots."""
         ...
 
     def signal(self, handle: int, signum: signal.Signals) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
-from harness.contracts.launcher import Launcher
+from harness.contracts.launcher import Launcher, Warmth
 
 if TYPE_CHECKING:
     import torch
@@ -175,6 +175,11 @@ class Backend(Protocol):
     @property
     def phases(self) -> Phases:
         """What its reports of changes time."""
+        ...
+
+    @property
+    def warmth(self) -> Warmth:
+        """How its workers start."""
         ...
 
     def open(self, cluster: Cluster, launcher: Launcher) -> None:

@@ -23,6 +23,7 @@ from typing import ClassVar
 import psutil
 
 from harness.contracts.engine import Abilities, Change, ChangeKind, Event, EventKind
+from harness.contracts.launcher import Warmth
 from harness.contracts.training import Report, ReportKind
 from harness.devices import device_problems
 from harness.engines.live_job import LiveJob, step_floors, training_order
@@ -144,10 +145,14 @@ def estimated_memory_bytes(setup: EngineSetup) -> int:
     """Memory if every slot runs a worker of the largest workload, and as many start beside.
 
     A rescale can keep the old workers while the new ones start, but only one worker a slot
-    trains; the second is counted at half its size since it has no activations yet.
+    trains; the second is counted at half its size since it has no activations yet. Spares that
+    wait for their work come on top.
     """
     sizes = [setup.memory_bytes_per_worker.get(job.workload, 0) for job in setup.jobs]
-    return int(1.5 * setup.cluster.num_slots * max(sizes, default=0))
+    num_slots = setup.cluster.num_slots
+    has_spares = setup.backend.warmth is Warmth.SPARE
+    spares_bytes = setup.launcher.spares_bytes(num_slots) if has_spares else 0
+    return int(1.5 * num_slots * max(sizes, default=0)) + spares_bytes
 
 
 def workload_modules(setup: EngineSetup) -> list[str]:
@@ -270,6 +275,10 @@ class LiveEngine:
         records.facts["idle_skipped_s"] = self._idle_skipped_s
         records.facts["fast_forwarded_s"] = self._skipped_s - self._idle_skipped_s
         records.facts["dilation"] = self._options.dilation
+        if self._backend.warmth is Warmth.SPARE:
+            spares = self._setup.launcher.spares()
+            records.facts["spares_used"] = float(spares.used)
+            records.facts["spares_missed"] = float(spares.missed)
 
     def close(self) -> None:
         """End every worker and the launcher."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
-from harness.contracts.launcher import Exit, Launcher, ProcessSpec
+from harness.contracts.launcher import Exit, Launcher, ProcessSpec, Spares, SpareSpec, Warmth
 from harness.contracts.training import Backend, Report, ReportKind, TrainingOrder
 from harness.faults.plan import FaultPlan
 from harness.faults.slow_workers import SlowWorkers
@@ -71,6 +71,18 @@ class WatchedLauncher:
             self.workers.pop(one.handle, None)
         return found
 
+    def keep(self, spares: Sequence[SpareSpec]) -> None:
+        """As the inner one."""
+        self._inner.keep(spares)
+
+    def spares(self) -> Spares:
+        """As the inner one."""
+        return self._inner.spares()
+
+    def spares_bytes(self, num_slots: int) -> int:
+        """As the inner one."""
+        return self._inner.spares_bytes(num_slots)
+
     def close(self) -> None:
         """As the inner one."""
         self._inner.close()
@@ -100,6 +112,11 @@ class FaultyBackend:
     def abilities(self) -> Abilities:
         """Those of the inner one."""
         return self._inner.abilities
+
+    @property
+    def warmth(self) -> Warmth:
+        """That of the inner one."""
+        return self._inner.warmth
 
     def open(self, cluster: Cluster, launcher: Launcher) -> None:
         """As the inner one."""

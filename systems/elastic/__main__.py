@@ -16,7 +16,7 @@ from systems.elastic.request_channel import RequestServer, ask
 from systems.elastic.user_job import UserJob
 from systems.launchers.local import PREIMPORT, Local
 from systems.runtime.control import ControlError
-from systems.runtime.driver import RuntimeSetupError
+from systems.runtime.warming import RuntimeSetupError
 
 POLL_S = 0.02
 RETRY_EXIT = 75
@@ -145,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--recovery", default="exact", help="none, consistent, approximate, exact")
     run.add_argument("--checkpoint-every", type=int, default=0, help="steps; 0: never")
     run.add_argument("--data-order", default="positions", help="positions, blocks")
-    run.add_argument("--start", default="preimported", help="cold, preimported")
+    run.add_argument("--start", default="preimported", help="cold, preimported, spare")
     run.add_argument(
         "--preimport", action="append", default=[], metavar="MODULE", help="imported once, forked"
     )

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.cluster import Cluster, Slot
-from harness.contracts.launcher import ProcessSpec
+from harness.contracts.launcher import ProcessSpec, Warmth
 from harness.contracts.training import TrainingOrder
 from systems.elastic.options import ElasticOptions
 from systems.elastic.order import ElasticOrder
+from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.driven_job import Hands
-from systems.runtime.processes import worker_environment
+from systems.runtime.processes import slot_environment
 
 WORKER_ENTRY = "systems.elastic.elastic_worker:main"
 STORE_ENTRY = "systems.elastic.store_server:main"
@@ -103,31 +104,43 @@ class ElasticProcesses:
     def worker_spec(self, worker: str, slot: int) -> ProcessSpec:
         """How a worker's process is started on its slot."""
         place = self.cluster.slots[slot]
-        return self._spec(WORKER_ENTRY, worker, worker, place, place.cores)
+        return self._spec(
+            WORKER_ENTRY, worker, worker, place, place.cores, self.options.runtime.warmth
+        )
 
     def store_spec(self, number: int, slots: Sequence[int]) -> ProcessSpec:
         """How the job's store process is started, on the host of the first of these slots."""
-        return self._spec(STORE_ENTRY, STORE, f"{STORE}{number}", self.cluster.slots[slots[0]], ())
+        warmth = self.options.runtime.warmth
+        if warmth is Warmth.SPARE:  # spares are for workers, which are started more often
+            warmth = Warmth.PREIMPORTED
+        place = self.cluster.slots[slots[0]]
+        return self._spec(STORE_ENTRY, STORE, f"{STORE}{number}", place, (), warmth)
 
     def store_order(self, slots: Sequence[int]) -> dict[str, str]:
         """What the store process is told."""
         return {"kind": "order", "address": self._address(self.cluster.slots[slots[0]])}
 
     def _spec(
-        self, entry: str, name: str, label: str, place: Slot, cores: tuple[int, ...]
+        self,
+        entry: str,
+        name: str,
+        label: str,
+        place: Slot,
+        cores: tuple[int, ...],
+        warmth: Warmth,
     ) -> ProcessSpec:
         address, port = self.hands.server.address
         job_id = self.order.job_id
-        threads = max(1, len(place.cores))
         return ProcessSpec(
             name=self.name_of(label),
             entry=entry,
             argv=(address, str(port), job_id, name),
-            env=worker_environment(place, self._address(place), threads, self.hands.token),
+            env=slot_environment(place, self._address(place)),
+            own_env={TOKEN_VARIABLE: self.hands.token},
             host=self._address(place),
             cores=cores,
             log_path=self.order.job_dir.absolute() / f"{label}.log",
-            preimported=self.options.runtime.start == "preimported",
+            warmth=warmth,
         )
 
     def _address(self, place: Slot) -> str:

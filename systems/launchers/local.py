@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.contracts.launcher import Exit, ProcessSpec
+from harness.contracts.launcher import Exit, ProcessSpec, Spares, SpareSpec, Warmth
 from systems.launchers.preimported import Preimported
 
 CLOSE_TIMEOUT_S = 10.0
@@ -23,6 +23,10 @@ PREIMPORT = (
     "systems.elastic.elastic_loop",
 )
 LOG_TAIL_BYTES = 4096
+SPARE_BYTES = 30_000_000
+"""Memory that a spare has for itself alone once it is prepared (the rest it shares with the
+process it was forked from), with torch 2.13 on a CPU; tests/backends/test_spares.py checks it.
+The memory of an accelerator's driver is not in it."""
 
 
 class LauncherError(Exception):
@@ -36,12 +40,21 @@ class Local:
     so that it holds for every end of the driver. Start from the main thread.
     """
 
-    def __init__(self, preimport: Sequence[str] = PREIMPORT) -> None:
-        """``preimport``: modules that the process forks of which are asked for has imported.
+    def __init__(self, preimport: Sequence[str] = PREIMPORT, spares: int = 1) -> None:
+        """Args:
+            preimport: modules that the process forks of which are asked for has imported. It
+                is started when the first pre-imported process is, and never if none is.
+            spares: how many processes to keep ready for each slot, where any are asked for.
 
-        It is started when the first pre-imported process is, and never if none is.
+        Raises:
+            ValueError: no such number of spares.
         """
+        if spares < 1:
+            raise ValueError(
+                f"spares is {spares}; it must be >= 1 (backend.start=preimported keeps none)"
+            )
         self._preimport = tuple(preimport)
+        self._spares_per_slot = spares
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._logs: dict[int, Path] = {}
         self._next_handle = 1
@@ -59,21 +72,14 @@ class Local:
             LauncherError: the host is another machine.
             OSError: the system cannot start a process, or its log cannot be written.
         """
-        if not self._is_here(spec.host):
-            raise LauncherError(
-                f"host {spec.host!r} is not this machine and launcher=local starts processes"
-                " only here; choose a cluster of one machine, or a launcher for several"
-            )
+        self._check_host(spec.host)
         handle = self._next_handle
         self._next_handle += 1
         if str(spec.log_path) != os.devnull:
             spec.log_path.parent.mkdir(parents=True, exist_ok=True)
         self._logs[handle] = spec.log_path
-        environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        if spec.preimported:
-            if self._zygote is None:
-                self._zygote = Preimported(self._preimport, environment)
-            self._zygote.start(handle, spec)
+        if spec.warmth is not Warmth.COLD:
+            self._forker().start(handle, spec)
             return handle
         cores = ",".join(map(str, spec.cores))
         with spec.log_path.open("ab") as log:
@@ -82,7 +88,7 @@ class Local:
                     *(sys.executable, "-u", "-m", "systems.runtime.process"),
                     *(str(os.getpid()), cores, spec.entry, *spec.argv),
                 ],
-                env={**os.environ, **environment, **spec.env},
+                env={**os.environ, **_module_path(), **spec.env, **spec.own_env},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -114,6 +120,25 @@ class Local:
                 found.append(Exit(handle, code, text))
         return found
 
+    def keep(self, spares: Sequence[SpareSpec]) -> None:
+        """Keep so many processes ready for each of these; does not wait.
+
+        Raises:
+            LauncherError: a host is another machine.
+        """
+        for spare in spares:
+            self._check_host(spare.host)
+        if spares or self._zygote is not None:
+            self._forker().keep([spare for spare in spares for _ in range(self._spares_per_slot)])
+
+    def spares(self) -> Spares:
+        """How they stand, as ``ended`` last saw it."""
+        return self._zygote.spares() if self._zygote is not None else Spares()
+
+    def spares_bytes(self, num_slots: int) -> int:
+        """Estimated memory of the spares of so many slots."""
+        return num_slots * self._spares_per_slot * SPARE_BYTES
+
     def close(self) -> None:
         """Kill what is left and wait for it."""
         for handle in self._processes:
@@ -127,6 +152,19 @@ class Local:
             self._zygote = None
         self._logs.clear()
 
+    def _forker(self) -> Preimported:
+        """The pre-importing process, started if it is not yet."""
+        if self._zygote is None:
+            self._zygote = Preimported(self._preimport, _module_path())
+        return self._zygote
+
+    def _check_host(self, host: str) -> None:
+        if not self._is_here(host):
+            raise LauncherError(
+                f"host {host!r} is not this machine and launcher=local starts processes"
+                " only here; choose a cluster of one machine, or a launcher for several"
+            )
+
     def _is_here(self, host: str) -> bool:
         """Whether an address is this machine's: whether something can be bound to it."""
         if host not in self._hosts:
@@ -138,6 +176,11 @@ class Local:
             except OSError:
                 self._hosts[host] = False
         return self._hosts[host]
+
+
+def _module_path() -> dict[str, str]:
+    """Where a new interpreter finds what this one does."""
+    return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def describe_exit(code: int, log_path: Path) -> str:

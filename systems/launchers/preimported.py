@@ -10,8 +10,9 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from harness.contracts.launcher import ProcessSpec
-from systems.runtime.control import LineBuffer, encode
+from harness.contracts.launcher import ProcessSpec, Spares, SpareSpec, Warmth
+from systems.launchers.spare_pool import SparePool
+from systems.runtime.control import LineBuffer, Message, encode
 
 CLOSE_TIMEOUT_S = 10.0
 CODE_NEVER_RAN = 1
@@ -20,13 +21,18 @@ _SINGLE = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS
 
 
 class Preimported:
-    """Asks for forks, and is told of their ends. Requests may precede the end of the imports."""
+    """Asks for forks, and is told of their ends. Requests may precede the end of the imports.
+
+    Ids of forks are the launcher's handles; those of spares count from -1 down.
+    """
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start the pre-importing process; does not wait for its imports."""
         self._socket, theirs = socket.socketpair()
         self._buffer = LineBuffer()
         self._live: set[int] = set()
+        self._ends: list[tuple[int, int, str]] = []
+        self._spares = SparePool()
         self._failure: str | None = None
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         with theirs:
@@ -44,19 +50,23 @@ class Preimported:
             )
 
     def start(self, handle: int, spec: ProcessSpec) -> None:
-        """Ask for a fork."""
+        """Ask for a fork, or give a spare its work if the specification wants one."""
         self._live.add(handle)
-        self._send(
-            {
-                "kind": "start",
-                "id": handle,
-                "entry": spec.entry,
-                "argv": list(spec.argv),
-                "env": dict(spec.env),
-                "cores": list(spec.cores),
-                "log": str(spec.log_path.absolute()),
-            }
-        )
+        request = {
+            "kind": "start",
+            "id": handle,
+            "entry": spec.entry,
+            "argv": list(spec.argv),
+            "env": {**spec.env, **spec.own_env},
+            "cores": list(spec.cores),
+            "log": str(spec.log_path.absolute()),
+        }
+        if spec.warmth is Warmth.SPARE:
+            self._listen()
+            spare = self._spares.take(spec)
+            if spare is not None:
+                request |= {"kind": "use", "spare": spare}
+        self._send(request)
 
     def signal(self, handle: int, signum: signal.Signals) -> None:
         """Have a fork signalled, if it still lives."""
@@ -65,27 +75,64 @@ class Preimported:
 
     def ended(self) -> list[tuple[int, int, str]]:
         """Handle, return code and, where the log cannot say it, the reason of every end."""
-        found: list[tuple[int, int, str]] = []
+        self._listen()
+        self._prepare()
+        found, self._ends = self._ends, []
+        return found
+
+    def keep(self, spares: Sequence[SpareSpec]) -> None:
+        """As ``Launcher.keep``."""
+        for spare in self._spares.want(spares):
+            self._send({"kind": "signal", "id": spare, "signum": int(signal.SIGKILL)})
+        self._prepare()
+
+    def spares(self) -> Spares:
+        """As ``Launcher.spares``."""
+        return self._spares.standing()
+
+    def _prepare(self) -> None:
+        """Have the next spare made, if one is missing and no other is being prepared."""
+        if (order := self._spares.next()) is not None:
+            number, spec = order
+            self._send(
+                {
+                    "kind": "spare",
+                    "id": number,
+                    "entry": spec.prepare,
+                    "argv": list(spec.argv),
+                    "env": dict(spec.env),
+                    "cores": list(spec.cores),
+                }
+            )
+
+    def _listen(self) -> None:
+        """Take all that the process has said."""
         while True:
             try:
                 data = self._socket.recv(1 << 16, socket.MSG_DONTWAIT)
             except BlockingIOError:
-                return found
+                return
             except OSError:
                 data = b""
             if not data:
                 break
             for message in self._buffer.feed(data):
-                if message["kind"] == "exited":
-                    self._live.discard(message["id"])
-                    found.append((message["id"], message["returncode"], ""))
-                elif message["kind"] == "failed":
-                    self._failure = message["reason"]
-        if self._live:
-            reason = self._failure or f"the pre-importing process has died: {self._last_words()}"
-            found += [(handle, CODE_NEVER_RAN, reason) for handle in sorted(self._live)]
-            self._live.clear()
-        return found
+                self._heard(message)
+        reason = self._failure or f"the pre-importing process has died: {self._last_words()}"
+        self._ends += [(handle, CODE_NEVER_RAN, reason) for handle in sorted(self._live)]
+        self._live.clear()
+        self._spares.give_up(reason)
+
+    def _heard(self, message: Message) -> None:
+        if message["kind"] == "spare_ready":
+            self._spares.ready(message["id"])
+        elif message["kind"] == "failed":
+            self._failure = message["reason"]
+        elif message["kind"] == "exited" and message["id"] < 0:
+            self._spares.ended(message["id"], self._last_line)
+        elif message["kind"] == "exited":
+            self._live.discard(message["id"])
+            self._ends.append((message["id"], message["returncode"], ""))
 
     def close(self) -> None:
         """End the process and with it all its forks; waits for them."""
@@ -104,7 +151,10 @@ class Preimported:
             return  # it has died; ``ended`` will say so for every process it had
 
     def _last_words(self) -> str:
-        code = self._process.poll()
-        self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return f"exit code {code}; {lines[-1] if lines else 'no output'}"
+        return f"exit code {self._process.poll()}; {self._last_line()}"
+
+    def _last_line(self) -> str:
+        """Of what it and its spares have printed (``pread``: they share the file's position)."""
+        size = os.fstat(self._log.fileno()).st_size
+        lines = os.pread(self._log.fileno(), size, 0).decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "no output"

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Change
-from harness.contracts.launcher import Launcher
+from harness.contracts.launcher import Launcher, Warmth
 from harness.contracts.training import Report, TrainingOrder
 from systems.runtime.driven_job import MakeJob
 from systems.runtime.driver import Driver
@@ -18,12 +18,17 @@ class DrivenBackend(ABC):
     """A ``Backend`` but for its abilities and its kind of job, which ``_jobs`` makes."""
 
     name: ClassVar[str]
-    warmths: ClassVar[tuple[str, ...]] = ("cold", "preimported")
+    warmths: ClassVar[tuple[str, ...]] = tuple(Warmth)
     """What ``start`` may be."""
 
     def __init__(self, runtime: RuntimeOptions) -> None:
         self._runtime = runtime
         self._driver: Driver | None = None
+
+    @property
+    def warmth(self) -> Warmth:
+        """How its workers start."""
+        return self._runtime.warmth
 
     @abstractmethod
     def _jobs(self, cluster: Cluster) -> MakeJob:
@@ -33,7 +38,7 @@ class DrivenBackend(ABC):
         """Make ready.
 
         Raises:
-            RuntimeSetupError: no such address here, or the pre-import failed.
+            RuntimeSetupError: no such address here, or workers cannot start as ``start`` says.
         """
         self._driver = Driver(self._runtime, cluster, launcher, self._jobs(cluster))
 

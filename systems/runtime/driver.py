@@ -10,7 +10,6 @@ import secrets
 import signal
 import time
 from functools import partial
-from pathlib import Path
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Change, ChangeKind
@@ -21,12 +20,9 @@ from systems.runtime.control_server import Connection, ControlServer
 from systems.runtime.driven_job import IDLE_WAIT_S, LOSING_WAIT_S, DrivenJob, Hands, MakeJob
 from systems.runtime.options import RuntimeOptions
 from systems.runtime.slots_check import slots_problem
+from systems.runtime.warming import RuntimeSetupError, Warming
 
 CLOSE_TIMEOUT_S = 20.0
-
-
-class RuntimeSetupError(Exception):
-    """The runtime cannot be made ready; the text says why and what can be done."""
 
 
 class Driver:
@@ -35,12 +31,11 @@ class Driver:
     def __init__(
         self, options: RuntimeOptions, cluster: Cluster, launcher: Launcher, make_job: MakeJob
     ) -> None:
-        """Listen, and make the launcher import what it pre-imports, if it is to.
+        """Listen, and have the launcher make warm what is to be.
 
         Raises:
-            RuntimeSetupError: no such address here, or the pre-import failed.
+            RuntimeSetupError: no such address here, or this could not be made warm.
         """
-        self._options = options
         self._cluster = cluster
         self._launcher = launcher
         self._make_job = make_job
@@ -59,12 +54,12 @@ class Driver:
             raise RuntimeSetupError(
                 f"cannot listen on bind={options.bind!r}: {error}; give an address of this machine"
             ) from None
-        if options.start == "preimported":
-            try:
-                self._warm_up()
-            except BaseException:
-                self._server.close()
-                raise
+        self._warming = Warming(options, cluster, launcher, self._server.wait)
+        try:
+            self._warming.open()
+        except BaseException:
+            self._server.close()
+            raise
 
     # Requests.
 
@@ -160,8 +155,9 @@ class Driver:
         self._is_closed = True
         for handle in list(self._owners):
             self._launcher.signal(handle, signal.SIGKILL)
+        self._warming.close()
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
-        while self._owners and time.monotonic() < deadline:
+        while time.monotonic() < deadline and (self._owners or not self._warming.are_gone()):
             self._server.wait(LOSING_WAIT_S)
             for end in self._launcher.ended():
                 self._owners.pop(end.handle, None)  # nobody is told any more
@@ -176,6 +172,7 @@ class Driver:
                 job.exited(end.handle, end)
         for job in self._jobs.values():
             job.check()
+        self._warming.check(self._jobs)
 
     def _launch(self, job_id: str, spec: ProcessSpec) -> int:
         handle = self._launcher.start(spec)
@@ -222,36 +219,3 @@ class Driver:
                 reason=reason,
             )
         )
-
-    # Processes.
-
-    def _warm_up(self) -> None:
-        """Have a process forked on every host, so that the pre-import is over when jobs come."""
-        addresses = sorted({host.address for host in self._cluster.hosts})
-        handles = {}
-        for address in addresses:
-            spec = ProcessSpec(
-                name=f"warm-up-{address}",
-                entry="systems.runtime.worker:warm_up",
-                argv=(),
-                env={},
-                host=address,
-                cores=(),
-                log_path=Path("/dev/null"),
-                preimported=True,
-            )
-            handles[self._launcher.start(spec)] = address
-        deadline = time.monotonic() + self._options.start_timeout_s
-        while handles:
-            for end in self._launcher.ended():
-                address = handles.pop(end.handle)
-                if end.returncode != 0:
-                    raise RuntimeSetupError(f"pre-import on {address} failed: {end.reason}")
-            if time.monotonic() > deadline:
-                for handle in handles:
-                    self._launcher.signal(handle, signal.SIGKILL)
-                raise RuntimeSetupError(
-                    f"pre-import on {', '.join(sorted(handles.values()))} took longer than"
-                    f" {self._options.start_timeout_s} s; raise start_timeout_s"
-                )
-            self._server.wait(LOSING_WAIT_S)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness.contracts.launcher import Warmth
+
 
 @dataclass(frozen=True, slots=True)
 class RuntimeOptions:
@@ -15,7 +17,8 @@ class RuntimeOptions:
 
     start: str = "cold"
     """``cold``: a fresh interpreter for each worker; ``preimported``: workers are forked
-    from a process that has imported the training library already."""
+    from a process that has imported the training library already; ``spare``: they are such
+    forks made in advance, one or more for each slot, with their device open."""
     device: str = "auto"
     """``cpu``, ``cuda``, or ``auto``: cuda where there is one and the slot is not a CPU."""
     bind: str = "127.0.0.1"
@@ -47,7 +50,7 @@ class RuntimeOptions:
     def __post_init__(self) -> None:
         problems = []
         for name, known in (
-            ("start", ("cold", "preimported")),
+            ("start", tuple(Warmth)),
             ("device", ("auto", "cpu", "cuda")),
             ("reduction", ("ddp", "ordered")),
             ("data_order", ("positions", "blocks")),
@@ -73,3 +76,8 @@ class RuntimeOptions:
                 problems.append(f"{name} is {getattr(self, name)}; it must be > 0")
         if problems:
             raise ValueError("\n".join(problems))
+
+    @property
+    def warmth(self) -> Warmth:
+        """``start``, as launchers know it."""
+        return Warmth(self.start)

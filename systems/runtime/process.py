@@ -11,8 +11,10 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 
@@ -51,6 +53,12 @@ def pin(cores: Sequence[int]) -> None:
             f"cannot pin a worker to cores {list(cores)}: this process may use {usable};"
             " choose a cluster whose slots name those"
         ) from None
+
+
+def num_threads() -> int:
+    """Threads of this process, also those that Python does not know of."""
+    tasks = Path("/proc/self/task")
+    return len(list(tasks.iterdir())) if tasks.is_dir() else threading.active_count()
 
 
 def call_entry(entry: str, argv: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.cluster import Cluster, Slot
 from harness.contracts.engine import Change
-from harness.contracts.launcher import ProcessSpec
+from harness.contracts.launcher import ProcessSpec, Warmth
 from harness.network import interface_of
 from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.driven_job import MakeJob, Timeouts
@@ -29,7 +29,7 @@ def grouped_jobs(options: RuntimeOptions, cluster: Cluster) -> MakeJob:
                 cluster.slots[slot],
                 token=job.hands.token,
                 control=job.hands.server.address,
-                preimported=options.start == "preimported",
+                warmth=options.warmth,
             )
             for order, slot in zip(orders, change.slots, strict=True)
         ]
@@ -79,7 +79,7 @@ def worker_orders(
 
 
 def process_spec(
-    order: WorkerOrder, slot: Slot, *, token: str, control: tuple[str, int], preimported: bool
+    order: WorkerOrder, slot: Slot, *, token: str, control: tuple[str, int], warmth: Warmth
 ) -> ProcessSpec:
     """How the process of a worker is started on its slot."""
     address, port = control
@@ -87,19 +87,27 @@ def process_spec(
         name=f"{order.job_id}.{order.generation}.{order.rank}",
         entry=WORKER_ENTRY,
         argv=(address, str(port), order.job_id, str(order.generation), str(order.rank)),
-        env=worker_environment(slot, order.address, order.num_threads, token),
+        env=slot_environment(slot, order.address),
+        own_env={TOKEN_VARIABLE: token},
         host=order.address,
         cores=slot.cores,
         log_path=Path(order.job_dir) / f"worker-{order.generation:04d}-{order.rank:03d}.log",
-        preimported=preimported,
+        warmth=warmth,
     )
 
 
-def worker_environment(slot: Slot, address: str, num_threads: int, token: str) -> dict[str, str]:
-    """What has to be set in a worker's environment before torch is imported."""
-    threads = str(num_threads)
+def slot_environment(slot: Slot, address: str, num_threads: int | None = None) -> dict[str, str]:
+    """What has to be set in the environment of a slot's processes before torch is imported.
+
+    The same for all jobs: a worker can then be a process that was started before its job.
+
+    Args:
+        slot: where they run.
+        address: of its host.
+        num_threads: None: as many as the slot has cores.
+    """
+    threads = str(max(1, len(slot.cores)) if num_threads is None else num_threads)
     env = {
-        TOKEN_VARIABLE: token,
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,

@@ -4,9 +4,11 @@ It must stay safe to fork from: it runs no thread, no store, no process group; i
 what it is told, checks that this left no thread behind, and then only waits on its socket
 for requests (JSON lines) and on the kernel for the ends of its children.
 
-Requests: ``{"kind": "start", "id", "entry", "argv", "env", "cores", "log"}`` and
-``{"kind": "signal", "id", "signum"}``. Answers: ``ready``, ``failed`` (the imports),
-``exited`` with an id and a return code. When the socket ends, so does everything.
+Requests: ``{"kind": "start", "id", "entry", "argv", "env", "cores", "log"}``,
+``{"kind": "signal", "id", "signum"}``; for spares (``spare``) ``{"kind": "spare", "id", "entry",
+"argv", "env", "cores"}`` and ``{"kind": "use", "spare"}`` with all that ``start`` has. Answers:
+``ready``, ``failed`` (the imports), ``spare_ready`` with an id, ``exited`` with an id and a
+return code. When the socket ends, so does everything.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import NoReturn
 
 from systems.runtime.control import LineBuffer, Message, encode
-from systems.runtime.process import call_entry, die_with_parent, pin
+from systems.runtime.process import call_entry, die_with_parent, num_threads, pin
+from systems.runtime.spare import BEGUN, READY, prepare_and_wait
 
 
 def main() -> int:
@@ -66,17 +69,24 @@ def _import(modules: Sequence[str]) -> str | None:
     return None
 
 
-def num_threads() -> int:
-    """Threads of this process, also those that Python does not know of."""
-    tasks = Path("/proc/self/task")
-    return len(list(tasks.iterdir())) if tasks.is_dir() else threading.active_count()
+@dataclass(slots=True)
+class _Child:
+    """A fork, as its parent knows it."""
+
+    number: int
+    """Its id; that of a spare changes when it is used."""
+    socket: socket.socket | None = None
+    """To a spare that has not said yet that it begins its work."""
+    work: Message | None = None
+    """What a spare was given to do, until it says that it begins."""
 
 
 class _Zygote:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self._children: dict[int, int] = {}
-        """Id by process id."""
+        self._selector = selectors.DefaultSelector()
+        self._children: dict[int, _Child] = {}
+        """By process id."""
         self._wake_read, self._wake_write = socket.socketpair()
 
     def run(self) -> None:
@@ -86,20 +96,21 @@ class _Zygote:
         signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher decides when to end
-        selector = selectors.DefaultSelector()
-        selector.register(self._socket, selectors.EVENT_READ)
-        selector.register(self._wake_read, selectors.EVENT_READ)
-        buffer = LineBuffer()
+        self._selector.register(self._socket, selectors.EVENT_READ)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
         try:
-            self._serve(selector, buffer)
+            self._serve(LineBuffer())
         except OSError:
             pass  # the launcher hung up, with words of ours unread
         finally:
             self._end()
 
-    def _serve(self, selector: selectors.BaseSelector, buffer: LineBuffer) -> None:
+    def _serve(self, buffer: LineBuffer) -> None:
         while True:
-            for key, _ in selector.select():
+            for key, _ in self._selector.select():
+                if key.data is not None:
+                    self._listen(key.data)
+                    continue
                 if key.fileobj is self._wake_read:
                     with contextlib.suppress(BlockingIOError):
                         self._wake_read.recv(4096)
@@ -113,16 +124,65 @@ class _Zygote:
 
     def _handle(self, request: Message) -> None:
         if request["kind"] == "start":
-            zygote = os.getpid()
-            child = os.fork()
-            if child == 0:
-                self._become(request, zygote)
-            self._children[child] = request["id"]
+            self._start(request)
+        elif request["kind"] == "spare":
+            ours, theirs = socket.socketpair()
+            child = self._start(request, ours, theirs)
+            theirs.close()
+            self._selector.register(ours, selectors.EVENT_READ, child)
+        elif request["kind"] == "use":
+            self._use(request)
+        else:
+            for pid, child in self._children.items():
+                if child.number == request["id"]:
+                    child.work = None  # its end, from now on, is its own
+                    with contextlib.suppress(ProcessLookupError):
+                        self._signal(pid, request["signum"])
+
+    def _start(
+        self,
+        request: Message,
+        ours: socket.socket | None = None,
+        theirs: socket.socket | None = None,
+    ) -> _Child:
+        """Fork; with the two ends of a connection the fork is a spare."""
+        zygote = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            if ours is not None:
+                ours.close()
+            self._become(request, zygote, theirs)
+        child = self._children[pid] = _Child(request["id"], ours)
+        return child
+
+    def _use(self, request: Message) -> None:
+        """Give a spare its work; if it has died, a fork does it."""
+        for child in self._children.values():
+            if child.number == request["spare"] and child.socket is not None:
+                try:
+                    child.socket.sendall(encode(request))
+                except OSError:
+                    break
+                child.number, child.work = request["id"], request
+                return
+        self._start(request)
+
+    def _listen(self, child: _Child) -> None:
+        """Take what a spare has to say: that it is ready, that it begins; or it has ended."""
+        if child.socket is None:
             return
-        for child, number in self._children.items():
-            if number == request["id"]:
-                with contextlib.suppress(ProcessLookupError):
-                    self._signal(child, request["signum"])
+        try:
+            said = child.socket.recv(2)
+        except OSError:  # it ended without having read its work
+            said = b""
+        if READY in said:
+            self._socket.sendall(encode({"kind": "spare_ready", "id": child.number}))
+        if BEGUN in said:
+            child.work = None
+        if BEGUN in said or not said:
+            self._selector.unregister(child.socket)
+            child.socket.close()
+            child.socket = None
 
     @staticmethod
     def _signal(child: int, signum: int) -> None:
@@ -134,21 +194,27 @@ class _Zygote:
 
     def _bury(self) -> None:
         while self._children:
-            child, status = os.waitpid(-1, os.WNOHANG)
-            if child == 0:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
                 return
             code = os.waitstatus_to_exitcode(status)
-            number = self._children.pop(child)
-            self._socket.sendall(encode({"kind": "exited", "id": number, "returncode": code}))
+            child = self._children.pop(pid)
+            while child.socket is not None:  # its last words
+                self._listen(child)
+            if child.work is not None:  # it died before it could begin
+                self._start(child.work)
+                continue
+            answer = {"kind": "exited", "id": child.number, "returncode": code}
+            self._socket.sendall(encode(answer))
 
     def _end(self) -> None:
-        for child in self._children:
+        for pid in self._children:
             with contextlib.suppress(ProcessLookupError):
-                self._signal(child, signal.SIGKILL)
-        for child in self._children:
-            os.waitpid(child, 0)
+                self._signal(pid, signal.SIGKILL)
+        for pid in self._children:
+            os.waitpid(pid, 0)
 
-    def _become(self, request: Message, zygote: int) -> NoReturn:
+    def _become(self, request: Message, zygote: int, sock: socket.socket | None) -> NoReturn:
         """In the child: forget the zygote, take on the request's surroundings, and work."""
         code = 1
         try:
@@ -157,9 +223,13 @@ class _Zygote:
             signal.set_wakeup_fd(-1)
             for signum in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(signum, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            for end in (self._socket, self._wake_read, self._wake_write):
+            self._selector.close()
+            spares = [child.socket for child in self._children.values() if child.socket]
+            for end in (self._socket, self._wake_read, self._wake_write, *spares):
                 end.close()
+            if sock is not None:
+                request = prepare_and_wait(request, sock)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             os.dup2(log, 1)
             os.dup2(log, 2)
@@ -167,6 +237,8 @@ class _Zygote:
             os.environ.update(request["env"])
             pin(request["cores"])
             code = call_entry(request["entry"], request["argv"])
+        except SystemExit as end:  # a spare that is not needed, or cannot be prepared
+            code = end.code if isinstance(end.code, int) else 1
         except BaseException as error:
             print(error, file=sys.stderr)
         finally:

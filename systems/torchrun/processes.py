@@ -5,9 +5,10 @@ from __future__ import annotations
 from harness.cluster import Cluster, Slot
 from harness.contracts.launcher import ProcessSpec
 from harness.contracts.training import TrainingOrder
+from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.driven_job import Hands
 from systems.runtime.order import WorkerOrder
-from systems.runtime.processes import worker_environment
+from systems.runtime.processes import slot_environment
 from systems.torchrun.membership import Round
 from systems.torchrun.options import TorchrunOptions
 from systems.torchrun.order import AgentOrder
@@ -25,7 +26,8 @@ def store_spec(
         name=f"{order.job_id}.store.{serial}",
         entry=STORE_ENTRY,
         argv=(address, str(port), order.job_id, "store"),
-        env=worker_environment(slot, host, 1, hands.token),
+        env=slot_environment(slot, host, 1),
+        own_env={TOKEN_VARIABLE: hands.token},
         host=host,
         cores=(),
         log_path=order.job_dir.absolute() / f"store-{serial:04d}.log",
@@ -41,7 +43,8 @@ def agent_spec(
         name=f"{order.job_id}.agent.{number}",
         entry=AGENT_ENTRY,
         argv=(address, str(port), order.job_id, str(number)),
-        env=worker_environment(slot, host, num_threads(slot), hands.token),
+        env=slot_environment(slot, host),
+        own_env={TOKEN_VARIABLE: hands.token},
         host=host,
         cores=slot.cores,
         log_path=order.job_dir.absolute() / f"agent-{number:04d}.log",

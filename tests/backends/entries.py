@@ -22,6 +22,16 @@ def describe(argv):
     os.rename(path + ".partial", path)
 
 
+def prepare(argv):
+    """What a spare does first: print its arguments."""
+    print("prepared", *argv)
+
+
+def cannot_prepare(argv):
+    """What a spare does that can never be ready."""
+    raise LookupError("no device here")
+
+
 def leave(argv):
     """Print and exit with a code."""
     print("first words")

@@ -1,18 +1,29 @@
-"""A launcher whose processes wait for ever, to be killed: NAME PREIMPORTED FOLDER."""
+"""A launcher whose processes wait for ever, to be killed: NAME WARMTH FOLDER."""
 
 import sys
 import threading
 from pathlib import Path
 
-from harness.contracts.launcher import ProcessSpec
+from harness.contracts.launcher import ProcessSpec, SpareSpec, Warmth
 from tests.backends.world import configured
 
 PAUSE = threading.Event()
+SPARES = 2 * [SpareSpec("127.0.0.1", (), {}, "tests.backends.entries:prepare")]
+
+
+def keep(launcher):
+    launcher.keep(SPARES)
+    while launcher.spares().ready < len(SPARES):
+        launcher.ended()
+        PAUSE.wait(0.02)
+
 
 if __name__ == "__main__":
-    name, preimported, folder = sys.argv[1:]
+    name, warmth, folder = sys.argv[1:]
     launcher = configured("launcher", name, preimport=["json"])
     launcher.open()
+    if warmth == "spare":
+        keep(launcher)
     for index in range(2):
         launcher.start(
             ProcessSpec(
@@ -23,11 +34,13 @@ if __name__ == "__main__":
                 host="127.0.0.1",
                 cores=(),
                 log_path=Path(folder) / "log",
-                preimported=preimported == "True",
+                warmth=Warmth(warmth),
             )
         )
     while not all((Path(folder) / str(index)).exists() for index in range(2)):
         PAUSE.wait(0.02)
+    if warmth == "spare":  # those that were used are replaced
+        keep(launcher)
     print("waiting", flush=True)
     while True:
         launcher.ended()

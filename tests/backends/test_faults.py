@@ -10,8 +10,8 @@ from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
 from harness.engines.consumed import count_samples
 from systems.backends.stop_resume import StopResume
-from systems.runtime.driver import RuntimeSetupError
 from systems.runtime.step_log import read_lines
+from systems.runtime.warming import RuntimeSetupError
 from tests.backends.world import (
     CLUSTER,
     World,
@@ -185,7 +185,7 @@ def test_a_bind_address_that_is_not_ours_is_refused(launcher):
 
 
 def test_wrong_options_are_refused_all_at_once():
-    with pytest.raises(ValueError, match="known: cold, preimported") as caught:
+    with pytest.raises(ValueError, match="known: cold, preimported, spare") as caught:
         StopResume(start="lukewarm", device="abacus", checkpoint_every=-1, stop_timeout_s=0)
     assert len(str(caught.value).splitlines()) == 4
 

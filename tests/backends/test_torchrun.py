@@ -28,6 +28,7 @@ def world(tmp_path):
     ("options", "fact"),
     [
         ({"start": "preimported"}, "torchrun can only be cold"),
+        ({"start": "spare"}, "torchrun can only be cold"),
         ({"checkpoint_every": 0}, "goes on from the last checkpoint after every change"),
         ({"last_call_timeout_s": 0}, "last_call_timeout_s is 0"),
         ({"monitor_interval_s": 0.0}, "monitor_interval_s is 0.0"),

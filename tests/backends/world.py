@@ -1,6 +1,7 @@
 """A small world for backends: a cluster, a launcher, one backend, and its reports so far."""
 
 import importlib
+import os
 import time
 from collections import defaultdict, deque
 from itertools import count
@@ -48,17 +49,29 @@ def configured(group, name, **changes):
 def backends():
     """Names of all backends, as parameters; those that can only start cold are long."""
     return [
-        pytest.param(name, marks=pytest.mark.long if warmest(name) == "cold" else ())
+        pytest.param(name, marks=() if "preimported" in warmths(name) else pytest.mark.long)
         for name in options("backend")
     ]
 
 
-def warmest(name):
-    """The quickest way in which a backend can start its workers."""
+def warm_backends():
+    """Backends and how they start, as parameters: forked if they can. All with spares is long."""
+    found = []
+    for name in options("backend"):
+        start = "preimported" if "preimported" in warmths(name) else "cold"
+        marks = pytest.mark.long if start == "cold" else ()
+        found.append(pytest.param((name, start), id=name, marks=marks))
+        if "spare" in warmths(name):
+            found.append(pytest.param((name, "spare"), id=f"{name}-spare", marks=pytest.mark.long))
+    return found
+
+
+def warmths(name):
+    """The ways in which a backend can start its workers."""
     config = yaml.safe_load((CONFIGS / "backend" / f"{name}.yaml").read_text())
     module, _, kind = config["_target_"].rpartition(".")
     backend = getattr(importlib.import_module(module), kind)
-    return getattr(backend, "warmths", ("cold", "preimported"))[-1]
+    return backend.warmths
 
 
 def warm_launcher():
@@ -100,18 +113,41 @@ def _lives(process):
 
 
 def descendants():
-    """Processes of jobs below this one: everything but the pre-importing process itself."""
+    """Processes of jobs below this one: neither the pre-importing process nor its spares."""
     found = []
     for process in children():
         try:
-            if not (
-                "systems.runtime.zygote" in process.cmdline()
-                and process.ppid() == psutil.Process().pid
-            ):
+            if not (_is_zygote(process) or _is_spare(process)):
                 found.append(process)
-        except psutil.NoSuchProcess:
+        except (psutil.NoSuchProcess, FileNotFoundError):
             continue
     return found
+
+
+def waiting_spares():
+    """Spares below this process, which no job has yet."""
+    found = []
+    for process in children():
+        try:
+            if not _is_zygote(process) and _is_spare(process):
+                found.append(process)
+        except (psutil.NoSuchProcess, FileNotFoundError):
+            continue
+    return found
+
+
+def _is_zygote(process):
+    """A fork of it has the same command, but another parent."""
+    return "systems.runtime.zygote" in process.cmdline() and process.ppid() == os.getpid()
+
+
+def _is_spare(process):
+    """A fork that has no log of its own yet."""
+    parent = process.parent()
+    if parent is None or not _is_zygote(parent):
+        return False
+    logs = [Path(f"/proc/{pid}/fd/1").readlink() for pid in (process.pid, parent.pid)]
+    return logs[0] == logs[1]
 
 
 class World:

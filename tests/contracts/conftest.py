@@ -4,12 +4,12 @@ import pytest
 
 from tests.backends.world import (
     World,
-    backends,
     children,
     configured,
     descendants,
+    waiting_spares,
+    warm_backends,
     warm_launcher,
-    warmest,
 )
 
 
@@ -22,14 +22,15 @@ def launcher():
     assert children() == []
 
 
-@pytest.fixture(params=backends())
+@pytest.fixture(params=warm_backends())
 def world(request, launcher, tmp_path):
-    start = warmest(request.param)
-    world = World(configured("backend", request.param, start=start), launcher, tmp_path)
+    name, start = request.param
+    world = World(configured("backend", name, start=start), launcher, tmp_path)
     yield world
     world.backend.close()
     world.backend.close()
     assert descendants() == []
+    assert waiting_spares() == []
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.backends.world import (
     consumed_by_epoch,
     consumed_ids,
     descendants,
-    warmest,
+    warmths,
     workers,
 )
 
@@ -145,11 +145,11 @@ def test_workers_listen_on_the_hosts_own_address_only(world):
     assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
-@pytest.mark.parametrize("start", ["cold", "preimported"])
+@pytest.mark.parametrize("start", ["cold", "preimported", "spare"])
 @pytest.mark.parametrize("name", backends())
 def test_sigkill_of_the_driver_leaves_no_process(name, start, tmp_path):
-    if start == "preimported" and warmest(name) != start:
-        pytest.skip(f"{name} can only start cold")
+    if start not in warmths(name):
+        pytest.skip(f"{name} can only start {', '.join(warmths(name))}")
     marker = f"{tmp_path.name}-{os.getpid()}-{time.monotonic_ns()}"
     driver = subprocess.Popen(
         [sys.executable, "-m", "tests.backends.drive_forever", name, start, str(tmp_path)],

@@ -1,4 +1,4 @@
-"""The suite of the launcher seam: every file in configs/launcher, fresh and pre-imported."""
+"""The suite of the launcher seam: every file in configs/launcher, at every warmth."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.contracts.launcher import ProcessSpec
+from harness.contracts.launcher import ProcessSpec, SpareSpec, Warmth
 from tests.backends.world import children, configured, options
 
 NAMES = options("launcher")
@@ -25,32 +25,49 @@ PAUSE = threading.Event()
 class Starter:
     """A launcher, and short words for what these tests do with it."""
 
-    def __init__(self, launcher, preimported, folder):
+    def __init__(self, launcher, warmth, folder):
         self.launcher = launcher
-        self.preimported = preimported
+        self.warmth = warmth
         self.folder = folder
         self.log = folder / "logs" / "process.log"
+        self.ends = []
+        """Of processes that have ended and nobody asked for yet."""
 
-    def start(self, entry, *argv, env=None, cores=(), host="127.0.0.1"):
+    def start(self, entry, *argv, env=None, cores=(), host="127.0.0.1", own_env=None, keep=True):
+        """With a spare ready for it, if one can be."""
+        if keep and self.warmth is Warmth.SPARE:
+            self.keep(SpareSpec(host, cores, env or {}, "tests.backends.entries:prepare"))
         return self.launcher.start(
             ProcessSpec(
                 name="test",
                 entry=f"tests.backends.entries:{entry}" if ":" not in entry else entry,
                 argv=tuple(map(str, argv)),
                 env=env or {},
+                own_env=own_env or {},
                 host=host,
                 cores=cores,
                 log_path=self.log,
-                preimported=self.preimported,
+                warmth=self.warmth,
             )
         )
+
+    def keep(self, *spares):
+        """Have these ready; returns how the spares stand then, or when they cannot be."""
+        self.launcher.keep(spares)
+        deadline = time.monotonic() + TIMEOUT_S
+        while (found := self.launcher.spares()).ready < found.wanted:
+            assert time.monotonic() < deadline, found
+            self.ends += self.launcher.ended()
+            PAUSE.wait(0.01)
+        return found
 
     def end_of(self, *handles):
         """The ends of these processes, in the order of ``handles``."""
         found = {}
         deadline = time.monotonic() + TIMEOUT_S
         while len(found) < len(handles):
-            for end in self.launcher.ended():
+            ends, self.ends = self.ends + self.launcher.ended(), []
+            for end in ends:
                 assert end.handle in handles
                 assert end.handle not in found
                 found[end.handle] = end
@@ -87,7 +104,7 @@ def name(request):
     return request.param
 
 
-@pytest.fixture(params=[False, True], ids=["fresh", "preimported"])
+@pytest.fixture(params=Warmth, ids=str)
 def starter(request, name, tmp_path):
     launcher = configured("launcher", name, preimport=["json"])
     launcher.open()
@@ -199,30 +216,32 @@ def test_another_host_is_refused_in_words(starter):
 def test_the_modules_of_the_run_are_imported_before_a_fork_only(name, tmp_path):
     launcher = configured("launcher", name, preimport=["json"])
     launcher.open(["tests.backends.drive_forever"])
-    for preimported in (False, True):
-        path = tmp_path / str(preimported)
-        starter = Starter(launcher, preimported, tmp_path)
+    for warmth in Warmth:
+        path = tmp_path / warmth
+        starter = Starter(launcher, warmth, tmp_path)
         starter.end_of(starter.start("describe", path))
         imported = json.loads(path.read_text())["imported"]
-        assert ("tests.backends.drive_forever" in imported) == preimported
+        assert ("tests.backends.drive_forever" in imported) == (warmth is not Warmth.COLD)
     launcher.close()
 
 
-@pytest.mark.parametrize("preimported", [False, True], ids=["fresh", "preimported"])
-def test_a_process_does_not_outlive_a_launcher_that_is_killed(name, preimported, tmp_path):
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT], ids=lambda s: s.name)
+@pytest.mark.parametrize("warmth", Warmth, ids=str)
+def test_a_process_does_not_outlive_a_launcher_that_is_killed(name, warmth, signum, tmp_path):
     driver = subprocess.Popen(
         [
             *(sys.executable, "-m", "tests.backends.launch_forever"),
-            *(name, str(preimported), str(tmp_path)),
+            *(name, warmth, str(tmp_path)),
         ],
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         cwd=ROOT,
     )
     assert driver.stdout is not None
     assert driver.stdout.readline() == b"waiting\n"
     below = psutil.Process(driver.pid).children(recursive=True)
-    assert len(below) == 2 + preimported
-    driver.kill()
+    assert len(below) == {Warmth.COLD: 2, Warmth.PREIMPORTED: 3, Warmth.SPARE: 5}[warmth]
+    driver.send_signal(signum)
     driver.wait(10)
     wait_until_gone(*(process.pid for process in below))
 
@@ -237,7 +256,7 @@ def test_a_process_does_not_outlive_a_launcher_that_is_killed(name, preimported,
 def test_what_cannot_be_preimported_ends_the_process_in_words(name, tmp_path, module, fact):
     launcher = configured("launcher", name, preimport=["json", module])
     launcher.open()
-    starter = Starter(launcher, True, tmp_path)
+    starter = Starter(launcher, Warmth.PREIMPORTED, tmp_path)
     (end,) = starter.end_of(starter.start("leave", 0))
     assert end.returncode != 0
     assert fact in end.reason
@@ -248,7 +267,7 @@ def test_what_cannot_be_preimported_ends_the_process_in_words(name, tmp_path, mo
 def test_a_killed_preimporting_process_takes_its_forks_along_and_says_so(name, tmp_path):
     launcher = configured("launcher", name, preimport=["json"])
     launcher.open()
-    starter = Starter(launcher, True, tmp_path)
+    starter = Starter(launcher, Warmth.PREIMPORTED, tmp_path)
     handle = starter.start("wait", tmp_path / "pid")
     process = psutil.Process(int(starter.wait_for(tmp_path / "pid")))
     process.parent().kill()

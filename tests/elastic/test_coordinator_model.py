@@ -25,6 +25,11 @@ class Peer:
     inbox: list = field(default_factory=list)
     gone: bool = False
 
+    @property
+    def is_leaver(self):
+        """Whether it waits to be let go."""
+        return self.membership is not None and self.name not in self.membership.members
+
 
 class Model:
     """Members commit steps together; a death may leave one of them a step behind."""
@@ -103,7 +108,7 @@ class Model:
     def let_go(self):
         """Who is not in the generation it knows may go, once all that are have switched."""
         for peer in self.alive():
-            if peer.membership is None or peer.name in peer.membership.members or peer.halted:
+            if not peer.is_leaver or peer.halted:
                 continue
             new = [self.peers[n] for n in peer.membership.members if n not in self.dead]
             if new and all(p.generation >= peer.generation and not p.halted for p in new):
@@ -217,7 +222,7 @@ def test_random_adjustments_and_deaths_leave_one_consistent_membership(data, tra
                 if victim in model.training() and len(model.training()) > 2:
                     rest = [p.name for p in model.training() if p is not victim]
                     model.make_step(behind=data.draw(st.sampled_from([None, *rest])))
-                others = [p for p in model.alive() if p is not victim]  # some may have left
+                others = [p for p in model.alive() if p is not victim and not p.is_leaver]
                 if any(p.step >= victim.step for p in others):
                     model.kill(victim.name)
         elif action == "step":

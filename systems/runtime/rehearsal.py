@@ -1,0 +1,42 @@
+"""What a spare does before it waits: everything of a worker's that no job has a part in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from systems.runtime.process import num_threads
+from systems.runtime.session import choose_device
+
+
+def rehearse(argv: Sequence[str]) -> int:
+    """Entry point: ``DEVICE DEVICE_TYPE``, as ``session.choose_device`` takes them.
+
+    Opens the device and trains a toy for two steps, so that what a process pays for its first
+    pass (its own copies of pages that its parent had, kernels that are made or loaded when they
+    are first used) is paid before a worker is needed. Leaves nothing behind that a job could
+    see: random states are restored, and on a CPU no thread was started.
+
+    Raises:
+        RuntimeError: this started threads.
+    """
+    device = choose_device(*argv)
+    with torch.random.fork_rng([0] if device.type == "cuda" else []):
+        torch.manual_seed(0)
+        model = nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4)
+        ).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        samples = torch.randn(4, 3, 8, 8).to(device)
+        labels = torch.zeros(4, dtype=torch.long, device=device)
+        for _ in range(2):
+            optimizer.zero_grad(set_to_none=True)
+            torch.autograd.backward(nn.functional.cross_entropy(model(samples), labels))
+            optimizer.step()
+    if device.type == "cpu" and (threads := num_threads()) > 1:
+        raise RuntimeError(
+            f"the rehearsal of a spare left {threads - 1} threads running; use start=preimported"
+        )
+    return 0

@@ -1,0 +1,153 @@
+"""Everything that has to be warm before a job needs it: the driver's part of ``start``.
+
+The pre-importing process is started, and spares are prepared, when a backend is opened. A spare
+that was used is replaced when training is at rest again: no change is in flight, and every job
+has done as many steps since the last one as count towards its cost. So no replacement disturbs
+what is measured; a change that comes sooner finds fewer spares, and has forks instead, which is
+counted (``spares_missed``). Low priority would not do: without privileges a process that has
+lowered its own cannot raise it again.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from harness.cluster import Cluster, Slot
+from harness.contracts.launcher import Launcher, ProcessSpec, SpareSpec, Warmth
+from harness.samples_lost import STEPS_AFTER_SWITCH
+from systems.runtime.driven_job import LOSING_WAIT_S, DrivenJob
+from systems.runtime.options import RuntimeOptions
+from systems.runtime.processes import slot_environment
+
+PREPARE_ENTRY = "systems.runtime.rehearsal:rehearse"
+
+
+class RuntimeSetupError(Exception):
+    """The runtime cannot be made ready; the text says why and what can be done."""
+
+
+class Warming:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        options: RuntimeOptions,
+        cluster: Cluster,
+        launcher: Launcher,
+        wait: Callable[[float], None],
+    ) -> None:
+        """Args: ``wait`` waits so many seconds, and may be cut short."""
+        self._options = options
+        self._cluster = cluster
+        self._launcher = launcher
+        self._wait = wait
+        self._specs: list[SpareSpec] = []
+        self._rest: dict[str, int] | None = None
+        """The step of every job when the last change had ended; None: one is in flight."""
+
+    def open(self) -> None:
+        """Do what ``start`` asks for, and wait until it is done.
+
+        Raises:
+            RuntimeSetupError: modules cannot be imported, spares cannot be prepared.
+        """
+        warmth = self._options.warmth
+        if warmth is Warmth.COLD:
+            return
+        deadline = time.monotonic() + self._options.start_timeout_s
+        self._import(deadline)
+        if warmth is Warmth.SPARE:
+            self._specs = [self._spec(slot) for slot in self._cluster.slots]
+            try:
+                self._prepare(deadline)
+            except BaseException:
+                self.close()
+                raise
+
+    def check(self, jobs: Mapping[str, DrivenJob]) -> None:
+        """Have spares replaced if some are lacking and training is at rest."""
+        if not self._specs:
+            return
+        if any(job.change is not None for job in jobs.values()):
+            self._rest = None
+            return
+        steps = {name: job.step for name, job in jobs.items() if job.is_alive}
+        if self._rest is None:
+            self._rest = steps
+        spares = self._launcher.spares()
+        if spares.alive < spares.wanted and all(
+            step >= self._rest.get(name, step) + STEPS_AFTER_SWITCH for name, step in steps.items()
+        ):
+            self._launcher.keep(self._specs)
+            self._rest = steps  # should these die at once, the next ones take as long
+
+    def close(self) -> None:
+        """End the spares that nobody has used; ``are_gone`` says when they have."""
+        if self._specs:
+            self._launcher.keep(())
+
+    def are_gone(self) -> bool:
+        """Whether no spare is left."""
+        return not self._specs or self._launcher.spares().alive == 0
+
+    def _spec(self, slot: Slot) -> SpareSpec:
+        address = self._cluster.hosts[slot.host].address
+        return SpareSpec(
+            host=address,
+            cores=slot.cores,
+            env=slot_environment(slot, address),
+            prepare=PREPARE_ENTRY,
+            argv=(self._options.device, slot.device_type),
+        )
+
+    def _import(self, deadline: float) -> None:
+        """Have a process forked on every host, so that the pre-import is over when jobs come."""
+        addresses = sorted({host.address for host in self._cluster.hosts})
+        handles = {}
+        for address in addresses:
+            spec = ProcessSpec(
+                name=f"warm-up-{address}",
+                entry="systems.runtime.worker:warm_up",
+                argv=(),
+                env={},
+                host=address,
+                cores=(),
+                log_path=Path("/dev/null"),
+                warmth=Warmth.PREIMPORTED,
+            )
+            handles[self._launcher.start(spec)] = address
+        while handles:
+            for end in self._launcher.ended():
+                address = handles.pop(end.handle)
+                if end.returncode != 0:
+                    raise RuntimeSetupError(f"pre-import on {address} failed: {end.reason}")
+            if time.monotonic() > deadline:
+                for handle in handles:
+                    self._launcher.signal(handle, signal.SIGKILL)
+                where = ", ".join(sorted(handles.values()))
+                raise RuntimeSetupError(f"pre-import on {where} {self._too_long()}")
+            self._wait(LOSING_WAIT_S)
+
+    def _prepare(self, deadline: float) -> None:
+        """Have all spares prepared."""
+        self._launcher.keep(self._specs)
+        while True:
+            self._launcher.ended()  # of nothing: no job has begun
+            spares = self._launcher.spares()
+            if spares.failure:
+                raise RuntimeSetupError(
+                    f"start=spare: {spares.failure}; correct that, or use start=preimported"
+                )
+            if spares.ready >= spares.wanted:
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeSetupError(
+                    f"preparing {spares.wanted} spares {self._too_long()}, or use start=preimported"
+                )
+            self._wait(LOSING_WAIT_S)
+
+    def _too_long(self) -> str:
+        return f"took longer than {self._options.start_timeout_s} s; raise start_timeout_s"
