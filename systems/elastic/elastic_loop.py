@@ -10,11 +10,13 @@ import math
 import time
 from typing import Any
 
+from harness.contracts.marks import Doing
 from systems.elastic.giving import Giving
 from systems.elastic.groups import Group, GroupLost
 from systems.elastic.leaving import Outcome, finish, leave, tell_halted
 from systems.elastic.member import Handlers, Member
 from systems.elastic.order import ElasticOrder
+from systems.elastic.pausing import wait_for_switch
 from systems.elastic.recovering import ENDLESS, Recovering
 from systems.elastic.recovery import Membership
 from systems.elastic.regrouping import Regrouping, Topology
@@ -92,7 +94,13 @@ class ElasticLoop:
             order,
             token,
             client,
-            Handlers(self._on_topology, self._on_cancel, self._on_halt, self._on_dismissed),
+            Handlers(
+                self._on_topology,
+                self._on_cancel,
+                self._on_halt,
+                self._on_dismissed,
+                bench.mark.leads,
+            ),
         )
 
     @property
@@ -217,6 +225,7 @@ class ElasticLoop:
         """Take the state from a worker that has it, and begin with the others."""
         order, phases_s = self.order, self.bench.phases_s
         self.member.prepared(*self.taking.listen())
+        self.bench.mark.now(Doing.COPY)
         waiting = time.monotonic()
         topology = self.taking.topology()
         generation = topology.generation
@@ -271,6 +280,8 @@ class ElasticLoop:
         if old is not None and old is not group:
             old.drop()
         self.member.switched(generation, membership, change_id)
+        self.bench.mark.first(self.rank == 0)
+        self.bench.mark.now(Doing.BETWEEN)
 
     def _obey(self, verdict: Verdict) -> None:
         """What all workers were told to do at the end of the last step."""
@@ -283,7 +294,7 @@ class ElasticLoop:
             return
         switch = verdict.switch
         if verdict.pause and not switch:
-            switch = self._wait_for_switch(verdict.pause - 1)
+            switch = wait_for_switch(self, verdict.pause - 1)
         if switch and not self._switch(switch):
             self.outcome = Outcome.LEFT
 
@@ -338,26 +349,12 @@ class ElasticLoop:
         switch = announced if announced and step + 1 >= self._switch_at else 0
         return Verdict(member.stop, member.target_step, switch, member.pause)
 
-    def _wait_for_switch(self, change_id: int) -> int:
-        """Train no more until the leader says in which generation, or 0 for this one.
-
-        Raises:
-            GroupLost: somebody died meanwhile.
-        """
-        while True:
-            message = self.member.directives.get()
-            if self.is_halted:
-                raise GroupLost("halted")
-            if message["kind"] == "announce" and message["generation"] > self.generation:
-                return int(message["generation"])
-            if message["kind"] == "cancel" and message["change_id"] == change_id:
-                return 0
-
     def _switch(self, generation: int) -> bool:
         """Leave the present generation for the next; False if this worker is not in it.
 
         The pause of EDL's figure 3 is what this function takes.
         """
+        self.bench.mark.now(Doing.SWITCH)
         topology = self.topologies[generation]
         values = self.bench.values()
         donor = self.giving.donor

@@ -11,7 +11,7 @@ from harness.contracts.training import TrainingOrder
 from systems.elastic.options import ElasticOptions
 from systems.elastic.order import ElasticOrder
 from systems.runtime.driven_job import Hands
-from systems.runtime.processes import worker_environment
+from systems.runtime.processes import mark_path, worker_environment
 
 WORKER_ENTRY = "systems.elastic.elastic_worker:main"
 STORE_ENTRY = "systems.elastic.store_server:main"
@@ -91,6 +91,7 @@ class ElasticProcesses:
             num_workers=len(places),
             prefetch_steps=runtime.prefetch_steps,
             loader_processes=runtime.loader_processes,
+            mark=mark_path(job, self._name(worker)),
         )
 
     def worker_spec(self, worker: str, slot: int) -> ProcessSpec:
@@ -113,7 +114,7 @@ class ElasticProcesses:
         job_id = self.order.job_id
         threads = max(1, len(place.cores))
         return ProcessSpec(
-            name=f"{job_id}.{label}",
+            name=self._name(label),
             entry=entry,
             argv=(address, str(port), job_id, name),
             env=worker_environment(place, self._address(place), threads, self.hands.token),
@@ -122,6 +123,9 @@ class ElasticProcesses:
             log_path=self.order.job_dir.absolute() / f"{label}.log",
             preimported=self.options.runtime.start == "preimported",
         )
+
+    def _name(self, label: str) -> str:
+        return f"{self.order.job_id}.{label}"
 
     def _address(self, place: Slot) -> str:
         return self.cluster.hosts[place.host].address
