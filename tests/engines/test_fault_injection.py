@@ -14,12 +14,10 @@ import pytest
 
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.launcher import Exit
-from harness.contracts.marks import Doing
 from harness.contracts.training import Report, ReportKind, TrainingOrder, WorkloadSpec
 from harness.faults.injector import FaultyBackend
 from harness.faults.plan import FaultPlan
 from harness.faults.watched import WatchedLauncher
-from systems.runtime.mark import Mark
 from tests.replay.worlds import job
 
 
