@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from harness.contracts.marks import Doing
 from harness.records import FaultRecord, StepRecord
 from reports.rescales import system_names
 from reports.selection import ReportRun
 
 STEPS_BEFORE = 10
+HANG_S = 20.0
+"""A job that has committed no step for so long after a fault counts as hanging. The longest
+way on, a restart after a hang was noticed, takes a few seconds at these sizes."""
+UNMARKED = Doing.START.name.lower()
+RANDOM = "any"
 
 
 @dataclass(frozen=True)
@@ -26,19 +32,35 @@ class Recovery:
     """From the signal to the end of the next step that was committed without the worker, less
     a usual step; None: no step came after it, or too few before."""
 
+    @property
+    def phase(self) -> str:
+        """What the worker did when it died, by its mark; where it had none, what was going on."""
+        return self.fault.phase if self.fault.struck_in == UNMARKED else self.fault.struck_in
+
+    @property
+    def is_hang(self) -> bool:
+        """Whether nobody trained on in time."""
+        return self.recovery_s is None or self.recovery_s > HANG_S
+
 
 def recoveries(runs: Iterable[ReportRun]) -> list[Recovery]:
-    """Every fault of these runs, each of which trains one job."""
+    """Every fault of these runs, each of which trains one job.
+
+    One that another followed before training had gone on has no recovery of its own: those
+    that only prepare a death in the recovery from them are left out.
+    """
     chosen = [run for run in runs if run.stored.table_bytes("faults")]
     names = system_names(chosen)
     found = []
     for run in chosen:
         steps = run.stored.rows("steps")
         workload = run.jobs[0].workload
-        found += [
-            Recovery(run.run_id, names[run.run_id], workload, fault, recovery_s(steps, fault))
-            for fault in run.stored.rows("faults")
-        ]
+        faults = run.stored.rows("faults")
+        for fault, later in zip(faults, [*faults[1:], None], strict=True):
+            after_s = recovery_s(steps, fault)
+            if later is not None and (after_s is None or later.at_s < fault.at_s + after_s):
+                continue
+            found.append(Recovery(run.run_id, names[run.run_id], workload, fault, after_s))
     return found
 
 

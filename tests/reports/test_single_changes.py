@@ -113,6 +113,8 @@ def test_figures_of_single_changes_are_drawn_and_labelled(
         drawings: list[Drawing] = FIGURES[figure](runs)
     assert drawings
     for drawing in drawings:
+        if drawing.name == "recovery-outcomes":  # numbers alone
+            continue
         assert drawing.figure is not None, drawing.missing
         assert drawing.table is not None
         assert re.search(r"\d trials? each", drawing.figure.get_supxlabel())
