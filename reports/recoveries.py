@@ -31,6 +31,8 @@ class Recovery:
     recovery_s: float | None
     """From the signal to the end of the next step that was committed without the worker, less
     a usual step; None: no step came after it, or too few before."""
+    next_s: float | None
+    """The same with the step; None: no step came."""
 
     @property
     def phase(self) -> str:
@@ -40,7 +42,7 @@ class Recovery:
     @property
     def is_hang(self) -> bool:
         """Whether nobody trained on in time."""
-        return self.recovery_s is None or self.recovery_s > HANG_S
+        return self.next_s is None or self.next_s > HANG_S
 
 
 def recoveries(runs: Iterable[ReportRun]) -> list[Recovery]:
@@ -57,25 +59,37 @@ def recoveries(runs: Iterable[ReportRun]) -> list[Recovery]:
         workload = run.jobs[0].workload
         faults = run.stored.rows("faults")
         for fault, later in zip(faults, [*faults[1:], None], strict=True):
-            after_s = recovery_s(steps, fault)
-            if later is not None and (after_s is None or later.at_s < fault.at_s + after_s):
+            next_s = next_step_s(steps, fault)
+            if later is not None and (next_s is None or later.at_s < fault.at_s + next_s):
                 continue
-            found.append(Recovery(run.run_id, names[run.run_id], workload, fault, after_s))
+            name, after_s = names[run.run_id], recovery_s(steps, fault)
+            found.append(Recovery(run.run_id, name, workload, fault, after_s, next_s))
     return found
 
 
 def recovery_s(steps: Sequence[StepRecord], fault: FaultRecord) -> float | None:
-    """Seconds beyond a usual step until the next step is committed without the worker.
+    """Seconds beyond a usual step until the next step is committed without the worker."""
+    recent = _before(steps, fault)[-STEPS_BEFORE - 1 :]
+    next_s = next_step_s(steps, fault)
+    if len(recent) < 3 or next_s is None:
+        return None
+    period_s = median(later.started_s - earlier.started_s for earlier, later in pairwise(recent))
+    return max(0.0, next_s - period_s)
+
+
+def next_step_s(steps: Sequence[StepRecord], fault: FaultRecord) -> float | None:
+    """Seconds until the next step is committed without the worker.
 
     That step is the first with fewer workers, or else the first that began after the signal:
     one that was under way may still have ended with the worker's share.
     """
-    before = [step for step in steps if step.started_s + step.duration_s <= fault.at_s]
-    recent = before[-STEPS_BEFORE - 1 :]
-    if len(recent) < 3:
-        return None
-    period_s = median(later.started_s - earlier.started_s for earlier, later in pairwise(recent))
+    before = _before(steps, fault)
+    num_workers = before[-1].num_workers if before else 0
     for step in steps[len(before) :]:
-        if step.num_workers < recent[-1].num_workers or step.started_s > fault.at_s:
-            return max(0.0, step.started_s + step.duration_s - fault.at_s - period_s)
+        if step.num_workers < num_workers or step.started_s > fault.at_s:
+            return step.started_s + step.duration_s - fault.at_s
     return None
+
+
+def _before(steps: Sequence[StepRecord], fault: FaultRecord) -> list[StepRecord]:
+    return [step for step in steps if step.started_s + step.duration_s <= fault.at_s]

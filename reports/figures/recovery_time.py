@@ -109,7 +109,7 @@ def _panel(
     axis.axhline(TARGET_MS, color=style.MUTED, linewidth=0.9, linestyle=":")
     width = 0.8 / len(systems)
     for index, system in enumerate(systems):
-        label: str | None = system
+        label = system
         for place, phase in enumerate(phases):
             own = [one for one in found if (one.system, one.phase) == (system, phase)]
             times = np.maximum(_times_ms(own), _LEAST_MS)
@@ -129,7 +129,7 @@ def _panel(
                 linewidth=2.4,
                 label=label,
             )
-            label = None
+            label = "_"  # not in the legend again
     axis.set_xticks(range(len(phases)), [_PHASES[phase] for phase in phases])
     axis.set_xlim(-0.6, len(phases) - 0.4)
     axis.grid(visible=False, axis="x")
