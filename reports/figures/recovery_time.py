@@ -38,7 +38,8 @@ _PHASES = {
 assert {doing.name.lower() for doing in Doing} - {"start"} <= _PHASES.keys()
 _ROLES = {"leader": "led", "first worker": "was_first"}
 TARGET_MS = 100.0
-_LEAST_MS = 0.1
+_LEAST_MS = 1.0
+"""What is shorter is drawn here."""
 _HEADER = ["died in: workload, system", "n", "went on", "p50 ms", "95% interval", "p95 ms",
            "worst ms"]  # fmt: skip
 
@@ -69,6 +70,7 @@ def _chart(name: str, signal: str, found: Sequence[Recovery], runs: Sequence[Rep
         axis.set_title(f"{workload} (n = {len(own)})", fontsize=8.5)
         axis.set_ylabel("time to the next step\nbeyond a usual one (ms)")
     axes[-1].set_xlabel("what the worker was doing (phase)")
+    axes[0].set_ylim(bottom=0.35 * _LEAST_MS)  # room for the counts
     for axis in axes:
         style.plain_log_ticks(axis.yaxis)
     handles, labels = axes[0].get_legend_handles_labels()
@@ -89,9 +91,10 @@ def _chart(name: str, signal: str, found: Sequence[Recovery], runs: Sequence[Rep
         title=f"{TITLE}: a worker is {what}",
         caption="From the signal to the end of the next step that was committed without the"
         " struck worker, less a usual step. Each dot is one fault, the bar the median, the line"
-        " from the 5th to the 95th percentile; dotted: 100 ms. The phase is what the worker's"
-        " mark said when it was dead, whatever had been aimed at. A worker that alone would"
-        " have the state is spared. Of two deaths in one recovery the second counts.",
+        " from the 5th to the 95th percentile, the small number how many there are; dotted:"
+        " 100 ms; what is below 1 ms is drawn at 1 ms. The phase is what the worker's mark said"
+        " when it was dead, whatever had been aimed at. A worker that alone would have the state"
+        " is spared. Of two deaths in one recovery the second counts.",
         run_ids=[run.run_id for run in own_runs],
         figure=figure,
         table=Table(_HEADER, rows),
@@ -130,6 +133,16 @@ def _panel(
                 label=label,
             )
             label = "_"  # not in the legend again
+            axis.annotate(
+                str(len(times)),
+                (middle, 0.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 2),
+                textcoords="offset points",
+                ha="center",
+                fontsize=6.5,
+                color=colour,
+            )
     axis.set_xticks(range(len(phases)), [_PHASES[phase] for phase in phases])
     axis.set_xlim(-0.6, len(phases) - 0.4)
     axis.grid(visible=False, axis="x")
