@@ -145,6 +145,15 @@ class FaultRecord:
     """The change in flight; -1 if there was none."""
     num_workers: int
     """Living worker processes just before, those that join or leave among them."""
+    aimed_at: str = "any"
+    """The phase in which it was to be struck; ``any``: at a random moment."""
+    struck_in: str = "start"
+    """What it did when it died (or was stopped), by its mark: a ``contracts.marks.Doing`` in
+    lower case; ``start`` also where a backend keeps no marks."""
+    led: int = 0
+    """1 if it led the job then, 0 if not."""
+    was_first: int = 0
+    """1 if it was the job's first worker (rank 0) then, 0 if not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +197,8 @@ class RunRecords:
     """Single numbers that only the run itself knows: replay_wall_s, num_events,
     num_slots, steps_executed, steps_credited, steps_executed_<workload>, rescales_<workload>,
     pace_overrun_share (steps that took longer than their pace), workers_lost (that died while
-    their job went on), stragglers_removed, spares_used and spares_missed (starts that were given
+    their job went on), of faults on purpose: faults, faults_missed (their phase did not come),
+    workers_crashed (that ended with an error and had not been struck), jobs_lost (times that no
+    worker could go on), stragglers_removed, spares_used and spares_missed (starts that were given
     a spare, and those that had to do with a fork), peak_memory_bytes, and the similarity numbers
     (similarity_*)."""

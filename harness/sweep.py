@@ -150,7 +150,8 @@ def show_plan(sweep: Sweep, entries: Sequence[Entry]) -> None:
         axes = " ".join(f"{axis}={value}" for axis, value in entry.point.axes.items())
         time_text = f"about {seconds(entry.estimate_s)}" if entry.is_open else "stored already"
         jobs = len(entry.planned.trace.jobs)
-        out.print(f"{number:4}  {axes}  {jobs:,} jobs, {time_text}  ({entry.planned.run_id})")
+        line = f"{number:4}  {axes}  {jobs:,} jobs, {time_text}  ({entry.planned.run_id})"
+        out.print(line, markup=False)  # a list of names would be taken for a style
     still = [entry for entry in entries if entry.is_open]
     total = seconds(remaining_s(entries, _width(sweep)))
     out.print(
@@ -318,7 +319,8 @@ def show_summary(entries: Sequence[Entry], folder: Path) -> None:
     out.print(metrics_table(rows))
     for entry in entries:
         if entry.status.startswith("failed") and entry.process is not None:
-            out.print(f"{_title(entry)}: {entry.status}; log: {entry.process.log_path}")
+            line = f"{_title(entry)}: {entry.status}; log: {entry.process.log_path}"
+            out.print(line, markup=False)
             for line in entry.process.tail(_LOG_LINES):
                 out.print(f"    {line}", markup=False)
     facts = [entry.stored.facts for entry in entries if entry.stored]

@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from harness.contracts.marks import Doing
 from harness.records import FaultRecord, StepRecord
 from reports.rescales import system_names
 from reports.selection import ReportRun
 
 STEPS_BEFORE = 10
+HANG_S = 20.0
+"""A job that has committed no step for so long after a fault counts as hanging. The longest
+way on, a restart after a hang was noticed, takes a few seconds at these sizes."""
+UNMARKED = Doing.START.name.lower()
+RANDOM = "any"
 
 
 @dataclass(frozen=True)
@@ -25,35 +31,65 @@ class Recovery:
     recovery_s: float | None
     """From the signal to the end of the next step that was committed without the worker, less
     a usual step; None: no step came after it, or too few before."""
+    next_s: float | None
+    """The same with the step; None: no step came."""
+
+    @property
+    def phase(self) -> str:
+        """What the worker did when it died, by its mark; where it had none, what was going on."""
+        return self.fault.phase if self.fault.struck_in == UNMARKED else self.fault.struck_in
+
+    @property
+    def is_hang(self) -> bool:
+        """Whether nobody trained on in time."""
+        return self.next_s is None or self.next_s > HANG_S
 
 
 def recoveries(runs: Iterable[ReportRun]) -> list[Recovery]:
-    """Every fault of these runs, each of which trains one job."""
+    """Every fault of these runs, each of which trains one job.
+
+    One that another followed before training had gone on has no recovery of its own: those
+    that only prepare a death in the recovery from them are left out.
+    """
     chosen = [run for run in runs if run.stored.table_bytes("faults")]
     names = system_names(chosen)
     found = []
     for run in chosen:
         steps = run.stored.rows("steps")
         workload = run.jobs[0].workload
-        found += [
-            Recovery(run.run_id, names[run.run_id], workload, fault, recovery_s(steps, fault))
-            for fault in run.stored.rows("faults")
-        ]
+        faults = run.stored.rows("faults")
+        for fault, later in zip(faults, [*faults[1:], None], strict=True):
+            next_s = next_step_s(steps, fault)
+            if later is not None and (next_s is None or later.at_s < fault.at_s + next_s):
+                continue
+            name, after_s = names[run.run_id], recovery_s(steps, fault)
+            found.append(Recovery(run.run_id, name, workload, fault, after_s, next_s))
     return found
 
 
 def recovery_s(steps: Sequence[StepRecord], fault: FaultRecord) -> float | None:
-    """Seconds beyond a usual step until the next step is committed without the worker.
+    """Seconds beyond a usual step until the next step is committed without the worker."""
+    recent = _before(steps, fault)[-STEPS_BEFORE - 1 :]
+    next_s = next_step_s(steps, fault)
+    if len(recent) < 3 or next_s is None:
+        return None
+    period_s = median(later.started_s - earlier.started_s for earlier, later in pairwise(recent))
+    return max(0.0, next_s - period_s)
+
+
+def next_step_s(steps: Sequence[StepRecord], fault: FaultRecord) -> float | None:
+    """Seconds until the next step is committed without the worker.
 
     That step is the first with fewer workers, or else the first that began after the signal:
     one that was under way may still have ended with the worker's share.
     """
-    before = [step for step in steps if step.started_s + step.duration_s <= fault.at_s]
-    recent = before[-STEPS_BEFORE - 1 :]
-    if len(recent) < 3:
-        return None
-    period_s = median(later.started_s - earlier.started_s for earlier, later in pairwise(recent))
+    before = _before(steps, fault)
+    num_workers = before[-1].num_workers if before else 0
     for step in steps[len(before) :]:
-        if step.num_workers < recent[-1].num_workers or step.started_s > fault.at_s:
-            return max(0.0, step.started_s + step.duration_s - fault.at_s - period_s)
+        if step.num_workers < num_workers or step.started_s > fault.at_s:
+            return step.started_s + step.duration_s - fault.at_s
     return None
+
+
+def _before(steps: Sequence[StepRecord], fault: FaultRecord) -> list[StepRecord]:
+    return [step for step in steps if step.started_s + step.duration_s <= fault.at_s]

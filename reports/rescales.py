@@ -149,8 +149,8 @@ def measure(runs: Iterable[ReportRun]) -> Measured:
 
 
 def system_names(runs: Iterable[ReportRun]) -> dict[str, str]:
-    """A short name for the backend of every run, by run id, with the options in which runs of
-    this backend differ; the scheduler is only the script that asks for the changes."""
+    """A short name for the backend of every run, by run id, with the options that tell runs of
+    this backend apart; the scheduler is only the script that asks for the changes."""
     options: dict[str, list[Mapping[str, str]]] = {}
     all_runs = list(runs)
     for run in all_runs:
@@ -159,13 +159,29 @@ def system_names(runs: Iterable[ReportRun]) -> dict[str, str]:
     for run in all_runs:
         own, alike = _options(run), options[run.backend]
         differ = [key for key in own if len({other.get(key) for other in alike}) > 1]
-        told = [own[key] if key in _SPEAK else f"{key}={own[key]}" for key in _ranked(differ)]
+        keys = _needed(_ranked(differ), alike)
+        told = [own[key] if key in _SPEAK else f"{key}={own[key]}" for key in keys]
         names[run.run_id] = " ".join([run.backend.replace("_", "-"), *told])
     return names
 
 
 _SPEAK = ("transfer", "start", "recovery")
 """Options whose values need no name beside them, in the order in which they are told."""
+
+
+def _needed(keys: Sequence[str], alike: Sequence[Mapping[str, str]]) -> list[str]:
+    """Those without the ones that follow from the others, such as a checkpoint's interval that
+    only one way of recovery needs."""
+
+    def num_kinds(some: Iterable[str]) -> int:
+        names = list(some)
+        return len({tuple(options.get(name) for name in names) for options in alike})
+
+    needed = list(keys)
+    for key in reversed(keys):
+        if key not in _SPEAK and num_kinds(k for k in needed if k != key) == num_kinds(needed):
+            needed.remove(key)
+    return needed
 
 
 def _ranked(keys: Iterable[str]) -> list[str]:

@@ -89,6 +89,9 @@ class TrainingOrder:
     """Paced mode: least wall-clock seconds of a step, by number of slots; empty: unpaced."""
     digest_every: int = 0
     """Record a digest of the state every so many steps; 0: only at the end."""
+    marks: Path | None = None
+    """Folder in which every worker keeps its mark (``contracts.marks``), in a file with the
+    name of its process; None: none does. A backend may have no marks."""
 
 
 class ReportKind(StrEnum):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.engines.live import Live, LiveEngine
 from harness.engines.setup import EngineSetup
-from harness.faults.injector import FaultyBackend, WatchedLauncher
+from harness.faults.injector import FaultyBackend
 from harness.faults.plan import FaultPlan
+from harness.faults.watched import WatchedLauncher
 from harness.records import RunRecords
 
 
@@ -31,7 +33,7 @@ class FaultyLiveEngine(LiveEngine):
     """A live engine that records the faults it brought about."""
 
     def __init__(self, options: LiveWithFaults, setup: EngineSetup) -> None:
-        launcher = WatchedLauncher(setup.launcher)
+        self._watched = launcher = WatchedLauncher(setup.launcher)
         seed = f"{setup.seed} {setup.run_dir.name.rpartition('-')[0]}"
         self._faulty = FaultyBackend(setup.backend, launcher, options.faults, seed)
         changed: dict[str, Any] = {"launcher": launcher, "backend": self._faulty}
@@ -48,3 +50,13 @@ class FaultyLiveEngine(LiveEngine):
             at_s, until_s = slowing.at_s - self._started, slowing.until_s - self._started
             records.slowings.append(replace(slowing, at_s=at_s, until_s=until_s))
         records.facts["faults"] = float(len(records.faults))
+        records.facts["faults_missed"] = float(self._faulty.num_missed)
+        records.facts["workers_crashed"] = float(len(self._watched.crashes))
+        records.facts["jobs_lost"] = float(self._faulty.num_lost)
+
+    def _skip(self, until_s: float) -> None:
+        """Nothing is credited before the last fault; then all that is left, at once."""
+        if self._faulty.is_over:
+            super()._skip(math.inf)
+        elif not any(job.num_workers or job.in_flight for job in self._jobs.values()):
+            super()._skip(until_s)

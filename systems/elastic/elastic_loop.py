@@ -10,6 +10,7 @@ import math
 import time
 from typing import Any
 
+from harness.contracts.marks import Doing
 from systems.elastic.giving import Giving
 from systems.elastic.groups import Group, GroupLost
 from systems.elastic.leaving import Outcome, finish, leave, tell_halted
@@ -96,7 +97,13 @@ class ElasticLoop:
             order,
             token,
             client,
-            Handlers(self._on_topology, self._on_cancel, self._on_halt, self._on_dismissed),
+            Handlers(
+                self._on_topology,
+                self._on_cancel,
+                self._on_halt,
+                self._on_dismissed,
+                bench.mark.leads,
+            ),
         )
 
     @property
@@ -221,6 +228,7 @@ class ElasticLoop:
         """Take the state from a worker that has it, and begin with the others."""
         order, phases_s = self.order, self.bench.phases_s
         self.member.prepared(*self.taking.listen())
+        self.bench.mark.now(Doing.COPY)
         waiting = time.monotonic()
         topology = self.taking.topology()
         generation = topology.generation
@@ -276,6 +284,8 @@ class ElasticLoop:
         if old is not None and old is not group:
             old.drop()
         self.member.switched(generation, membership, change_id)
+        self.bench.mark.first(self.rank == 0)
+        self.bench.mark.now(Doing.BETWEEN)
 
     def _obey(self, verdict: Verdict) -> None:
         """What all workers were told to do at the end of the last step."""
@@ -351,6 +361,7 @@ class ElasticLoop:
 
         The pause of EDL's figure 3 is what this function takes.
         """
+        self.bench.mark.now(Doing.SWITCH)
         topology = self.topologies[generation]
         values = self.bench.values()
         donor = self.giving.donor

@@ -12,7 +12,7 @@ from systems.elastic.options import ElasticOptions
 from systems.elastic.order import ElasticOrder
 from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.driven_job import Hands
-from systems.runtime.processes import slot_environment
+from systems.runtime.processes import mark_path, slot_environment
 
 WORKER_ENTRY = "systems.elastic.elastic_worker:main"
 STORE_ENTRY = "systems.elastic.store_server:main"
@@ -99,6 +99,7 @@ class ElasticProcesses:
             num_workers=len(places),
             prefetch_steps=runtime.prefetch_steps,
             loader_processes=runtime.loader_processes,
+            mark=mark_path(job, self.name_of(worker)),
         )
 
     def worker_spec(self, worker: str, slot: int) -> ProcessSpec:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from harness.contracts.marks import Doing
 from systems.elastic.recovery import Membership
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
     True: the job is finished and this worker is the first, so ``finish`` is to follow.
     """
     report, member = loop.bench.report, loop.member
+    loop.bench.mark.now(Doing.LEAVE)
     report.flush()
     loop.giving.end()
     loop.client.send(

@@ -33,6 +33,8 @@ class Handlers:
     cancel: Callable[[int], None]
     halt: Callable[[int], None]
     dismissed: Callable[[], None]
+    leads: Callable[[bool], None]
+    """Whether this worker leads from now on; on any thread of the membership's."""
 
 
 class Member:
@@ -129,7 +131,7 @@ class Member:
 
     def resign(self) -> None:
         """Lead no more: others do from now on."""
-        self._server.step_down()
+        self._step_down()
         self._election.resign()
 
     def leave(self, *, hands_over: bool) -> None:
@@ -259,9 +261,10 @@ class Member:
                 stops_first=self._order.stops_first,
             )
             self._server.lead(coordinator)
+            self._handlers.leads(True)
             self._driver.send({"kind": "leader", "worker": self._order.worker})
         else:
-            self._server.step_down()
+            self._step_down()
         host, _, port = address.rpartition(":")
         greeting: Message = {
             "kind": "greeting",
@@ -300,6 +303,10 @@ class Member:
             request, self._request = self._request, None
             if request is not None:
                 self._send(request)
+
+    def _step_down(self) -> None:
+        self._server.step_down()
+        self._handlers.leads(False)
 
     def _send(self, message: Message) -> None:
         """To the leader, if there is one; the lock is held."""

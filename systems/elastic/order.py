@@ -79,6 +79,8 @@ class ElasticOrder:
     """Steps whose samples are fetched in advance."""
     loader_processes: int = 0
     """Processes that do so; 0: a thread."""
+    mark: str | None = None
+    """File of this worker's mark; None: it keeps none."""
 
     def message(self) -> Message:
         """This order as a control message."""

@@ -1,4 +1,4 @@
-"""What a worker does that was told to stop before a change is prepared, as in a restart."""
+"""A worker that has stopped for a change which is made while nobody trains (``stops_first``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def wait_for_switch(loop: ElasticLoop, change_id: int) -> int:
-    """Train no more until the leader says in which generation, or 0 for this one.
+    """Train no more until the leader says in which generation, or 0 for the present one.
 
     Raises:
         GroupLost: somebody died meanwhile.

@@ -9,6 +9,7 @@ import queue
 import time
 from typing import TYPE_CHECKING
 
+from harness.contracts.marks import Doing
 from systems.elastic.groups import GroupLost
 from systems.elastic.leaving import Outcome, give, tell_halted
 from systems.elastic.recovery import Membership
@@ -36,6 +37,7 @@ class Recovering:
             ControlError: nobody has said how in time.
         """
         loop = self._loop
+        loop.bench.mark.now(Doing.RECOVER)
         loop.trainer.undo()
         loop.words = loop.words.fresh()  # what was left behind may still write to the old ones
         if loop.group is not None:

@@ -11,7 +11,7 @@ from systems.elastic.groups import Group, GroupLost
 from systems.elastic.order import ElasticOrder
 from systems.elastic.regrouping import Topology
 from systems.elastic.transfer.broadcast import broadcast_state
-from systems.elastic.transfer.channel import Cancelled
+from systems.elastic.transfer.channel import Cancelled, PeerLost
 from systems.elastic.transfer.receiver import Received, Receiver
 from systems.elastic.transfer.training_state import TrainingState
 from systems.elastic.workbench import Workbench
@@ -71,13 +71,14 @@ class Taking:
         """Take a state from the donor that connects: ``Donor`` or ``send_state``.
 
         Raises:
-            GroupLost: cancelled; the state may be of no use now.
-            TransferError: it failed.
+            GroupLost: cancelled, or the donor has gone: it may be known here first that it has
+                died. The state may be of no use now.
+            TransferError: what was sent makes no sense.
         """
         assert self._receiver is not None
         try:
             return self._receiver.run(on_caught_up, wait_s=self._order.recovery_timeout_s)
-        except Cancelled as error:
+        except (Cancelled, PeerLost) as error:
             raise GroupLost(str(error)) from None
         finally:
             self._receiver = None

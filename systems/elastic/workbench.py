@@ -16,6 +16,7 @@ from systems.elastic.transfer.training_state import TrainingState
 from systems.runtime.checkpoint import newest
 from systems.runtime.control import ControlClient
 from systems.runtime.data_order import share
+from systems.runtime.mark import Mark
 from systems.runtime.reduction import OrderedReduction, join_alone
 from systems.runtime.session import Program, Stopwatch, begin, build, import_workload, load
 from systems.runtime.state import digests
@@ -43,6 +44,7 @@ class Workbench:
             program: what a script has built already; None: the order's workload is built.
         """
         self._order = order
+        self.mark = Mark(order.mark)
         self._watch = watch = Stopwatch(ordered_at)
         self.phases_s = watch.phases_s
         """How long each phase of the present change took; others add to it."""
@@ -55,7 +57,7 @@ class Workbench:
         join_alone()
         self.reduction = OrderedReduction(program.model, program.optimizer, program.device)
         self.session = begin(order, program, self.reduction)
-        self.trainer = Trainer(self.session)
+        self.trainer = Trainer(self.session, self.mark)
         self.report = StepReport(order, client, self.session, self.phases_s)
         self.reduction.warm_up(self._dummy_loss)
         watch.done("warm_up")

@@ -53,6 +53,8 @@ class WorkerOrder:
     store_address: str = ""
     store_port: int = 0
     """Where the first worker's store listens; 0: on a free port of its host's address."""
+    mark: str | None = None
+    """File of this worker's mark; None: it keeps none."""
 
     def message(self) -> Message:
         """This order as a control message."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from harness.cluster import Cluster, Slot
 from harness.contracts.engine import Change
 from harness.contracts.launcher import ProcessSpec, Warmth
+from harness.contracts.training import TrainingOrder
 from harness.network import interface_of
 from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.driven_job import MakeJob, Timeouts
@@ -73,9 +74,20 @@ def worker_orders(
             block_samples=options.block_samples,
             prefetch_steps=options.prefetch_steps,
             loader_processes=options.loader_processes,
+            mark=mark_path(order, process_name(order.job_id, job.serial, rank)),
         )
         for rank, slot in enumerate(slots)
     ]
+
+
+def process_name(job_id: str, generation: int, rank: int) -> str:
+    """What the process of a worker is called."""
+    return f"{job_id}.{generation}.{rank}"
+
+
+def mark_path(order: TrainingOrder, name: str) -> str | None:
+    """Where the worker whose process has this name keeps its mark, if any does."""
+    return None if order.marks is None else str(order.marks.absolute() / name)
 
 
 def process_spec(
@@ -84,7 +96,7 @@ def process_spec(
     """How the process of a worker is started on its slot."""
     address, port = control
     return ProcessSpec(
-        name=f"{order.job_id}.{order.generation}.{order.rank}",
+        name=process_name(order.job_id, order.generation, order.rank),
         entry=WORKER_ENTRY,
         argv=(address, str(port), order.job_id, str(order.generation), str(order.rank)),
         env=slot_environment(slot, order.address),

@@ -13,9 +13,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from harness.contracts.marks import Doing
 from harness.contracts.training import Batch
 from systems.elastic.groups import GroupLost
 from systems.runtime.data_order import Plan, share, step_seed
+from systems.runtime.mark import Mark
 from systems.runtime.session import Session
 from systems.runtime.step_log import SamplesLog
 
@@ -23,9 +25,15 @@ from systems.runtime.step_log import SamplesLog
 class Trainer:
     """Executes the steps of a session."""
 
-    def __init__(self, session: Session) -> None:
-        """Args: a session whose reduction is set. ``set_share`` comes before the first step."""
+    def __init__(self, session: Session, mark: Mark) -> None:
+        """``set_share`` comes before the first step.
+
+        Args:
+            session: its reduction is set.
+            mark: the worker's, which says what part of a step it is at.
+        """
         self.session = session
+        self._mark = mark
         self.global_batch = 0
         self.num_workers = 0
         self.rank = 0
@@ -92,6 +100,7 @@ class Trainer:
         plan = self.draw()
         loss = self.session.workload.loss(reduction.parallel, self.batch(plan))
         self._loss = loss.detach()
+        self._mark.now(Doing.BACKWARD)
         try:
             reduction.begin()
             if on_loss is not None:
@@ -104,6 +113,7 @@ class Trainer:
 
     def draw(self) -> Plan:
         """The first part of ``compute``: what the step consumes, which is logged."""
+        self._mark.now(Doing.FORWARD)
         session, plan = self.session, self.plan()
         assert self._samples is not None
         self._samples.add(session.step + 1, plan)
@@ -119,6 +129,7 @@ class Trainer:
         if self.times_device and self.session.device.type == "cuda":
             torch.cuda.current_stream(self.session.device).synchronize()
         self.computed_at = time.monotonic()
+        self._mark.now(Doing.REDUCE)
         try:
             self.session.reduction.finish()
         except GroupLost:
@@ -143,10 +154,12 @@ class Trainer:
         session, plan = self.session, self._plan
         assert plan is not None
         self._plan = None
+        self._mark.now(Doing.UPDATE)
         session.workload.update(session.optimizer, self.global_batch, session.step)
         session.reduction.commit()
         session.step += 1
         session.data_state = plan.after
+        self._mark.now(Doing.BETWEEN)
 
     def close(self) -> None:
         """Close the samples log. Safe to call twice."""

@@ -7,9 +7,11 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from harness.contracts.marks import Doing
 from systems.runtime.agreement import Agreement, Verdict
 from systems.runtime.control import ControlClient, ControlError
 from systems.runtime.joining import Joined, join, leave
+from systems.runtime.mark import Mark
 from systems.runtime.order import WorkerOrder
 from systems.runtime.pace import Pacer
 from systems.runtime.session import Stopwatch, begin, build, import_workload, load, save
@@ -27,6 +29,9 @@ def train(order: WorkerOrder, client: ControlClient, ordered_at: float) -> None:
     Everything is reported through ``client``. ``ordered_at`` is when the order came, on
     ``time.monotonic``.
     """
+    mark = Mark(order.mark)
+    mark.first(order.rank == 0)
+    mark.leads(order.rank == 0)  # its store serves all, and it alone reports
     stopwatch = Stopwatch(ordered_at)
     workload_class = import_workload(order)
     stopwatch.done("import")
@@ -37,12 +42,12 @@ def train(order: WorkerOrder, client: ControlClient, ordered_at: float) -> None:
     stopwatch.done("group")
     load(session, order.checkpoint, verify=order.rank == 0)
     stopwatch.done("load")
-    trainer = Trainer(session)
+    trainer = Trainer(session, mark)
     trainer.set_share(order.rank, order.num_workers, order.global_batch, order.generation)
     if session.reduction.needs_warm_up(session.step):
         session.reduction.warm_up(trainer.dummy_loss)
         stopwatch.done("layout")
-    _Loop(order, client, trainer, joined, stopwatch.phases_s).run()
+    _Loop(order, client, trainer, joined, stopwatch.phases_s, mark).run()
 
 
 class _Loop:
@@ -53,6 +58,7 @@ class _Loop:
         trainer: Trainer,
         joined: Joined,
         phases_s: dict[str, float],
+        mark: Mark,
     ) -> None:
         session = trainer.session
         self.order = order
@@ -61,6 +67,7 @@ class _Loop:
         self.session = session
         self.joined = joined
         self.phases_s = phases_s
+        self.mark = mark
         self.agreement = Agreement(order.rank, joined.sum_words, client, order.target_step)
         self.is_first = order.rank == 0
         self.pacer = Pacer(order.step_floor_s)
@@ -189,6 +196,7 @@ class _Loop:
     def _leave(self, *, finished: bool) -> None:
         """The step loop is over on all workers: save or evaluate, and go when all may go."""
         session = self.session
+        self.mark.now(Doing.LEAVE)
         left = {"kind": "left", "finished": finished, "overruns": self.pacer.num_overruns}
         self.client.send(left | self._standing())
         if not self.is_first:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.contracts.engine import Change, ChangeKind
-from harness.contracts.training import Report, ReportKind
-from harness.faults.injector import FaultyBackend, WatchedLauncher
+from harness.contracts.launcher import Exit
+from harness.contracts.training import Report, ReportKind, TrainingOrder, WorkloadSpec
+from harness.faults.injector import FaultyBackend
 from harness.faults.plan import FaultPlan
+from harness.faults.watched import WatchedLauncher
 from tests.replay.worlds import job
 
 
@@ -19,6 +26,7 @@ class Processes:
 
     def __init__(self) -> None:
         self.signals: list[tuple[int, signal.Signals]] = []
+        self.ends: list[Exit] = []
         self.number = 0
 
     def start(self, spec: Any) -> int:
@@ -28,6 +36,10 @@ class Processes:
     def signal(self, handle: int, signum: signal.Signals) -> None:
         self.signals.append((handle, signum))
 
+    def ended(self) -> list[Exit]:
+        found, self.ends = self.ends, []
+        return found
+
 
 class Quiet:
     """A backend that has nothing to report but what it is given."""
@@ -36,12 +48,19 @@ class Quiet:
 
     def __init__(self) -> None:
         self.reports: list[Report] = []
+        self.order: TrainingOrder | None = None
 
     def poll(self, timeout_s: float) -> list[Report]:
         found, self.reports = self.reports, []
         return found
 
+    def start(self, change: Change, order: TrainingOrder) -> None:
+        self.order = order
+
     def rescale(self, change: Change) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
 
@@ -50,56 +69,220 @@ class Spec:
         self.name = name
 
 
-def world(plan: FaultPlan, names: list[str]) -> tuple[FaultyBackend, Processes, Any, Quiet]:
-    processes, quiet = Processes(), Quiet()
-    launcher = WatchedLauncher(processes)  # type: ignore[arg-type]
-    for name in names:
-        launcher.start(Spec(name))  # type: ignore[arg-type]
-    return FaultyBackend(quiet, launcher, plan, "seed"), processes, launcher, quiet  # type: ignore[arg-type]
+@dataclass
+class World:
+    backend: FaultyBackend
+    processes: Processes
+    launcher: WatchedLauncher
+    quiet: Quiet
+
+    def poll(self, times: int = 4) -> None:
+        for _ in range(times):
+            self.backend.poll(0.001)
+
+    def until_struck(self, number: int = 1) -> None:
+        until = time.monotonic() + 20.0
+        while len(self.backend.faults) < number:
+            assert time.monotonic() < until
+            self.backend.poll(0.001)
 
 
-SOON = {"settle_s": 0.0, "spread_s": 1e-6}
+@pytest.fixture
+def made() -> Any:
+    """Makes worlds, and ends them."""
+    worlds = []
+
+    def make(plan: FaultPlan, names: list[str]) -> World:
+        processes, quiet = Processes(), Quiet()
+        launcher = WatchedLauncher(processes)  # type: ignore[arg-type]
+        backend = FaultyBackend(quiet, launcher, plan, "seed")  # type: ignore[arg-type]
+        for name in names:
+            launcher.start(Spec(name))  # type: ignore[arg-type]
+        worlds.append(World(backend, processes, launcher, quiet))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.backend.close()
 
 
-def test_a_steady_job_is_struck_until_one_worker_is_left() -> None:
-    plan = FaultPlan(count=9, **SOON)  # type: ignore[arg-type]
-    backend, processes, _, _ = world(plan, ["a.w1", "a.w2", "a.store", "a.w3"])
-    for _ in range(6):
-        backend.poll(0.001)
-    struck = {handle for handle, _ in processes.signals}
-    assert len(processes.signals) == len(struck) == 2
+def plan(**options: Any) -> FaultPlan:
+    return FaultPlan(**{"settle_s": 0.0, "spread_s": 1e-6, **options})
+
+
+def marks_of(world: World) -> Path:
+    """Where workers keep their marks, as the backend learns it with a job's order."""
+    order = TrainingOrder("a", WorkloadSpec("w", "x.Y"), 0, 10, Path())
+    world.backend.start(Change(1, ChangeKind.START, job("a", 0, 1, 100), (), (0, 1), 8), order)
+    world.quiet.reports = [Report(ReportKind.DONE, "a", 0.0, change_id=1)]
+    world.backend.poll(0.001)
+    assert world.quiet.order is not None
+    assert world.quiet.order.marks is not None
+    return world.quiet.order.marks
+
+
+WORKER = """
+import sys, time
+from harness.contracts.marks import Doing
+from systems.runtime.mark import Mark
+mark = Mark(sys.argv[1])
+mark.leads(sys.argv[2] == "leads")
+print(flush=True)
+while True:
+    for doing in (*map(Doing, range(Doing.BETWEEN, Doing.UPDATE + 1)), Doing.RECOVER):
+        mark.now(doing)
+        time.sleep(0.1)
+"""
+
+
+@pytest.fixture
+def worker() -> Any:
+    """Starts processes that keep a mark and do every part of a step in turn."""
+    running = []
+
+    def start(path: Path, leads: bool = False) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", WORKER, str(path), "leads" if leads else ""]
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+        assert running[-1].stdout is not None
+        running[-1].stdout.readline()
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_steady_job_is_struck_until_one_worker_is_left(made: Any) -> None:
+    world = made(plan(count=9), ["a.w1", "a.w2", "a.store", "a.w3"])
+    world.poll(6)
+    struck = {handle for handle, _ in world.processes.signals}
+    assert len(world.processes.signals) == len(struck) == 2
     assert struck < {1, 2, 4}, "workers only, and never the last"
-    assert {one.phase for one in backend.faults} == {"steady"}
-    assert [one.num_workers for one in backend.faults] == [3, 2]
+    faults = world.backend.faults
+    assert {one.phase for one in faults} == {"steady"}
+    assert [one.num_workers for one in faults] == [3, 2]
+    assert {(one.aimed_at, one.struck_in) for one in faults} == {("any", "start")}
 
 
-def test_the_count_is_a_limit_and_the_victim_can_be_chosen() -> None:
-    plan = FaultPlan(count=1, victim="newest", signal="SIGSTOP", **SOON)  # type: ignore[arg-type]
-    backend, processes, _, _ = world(plan, ["a.w1", "a.w2", "a.w3"])
-    for _ in range(4):
-        backend.poll(0.001)
-    assert processes.signals == [(3, signal.SIGSTOP)]
+def test_the_count_is_a_limit(made: Any) -> None:
+    world = made(plan(count=1, signal="SIGSTOP"), ["a.w1", "a.w2", "a.w3"])
+    world.poll()
+    ((_, signum),) = world.processes.signals
+    assert signum == signal.SIGSTOP
+    assert not world.backend.is_over, "the worker that was struck still has to go"
 
 
-def test_during_a_change_of_a_lone_worker_only_those_that_join_are_struck() -> None:
-    plan = FaultPlan(count=5, during="change", **SOON)  # type: ignore[arg-type]
-    backend, processes, launcher, quiet = world(plan, ["a.w1"])
-    backend.poll(0.001)
-    assert processes.signals == [], "nothing is struck while nothing changes"
-    change = Change(7, ChangeKind.RESCALE, job("a", 0, 1, 100), (0,), (0, 1), 8)
-    backend.rescale(change)
-    launcher.start(Spec("a.w2"))
-    backend.poll(0.001)
-    assert processes.signals == [(2, signal.SIGKILL)]
-    (fault,) = backend.faults
+@pytest.mark.parametrize("who", ["any", "joiner"])
+def test_during_a_change_of_a_lone_worker_only_those_that_join_are_struck(
+    made: Any, who: str
+) -> None:
+    world = made(plan(count=5, during="change", who=who), ["a.w1"])
+    world.poll()
+    assert world.processes.signals == [], "nothing is struck while nothing changes"
+    world.backend.rescale(rescale((0,), (0, 1)))
+    world.launcher.start(Spec("a.w2"))  # type: ignore[arg-type]
+    world.poll()
+    assert world.processes.signals == [(2, signal.SIGKILL)]
+    (fault,) = world.backend.faults
     assert (fault.phase, fault.change_id, fault.worker) == ("joiner", 7, "a.w2")
-    quiet.reports = [Report(ReportKind.FAILED, "a", 0.0, change_id=7)]
-    assert len(backend.poll(0.001)) == 1
-    backend.poll(0.001)
-    assert len(backend.faults) == 1, "the next one waits for the next change"
+    world.quiet.reports = [Report(ReportKind.FAILED, "a", 0.0, change_id=7)]
+    assert len(world.backend.poll(0.001)) == 1
+    world.poll()
+    assert len(world.backend.faults) == 1, "the next one waits for the next change"
+
+
+def rescale(before: tuple[int, ...], after: tuple[int, ...]) -> Change:
+    return Change(7, ChangeKind.RESCALE, job("a", 0, 1, 100), before, after, 8)
+
+
+def test_a_worker_dies_in_the_phase_that_was_aimed_at(made: Any, worker: Any) -> None:
+    at = ("forward", "backward", "reduce", "update")
+    world = made(plan(count=4, at=at), ["a.w1", "a.w2", "a.w3", "a.w4", "a.w5"])
+    marks = marks_of(world)
+    workers = {f"a.w{number}": worker(marks / f"a.w{number}") for number in range(1, 6)}
+    world.until_struck(4)
+    faults = world.backend.faults
+    assert sorted(fault.aimed_at for fault in faults) == sorted(at), "each as often as the others"
+    for fault in faults:
+        assert workers.pop(fault.worker).wait() == -signal.SIGKILL
+    assert [fault.struck_in for fault in faults] == [fault.aimed_at for fault in faults]
+    (left,) = workers.values()
+    assert left.poll() is None
+    assert world.processes.signals == [], "the launcher would have taken its time"
+    world.processes.ends = [Exit(handle, -9, "killed") for handle in range(1, 6)]
+    world.launcher.ended()
+    assert len(world.launcher.crashes) == 1, "one ended that nobody had struck"
+
+
+def test_the_leader_is_known_by_its_mark(made: Any, worker: Any) -> None:
+    world = made(plan(count=1, at=("forward",), who="leader"), ["a.w1", "a.w2", "a.w3"])
+    marks = marks_of(world)
+    workers = [worker(marks / f"a.w{number}", leads=number == 2) for number in (1, 2, 3)]
+    world.until_struck()
+    assert workers[1].wait() == -signal.SIGKILL
+    (fault,) = world.backend.faults
+    assert (fault.worker, fault.led, fault.was_first) == ("a.w2", 1, 0)
+
+
+def test_a_moment_that_does_not_come_is_missed_and_nobody_is_struck(made: Any) -> None:
+    world = made(plan(at=("update",), patience_s=0.05), ["a.w1", "a.w2"])
+    until = time.monotonic() + 20.0
+    while not world.backend.num_missed:
+        assert time.monotonic() < until
+        world.poll(1)
+    assert world.backend.faults == []
+
+
+@pytest.mark.parametrize(
+    ("at", "before", "after"),
+    [("switch", (0, 1), (0,)), ("switch", (0,), (0, 1)), ("copy", (0, 1, 2), (0, 1))],
+)
+def test_a_change_that_does_not_bring_the_moment_is_let_pass(
+    made: Any, at: str, before: tuple[int, ...], after: tuple[int, ...]
+) -> None:
+    world = made(plan(at=(at,), patience_s=0.001), ["a.w1", "a.w2"])
+    world.backend.rescale(rescale(before, after))
+    world.poll()
+    assert (world.backend.faults, world.backend.num_missed) == ([], 0)
+
+
+def test_a_moment_that_its_change_did_not_bring_is_missed(made: Any) -> None:
+    world = made(plan(at=("switch",)), ["a.w1", "a.w2"])
+    world.backend.rescale(rescale((0, 1), (0, 1, 2)))
+    world.poll()
+    world.quiet.reports = [Report(ReportKind.DONE, "a", 0.0, change_id=7)]
+    world.poll()
+    assert (world.backend.faults, world.backend.num_missed) == ([], 1)
+
+
+def test_one_dies_first_for_another_to_die_while_the_rest_recover(made: Any, worker: Any) -> None:
+    world = made(plan(count=1, at=("recover",)), ["a.w1", "a.w2", "a.w3"])
+    marks = marks_of(world)
+    workers = {name: worker(marks / name) for name in ("a.w1", "a.w2", "a.w3")}
+    world.until_struck(2)
+    opener, fault = world.backend.faults
+    assert world.processes.signals == [(int(opener.worker[-1]), signal.SIGKILL)]
+    assert (opener.aimed_at, fault.aimed_at) == ("any", "recover")
+    assert workers[fault.worker].wait() == -signal.SIGKILL
+    assert world.backend.faults[1].struck_in == "recover"
+
+
+def test_others_that_recover_too_soon_are_missed_and_two_are_too_few(made: Any) -> None:
+    world = made(plan(count=1, at=("recover",)), ["a.w1", "a.w2", "a.w3"])
+    world.poll()
+    world.quiet.reports = [Report(ReportKind.SHRUNK, "a", 0.0, slots=(0, 1))]
+    world.poll()
+    assert [fault.aimed_at for fault in world.backend.faults] == ["any"]
+    assert world.backend.num_missed == 1
 
 
 def test_all_mistakes_of_a_plan_at_once() -> None:
     with pytest.raises(ValueError, match="count is 0") as caught:
-        FaultPlan(0, "often", "SIGHUP", "leader", -1.0, 0.0)
-    assert len(str(caught.value).splitlines()) == 6
+        FaultPlan(0, ("later",), "eldest", "often", "SIGHUP", -1.0, 0.0, 0.0)
+    assert len(str(caught.value).splitlines()) == 8
+    with pytest.raises(ValueError, match="who is 'leader'"):
+        FaultPlan(at=("copy",), who="leader")
+    with pytest.raises(ValueError, match="who is 'joiner'"):
+        FaultPlan(at=("update",), who="joiner")

@@ -1,0 +1,56 @@
+"""Looks at the marks of workers on this host."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+from harness.contracts.marks import DOING, IS_FIRST, LAYOUT, LEADS, SIZE, Doing
+
+
+class SeenMark:
+    """The mark of one worker, which outlives it."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+        self.pid: int = LAYOUT.unpack(memory)[-1]
+
+    @property
+    def doing(self) -> int:
+        """What the worker does, or did when it died; a ``Doing``."""
+        return self._memory[DOING]
+
+    @property
+    def leads(self) -> bool:
+        """Whether it leads its job."""
+        return bool(self._memory[LEADS])
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the first worker."""
+        return bool(self._memory[IS_FIRST])
+
+
+class SeenMarks:
+    """Those in one folder, by the names of their processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: dict[str, SeenMark] = {}
+
+    def of(self, name: str) -> SeenMark | None:
+        """The mark of a process; None if it has none yet, or never will."""
+        found = self._seen.get(name)
+        if found is None:
+            try:
+                with (self._folder / name).open("rb") as file:
+                    memory = mmap.mmap(file.fileno(), SIZE, access=mmap.ACCESS_READ)
+            except FileNotFoundError:
+                return None
+            found = self._seen[name] = SeenMark(memory)
+        return found
+
+    def doing(self, name: str) -> Doing:
+        """What a process does, or did when it died."""
+        found = self.of(name)
+        return Doing.START if found is None else Doing(found.doing)

@@ -1,0 +1,81 @@
+"""A launcher that remembers which workers live, and which of them ended with nobody's help."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.contracts.launcher import Exit, Launcher, ProcessSpec, Spares, SpareSpec
+
+_NO_WORKER = ".store"
+"""Part of the names of processes that serve a job and do not train."""
+
+
+@dataclass
+class Worker:
+    """A process that trains, or will."""
+
+    name: str
+    started: float
+    is_signalled: bool = False
+    """Whether anybody has signalled it: its end is no surprise then."""
+
+
+class WatchedLauncher:
+    """See the module's text; otherwise as the inner one. Several threads may use it."""
+
+    def __init__(self, inner: Launcher) -> None:
+        self._inner = inner
+        self._lock = threading.Lock()
+        self.workers: dict[int, Worker] = {}
+        """Those that have not ended."""
+        self.crashes: list[str] = []
+        """Names of workers that ended with an error and had not been signalled."""
+
+    def open(self, preimport: Sequence[str] = ()) -> None:
+        """As the inner one."""
+        self._inner.open(preimport)
+
+    def start(self, spec: ProcessSpec) -> int:
+        """As the inner one; a process that trains is remembered."""
+        with self._lock:
+            handle = self._inner.start(spec)
+        if _NO_WORKER not in spec.name:
+            self.workers[handle] = Worker(spec.name, time.monotonic())
+        return handle
+
+    def signal(self, handle: int, signum: signal.Signals) -> None:
+        """As the inner one."""
+        if handle in self.workers:
+            self.workers[handle].is_signalled = True
+        with self._lock:
+            self._inner.signal(handle, signum)
+
+    def ended(self) -> list[Exit]:
+        """As the inner one."""
+        with self._lock:
+            found = self._inner.ended()
+        for one in found:
+            worker = self.workers.pop(one.handle, None)
+            if worker is not None and one.returncode != 0 and not worker.is_signalled:
+                self.crashes.append(worker.name)
+        return found
+
+    def keep(self, spares: Sequence[SpareSpec]) -> None:
+        """As the inner one."""
+        self._inner.keep(spares)
+
+    def spares(self) -> Spares:
+        """As the inner one."""
+        return self._inner.spares()
+
+    def spares_bytes(self, num_slots: int) -> int:
+        """As the inner one."""
+        return self._inner.spares_bytes(num_slots)
+
+    def close(self) -> None:
+        """As the inner one."""
+        self._inner.close()
