@@ -41,6 +41,7 @@ RECORD_TYPES: Mapping[str, type[Any]] = {
     "evaluations": records.EvaluationRecord,
     "system": records.SystemRecord,
     "faults": records.FaultRecord,
+    "accusations": records.AccusationRecord,
 }
 """Kind of record by table name, which is also the attribute of ``RunRecords``."""
 TABLES = (*RECORD_TYPES, LATENCIES)

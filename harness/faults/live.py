@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.engines.live import Live, LiveEngine
 from harness.engines.setup import EngineSetup
+from harness.faults.busy import BusyProcesses
 from harness.faults.injector import FaultyBackend, WatchedLauncher
 from harness.faults.plan import FaultPlan
 from harness.records import RunRecords
@@ -21,6 +22,19 @@ class LiveWithFaults(Live):
     """
 
     faults: FaultPlan = field(default_factory=FaultPlan)
+    stress_processes: int = 0
+    """Busy processes beside the workers, pinned to no core, of the workers' priority."""
+
+    def __post_init__(self) -> None:
+        problems = []
+        try:
+            Live.__post_init__(self)
+        except ValueError as error:
+            problems.append(str(error))
+        if self.stress_processes < 0:
+            problems.append(f"stress_processes is {self.stress_processes}; use 0 for none")
+        if problems:
+            raise ValueError("\n".join(problems))
 
     def open(self, setup: EngineSetup) -> LiveEngine:
         """The engine of one run, its launcher watched and its backend struck."""
@@ -35,7 +49,13 @@ class FaultyLiveEngine(LiveEngine):
         seed = f"{setup.seed} {setup.run_dir.name.rpartition('-')[0]}"
         self._faulty = FaultyBackend(setup.backend, launcher, options.faults, seed)
         changed: dict[str, Any] = {"launcher": launcher, "backend": self._faulty}
+        self._stress = BusyProcesses(options.stress_processes)
         super().__init__(options, replace(setup, **changed))
+        try:
+            self._stress.start()
+        except BaseException:
+            self.close()
+            raise
 
     def observe(self, records: RunRecords) -> None:
         """As the live engine, and the faults on the clock of the steps."""
@@ -45,3 +65,11 @@ class FaultyLiveEngine(LiveEngine):
             replace(fault, at_s=fault.at_s - self._started) for fault in self._faulty.faults
         )
         records.facts["faults"] = float(len(records.faults))
+        records.facts["stress_processes"] = float(self._stress.count)
+
+    def close(self) -> None:
+        """As the live engine, and the busy processes."""
+        try:
+            super().close()
+        finally:
+            self._stress.close()

@@ -22,7 +22,7 @@ class FaultPlan:
     """
 
     count: int = 10
-    """Faults of one run, at most."""
+    """Faults of one run, at most; 0: none, so that whoever is killed is killed in error."""
     during: str = "steady"
     """``steady``: while no change is in flight; ``change``: after a change was requested."""
     signal: str = "SIGKILL"
@@ -38,8 +38,8 @@ class FaultPlan:
 
     def __post_init__(self) -> None:
         problems = []
-        if self.count < 1:
-            problems.append(f"count is {self.count}; give 1 or more")
+        if self.count < 0:
+            problems.append(f"count is {self.count}; give 0 or more")
         for name, known in (("during", MOMENTS), ("victim", VICTIMS), ("signal", SIGNALS)):
             if getattr(self, name) not in known:
                 problems.append(f"{name} is {getattr(self, name)!r}; known: {', '.join(known)}")

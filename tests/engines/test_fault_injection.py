@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from typing import Any
 
+import psutil
 import pytest
 
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.training import Report, ReportKind
+from harness.faults.busy import BusyProcesses
 from harness.faults.injector import FaultyBackend, WatchedLauncher
+from harness.faults.live import LiveWithFaults
 from harness.faults.plan import FaultPlan
 from tests.replay.worlds import job
 
@@ -100,6 +105,49 @@ def test_during_a_change_of_a_lone_worker_only_those_that_join_are_struck() -> N
 
 
 def test_all_mistakes_of_a_plan_at_once() -> None:
-    with pytest.raises(ValueError, match="count is 0") as caught:
-        FaultPlan(0, "often", "SIGHUP", "leader", -1.0, 0.0)
+    with pytest.raises(ValueError, match="count is -1") as caught:
+        FaultPlan(-1, "often", "SIGHUP", "leader", -1.0, 0.0)
     assert len(str(caught.value).splitlines()) == 6
+
+
+def test_no_fault_is_a_plan_too() -> None:
+    backend, processes, _, _ = world(FaultPlan(count=0, **SOON), ["a.w1", "a.w2"])  # type: ignore[arg-type]
+    for _ in range(3):
+        backend.poll(0.001)
+    assert processes.signals == []
+
+
+def test_all_mistakes_of_the_engine_at_once() -> None:
+    with pytest.raises(ValueError, match="stress_processes is -1; use 0 for none") as caught:
+        LiveWithFaults(pace="often", stress_processes=-1)
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def busy_children(of: psutil.Process) -> list[psutil.Process]:
+    return [child for child in of.children() if any("busy.py" in c for c in child.cmdline())]
+
+
+def test_busy_processes_compute_until_they_are_ended() -> None:
+    here, stress = psutil.Process(), BusyProcesses(2)
+    stress.start()
+    try:
+        while sum(child.cpu_times().user > 0.02 for child in busy_children(here)) < 2:
+            pass  # they have no other sign of life than the time they take
+    finally:
+        stress.close()
+        stress.close()
+    assert busy_children(here) == []
+
+
+def test_busy_processes_end_with_a_parent_that_had_no_time_to_end_them() -> None:
+    code = (
+        "from harness.faults.busy import BusyProcesses\n"
+        "stress = BusyProcesses(1); stress.start()\n"
+        "print(stress._processes[0].pid, flush=True); input()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as parent:  # type: ignore[call-overload]
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    psutil.wait_procs([child], timeout=30)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
