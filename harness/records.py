@@ -178,6 +178,21 @@ class SlowingRecord:
     """From the beginning to the start of the first step without it."""
 
 
+@dataclass(frozen=True, slots=True)
+class AccusationRecord:
+    """One worker that its backend killed since it had been silent for too long."""
+
+    job_id: str
+    at_s: float
+    """When it was killed: seconds since the start of the run, wall clock."""
+    worker: str
+    """Name of its process, as in ``FaultRecord``."""
+    accuser: str
+    """Name of the process that had heard nothing of it."""
+    silent_s: float
+    """For how long, on the accuser's clock."""
+
+
 @dataclass
 class RunRecords:
     """All records of one run. Lists are in time order, ties by arrival and job id."""
@@ -191,6 +206,7 @@ class RunRecords:
     system: list[SystemRecord] = field(default_factory=list)
     faults: list[FaultRecord] = field(default_factory=list)
     slowings: list[SlowingRecord] = field(default_factory=list)
+    accusations: list[AccusationRecord] = field(default_factory=list)
     latencies_us: list[int] = field(default_factory=list)
     """Wall-clock duration of every scheduler call; kept apart since it never repeats."""
     facts: dict[str, float] = field(default_factory=dict)

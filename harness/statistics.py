@@ -110,6 +110,44 @@ def _bootstrap(
     return Interval(value, float(low), float(high), fewest)
 
 
+def poisson_rate(
+    count: int, exposure: float, confidence: float = CONFIDENCE
+) -> tuple[float, float, float]:
+    """Events per unit of exposure, and both ends of the exact interval of their rate.
+
+    Source: Garwood, Biometrika 28 (1936): the rates at which so few, or so many, events would
+    have half of the remaining probability. With no event the low end is 0 and the high one is
+    3.69 events over the exposure at 95 %.
+
+    Raises:
+        ValueError: a negative count, or no exposure.
+    """
+    if count < 0 or not exposure > 0:
+        raise ValueError(f"{count} events in an exposure of {exposure}; give 0 or more, above 0")
+    tail = (1 - confidence) / 2
+    low = _poisson_mean(count - 1, 1 - tail) if count else 0.0
+    return count / exposure, low / exposure, _poisson_mean(count, tail) / exposure
+
+
+def _poisson_mean(most: int, probability: float) -> float:
+    """The mean at which a Poisson variable is at most ``most`` with this probability."""
+    low, high = 0.0, most + 20.0 + 20.0 * math.sqrt(most + 1.0)
+    for _ in range(100):
+        middle = (low + high) / 2
+        if _poisson_at_most(most, middle) > probability:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _poisson_at_most(most: int, mean: float) -> float:
+    return math.fsum(
+        math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
+        for count in range(most + 1)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Equivalence:
     """The outcome of two one-sided tests."""

@@ -42,6 +42,7 @@ RECORD_TYPES: Mapping[str, type[Any]] = {
     "system": records.SystemRecord,
     "faults": records.FaultRecord,
     "slowings": records.SlowingRecord,
+    "accusations": records.AccusationRecord,
 }
 """Kind of record by table name, which is also the attribute of ``RunRecords``."""
 TABLES = (*RECORD_TYPES, LATENCIES)

@@ -14,7 +14,13 @@ import psutil
 from harness.engines.consumed import count_samples
 from harness.engines.live_job import LiveJob
 from harness.engines.setup import EngineSetup
-from harness.records import EvaluationRecord, RunRecords, StepRecord, SystemRecord
+from harness.records import (
+    AccusationRecord,
+    EvaluationRecord,
+    RunRecords,
+    StepRecord,
+    SystemRecord,
+)
 from harness.samples_lost import samples_lost
 
 SAMPLE_EVERY_S = 5.0
@@ -70,6 +76,7 @@ def collect(
             for name, count in zip(("samples_missed", "samples_repeated"), counted, strict=True):
                 records.facts[name] = records.facts.get(name, 0.0) + count
         records.evaluations.extend(read_digests(job_dir / "digests.jsonl", job_id))
+        records.accusations.extend(read_accusations(job_dir / "accusations.jsonl", job_id, started))
         for name, value in sorted(job.results.items()):
             records.evaluations.append(
                 EvaluationRecord(job_id, job.steps_executed, name, str(value))
@@ -128,6 +135,24 @@ def read_steps(path: Path, job_id: str, started: float) -> list[StepRecord]:
                 )
             )
     return steps
+
+
+def read_accusations(path: Path, job_id: str, started: float) -> list[AccusationRecord]:
+    """The workers of one job that their backend killed for their silence, as they were."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8") as lines:
+        entries = [json.loads(line) for line in lines]
+    return [
+        AccusationRecord(
+            job_id=job_id,
+            at_s=entry["at"] - started,
+            worker=f"{job_id}.{entry['worker']}",
+            accuser=f"{job_id}.{entry['accuser']}",
+            silent_s=entry["silent_s"],
+        )
+        for entry in entries
+    ]
 
 
 def read_digests(path: Path, job_id: str) -> list[EvaluationRecord]:

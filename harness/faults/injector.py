@@ -98,9 +98,12 @@ class FaultyBackend:
 
     @property
     def is_over(self) -> bool:
-        """Whether every fault was brought about, and nothing is left to do about it."""
+        """Whether every fault was brought about, and nothing is left to see of it. What a slow
+        worker costs is seen in the work that is left; and without faults there is no last one.
+        """
         return (
-            self._num_aimed >= self._plan.count
+            not self._plan.slows
+            and 0 < self._plan.count <= self._num_aimed
             and not self._changes
             and not self._struck & self._launcher.workers.keys()
             and time.monotonic() - self._quiet_since >= self._plan.settle_s

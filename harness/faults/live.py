@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.engines.live import Live, LiveEngine
 from harness.engines.setup import EngineSetup
+from harness.faults.busy import BusyProcesses
 from harness.faults.injector import FaultyBackend
 from harness.faults.plan import FaultPlan
 from harness.faults.watched import WatchedLauncher
@@ -23,6 +24,19 @@ class LiveWithFaults(Live):
     """
 
     faults: FaultPlan = field(default_factory=FaultPlan)
+    stress_processes: int = 0
+    """Busy processes beside the workers, pinned to no core, of the workers' priority."""
+
+    def __post_init__(self) -> None:
+        problems = []
+        try:
+            Live.__post_init__(self)
+        except ValueError as error:
+            problems.append(str(error))
+        if self.stress_processes < 0:
+            problems.append(f"stress_processes is {self.stress_processes}; use 0 for none")
+        if problems:
+            raise ValueError("\n".join(problems))
 
     def open(self, setup: EngineSetup) -> LiveEngine:
         """The engine of one run, its launcher watched and its backend struck."""
@@ -37,7 +51,13 @@ class FaultyLiveEngine(LiveEngine):
         seed = f"{setup.seed} {setup.run_dir.name.rpartition('-')[0]}"
         self._faulty = FaultyBackend(setup.backend, launcher, options.faults, seed)
         changed: dict[str, Any] = {"launcher": launcher, "backend": self._faulty}
+        self._stress = BusyProcesses(options.stress_processes)
         super().__init__(options, replace(setup, **changed))
+        try:
+            self._stress.start()
+        except BaseException:
+            self.close()
+            raise
 
     def observe(self, records: RunRecords) -> None:
         """As the live engine, and the faults on the clock of the steps."""
@@ -53,6 +73,7 @@ class FaultyLiveEngine(LiveEngine):
         records.facts["faults_missed"] = float(self._faulty.num_missed)
         records.facts["workers_crashed"] = float(len(self._watched.crashes))
         records.facts["jobs_lost"] = float(self._faulty.num_lost)
+        records.facts["stress_processes"] = float(self._stress.count)
 
     def _skip(self, until_s: float) -> None:
         """Nothing is credited before the last fault; then all that is left, at once."""
@@ -60,3 +81,10 @@ class FaultyLiveEngine(LiveEngine):
             super()._skip(math.inf)
         elif not any(job.num_workers or job.in_flight for job in self._jobs.values()):
             super()._skip(until_s)
+
+    def close(self) -> None:
+        """As the live engine, and the busy processes."""
+        try:
+            super().close()
+        finally:
+            self._stress.close()

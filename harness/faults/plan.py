@@ -33,7 +33,7 @@ class FaultPlan:
     """
 
     count: int = 10
-    """Faults of one run, at most."""
+    """Faults of one run, at most; 0: none, so that whoever is killed is killed in error."""
     at: tuple[str, ...] = (ANY,)
     """When a worker is struck: at ``any`` moment, or when its mark says that it is in this
     phase. Several are taken in drawn order, each as often as the others. ``prepare`` and
@@ -69,8 +69,8 @@ class FaultPlan:
 
     def __post_init__(self) -> None:
         problems = []
-        if self.count < 1:
-            problems.append(f"count is {self.count}; give 1 or more")
+        if self.count < 0:
+            problems.append(f"count is {self.count}; give 0 or more")
         known_at = (ANY, *PHASES)
         if not self.at:
             problems.append(f"at is empty; known: {', '.join(known_at)}")

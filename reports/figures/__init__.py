@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from reports.drawing import Drawing
 from reports.figures import (
     comparison,
+    hang_detection,
     jct_distribution,
     parallelism,
+    profiling_time,
     recovery_time,
     rescale_cost,
     rescale_phases,
@@ -33,9 +35,11 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "rescale_phases": rescale_phases.draw,
     "state_size": state_size.draw,
     "recovery_time": recovery_time.draw,
+    "hang_detection": hang_detection.draw,
     "transient_slots": transient_slots.draw,
     "parallelism": parallelism.draw,
     "straggler": straggler.draw,
+    "profiling_time": profiling_time.draw,
 }
 """Figures by name, in the order of the page; studies name those they want."""
 ALWAYS = frozenset({"comparison"})
@@ -47,9 +51,11 @@ ON_REQUEST = frozenset(
         "rescale_phases",
         "state_size",
         "recovery_time",
+        "hang_detection",
         "transient_slots",
         "parallelism",
         "straggler",
+        "profiling_time",
     }
 )
 """About studies of their own: drawn when a study or ``--figures`` names them; a report of

@@ -6,6 +6,7 @@ store's port is known, and knows who has left, failed or died. It decides nothin
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ class Process:
     end: Exit | None = None
     is_dead: bool = False
     """Whether it counts as dead: it ended, or will, without leaving in order."""
+    is_accused: bool = False
+    """Whether it was killed since another worker had heard nothing of it."""
     is_dismissed: bool = False
     """Whether it was killed since it is no longer wanted; its end means nothing."""
 
@@ -119,6 +122,25 @@ class Crew:
         for process in processes:
             if process.end is None and process.vanished_at is None:
                 self.processes.hands.kill(process.handle)
+
+    def accuse(self, accused: Process, accuser: Process, silent_s: float) -> None:
+        """Kill a worker that another had heard nothing of for so long (0: its connection has
+        ended). The first such kill of each is written down in the job's ``accusations.jsonl``:
+        only so can it be told from other deaths."""
+        is_running = accused.end is None and accused.vanished_at is None
+        self.kill([accused])
+        at = time.monotonic()
+        if silent_s > 0 and is_running and not accused.is_accused:
+            accused.is_accused = True
+            entry = {
+                "at": at,
+                "worker": accused.name,
+                "accuser": accuser.name,
+                "silent_s": silent_s,
+            }
+            path = self.processes.order.job_dir / "accusations.jsonl"
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
 
     def dismiss(self, names: Iterable[str]) -> None:
         """Kill workers that are no longer wanted."""

@@ -77,7 +77,7 @@ class LeaderServer:
         beat_at = 0.0
         while not self._closed.is_set():
             is_leading = self._coordinator is not None
-            wait_s = self._heartbeat_s if is_leading else IDLE_WAIT_S
+            wait_s = max(0.0, beat_at - time.monotonic()) if is_leading else IDLE_WAIT_S
             self._server.wait(EARLY_WAIT_S if self._early else wait_s)
             if not is_leading:
                 self._hang_up()

@@ -155,7 +155,8 @@ class Member:
         beat_at = 0.0
         while not self._is_closed:
             with suppress(queue.Empty):
-                self._dispatch(self._driver.inbox.get(timeout=heartbeat_s))
+                wait_s = max(0.0, beat_at - time.monotonic())  # a word heard delays no beat
+                self._dispatch(self._driver.inbox.get(timeout=wait_s))
             now = time.monotonic()
             if now >= beat_at:
                 late_s = now - beat_at if beat_at else 0.0

@@ -104,7 +104,7 @@ class Workforce:
         if accused is None or not speaks_alive:
             return
         if accused.left is None or self._account.phase in LEAVING:
-            self.crew.kill([accused])
+            self.crew.accuse(accused, process, message["silent_s"])
 
     def on_switched(self, process: Process, message: Mapping[str, Any]) -> None:
         """Its first step among the new members has ended."""

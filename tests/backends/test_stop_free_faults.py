@@ -1,9 +1,12 @@
 """What the driver makes of deaths under stop-free training, with real workers."""
 
+import time
+
 import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
+from harness.engines.live_observations import read_accusations
 from systems.backends.stop_free import StopFree
 from systems.runtime.step_log import read_lines
 from tests.backends.world import World, children, descendants, warm_launcher, workers
@@ -155,11 +158,26 @@ def test_a_worker_that_dies_while_a_job_suspends_does_not_keep_it_from_that(worl
 def test_a_worker_that_hangs_is_accused_and_killed(worlds, victim):
     world = worlds(hang_timeout_s=0.5)
     world.until_change(world.start((0, 1), step_s=0.002))
+    struck_at = time.monotonic()
     sorted(workers(), key=lambda process: process.pid)[victim].suspend()
     shrunk = world.until(lambda r: r.kind in (ReportKind.SHRUNK, ReportKind.LOST), 20.0)
     assert shrunk.kind is ReportKind.SHRUNK
     assert "SIGKILL" in shrunk.reason
     assert len(workers()) == 1
+    started = world.reports[0].at_s
+    (kill,) = read_accusations(world.job_dir() / "accusations.jsonl", "job", started)
+    assert f"worker {kill.worker.removeprefix('job.')}:" in shrunk.reason
+    assert kill.accuser != kill.worker
+    assert kill.silent_s > 0.5
+    assert struck_at < started + kill.at_s < shrunk.at_s
+
+
+def test_who_is_killed_and_never_silent_is_accused_by_nobody(worlds):
+    world = worlds()
+    world.until_change(world.start((0, 1), step_s=0.002))
+    workers()[0].kill()
+    world.until(lambda r: r.kind is ReportKind.SHRUNK)
+    assert read_accusations(world.job_dir() / "accusations.jsonl", "job", 0.0) == []
 
 
 def test_wrong_options_are_refused_all_at_once():

@@ -6,85 +6,20 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.launcher import Exit
 from harness.contracts.training import Report, ReportKind, TrainingOrder, WorkloadSpec
-from harness.faults.injector import FaultyBackend
+from harness.faults.busy import BusyProcesses
+from harness.faults.live import LiveWithFaults
 from harness.faults.plan import FaultPlan
-from harness.faults.watched import WatchedLauncher
+from tests.engines.fault_worlds import Spec, World, make_world, plan
 from tests.replay.worlds import job
-
-
-class Processes:
-    """Numbers instead of processes; remembers the signals."""
-
-    def __init__(self) -> None:
-        self.signals: list[tuple[int, signal.Signals]] = []
-        self.ends: list[Exit] = []
-        self.number = 0
-
-    def start(self, spec: Any) -> int:
-        self.number += 1
-        return self.number
-
-    def signal(self, handle: int, signum: signal.Signals) -> None:
-        self.signals.append((handle, signum))
-
-    def ended(self) -> list[Exit]:
-        found, self.ends = self.ends, []
-        return found
-
-
-class Quiet:
-    """A backend that has nothing to report but what it is given."""
-
-    name = "quiet"
-
-    def __init__(self) -> None:
-        self.reports: list[Report] = []
-        self.order: TrainingOrder | None = None
-
-    def poll(self, timeout_s: float) -> list[Report]:
-        found, self.reports = self.reports, []
-        return found
-
-    def start(self, change: Change, order: TrainingOrder) -> None:
-        self.order = order
-
-    def rescale(self, change: Change) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class Spec:
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-@dataclass
-class World:
-    backend: FaultyBackend
-    processes: Processes
-    launcher: WatchedLauncher
-    quiet: Quiet
-
-    def poll(self, times: int = 4) -> None:
-        for _ in range(times):
-            self.backend.poll(0.001)
-
-    def until_struck(self, number: int = 1) -> None:
-        until = time.monotonic() + 20.0
-        while len(self.backend.faults) < number:
-            assert time.monotonic() < until
-            self.backend.poll(0.001)
 
 
 @pytest.fixture
@@ -93,21 +28,12 @@ def made() -> Any:
     worlds = []
 
     def make(plan: FaultPlan, names: list[str]) -> World:
-        processes, quiet = Processes(), Quiet()
-        launcher = WatchedLauncher(processes)  # type: ignore[arg-type]
-        backend = FaultyBackend(quiet, launcher, plan, "seed")  # type: ignore[arg-type]
-        for name in names:
-            launcher.start(Spec(name))  # type: ignore[arg-type]
-        worlds.append(World(backend, processes, launcher, quiet))
+        worlds.append(make_world(plan, names))
         return worlds[-1]
 
     yield make
     for world in worlds:
         world.backend.close()
-
-
-def plan(**options: Any) -> FaultPlan:
-    return FaultPlan(**{"settle_s": 0.0, "spread_s": 1e-6, **options})
 
 
 def marks_of(world: World) -> Path:
@@ -279,10 +205,53 @@ def test_others_that_recover_too_soon_are_missed_and_two_are_too_few(made: Any) 
 
 
 def test_all_mistakes_of_a_plan_at_once() -> None:
-    with pytest.raises(ValueError, match="count is 0") as caught:
-        FaultPlan(0, ("later",), "eldest", "often", "SIGHUP", -1.0, 0.0, 0.0)
+    with pytest.raises(ValueError, match="count is -1") as caught:
+        FaultPlan(-1, ("later",), "eldest", "often", "SIGHUP", -1.0, 0.0, 0.0)
     assert len(str(caught.value).splitlines()) == 8
     with pytest.raises(ValueError, match="who is 'leader'"):
         FaultPlan(at=("copy",), who="leader")
     with pytest.raises(ValueError, match="who is 'joiner'"):
         FaultPlan(at=("update",), who="joiner")
+
+
+def test_no_fault_is_a_plan_too(made: Any) -> None:
+    world = made(plan(count=0), ["a.w1", "a.w2"])
+    world.poll()
+    assert world.processes.signals == []
+    assert not world.backend.is_over
+
+
+def test_all_mistakes_of_the_engine_at_once() -> None:
+    with pytest.raises(ValueError, match="stress_processes is -1; use 0 for none") as caught:
+        LiveWithFaults(pace="often", stress_processes=-1)
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def busy_children(of: psutil.Process) -> list[psutil.Process]:
+    return [child for child in of.children() if any("busy.py" in c for c in child.cmdline())]
+
+
+def test_busy_processes_compute_until_they_are_ended() -> None:
+    here, stress = psutil.Process(), BusyProcesses(2)
+    stress.start()
+    try:
+        while sum(child.cpu_times().user > 0.02 for child in busy_children(here)) < 2:
+            pass  # they have no other sign of life than the time they take
+    finally:
+        stress.close()
+        stress.close()
+    assert busy_children(here) == []
+
+
+def test_busy_processes_end_with_a_parent_that_had_no_time_to_end_them() -> None:
+    code = (
+        "from harness.faults.busy import BusyProcesses\n"
+        "stress = BusyProcesses(1); stress.start()\n"
+        "print(stress._processes[0].pid, flush=True); input()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as parent:  # type: ignore[call-overload]
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    psutil.wait_procs([child], timeout=30)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE

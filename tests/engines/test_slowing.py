@@ -14,12 +14,12 @@ import pytest
 
 from harness.contracts.launcher import ProcessSpec
 from harness.contracts.training import Report, ReportKind
-from harness.faults.injector import WatchedLauncher
 from harness.faults.plan import FaultPlan
 from harness.faults.slow_workers import SlowWorkers
 from harness.faults.slowing import LONGEST_STOP_S, Slowing
+from harness.faults.watched import WatchedLauncher
 from systems.launchers.local import Local
-from tests.engines.test_fault_injection import SOON, world
+from tests.engines.fault_worlds import make_world, plan
 
 COUNTS = "import time\nwhile True: time.sleep(0.001)"
 
@@ -101,8 +101,9 @@ def test_it_ends_by_itself_and_a_stop_is_never_long() -> None:
 
 
 def test_several_workers_are_slowed_once_and_detections_are_written_down() -> None:
-    plan = FaultPlan(count=1, signal="SIGSTOP", speed=0.5, at_once=2, **SOON)  # type: ignore[arg-type]
-    backend, processes, launcher, quiet = world(plan, ["a.w1", "a.w2", "a.w3", "a.w4", "a.w5"])
+    slows = plan(count=1, signal="SIGSTOP", speed=0.5, at_once=2)
+    world = make_world(slows, ["a.w1", "a.w2", "a.w3", "a.w4", "a.w5"])
+    backend = world.backend
     for _ in range(4):
         backend.poll(0.02)
     slow = backend.slowings()
@@ -112,24 +113,24 @@ def test_several_workers_are_slowed_once_and_detections_are_written_down() -> No
     names = tuple(one.worker for one in slow)
     handles = [int(name[-1]) for name in names]
     at = max(one.at_s for one in slow) + 1.0
-    quiet.reports = [
+    world.quiet.reports = [
         Report(
             ReportKind.SHRUNK, "a", at + 0.4, slots=(0, 1, 2), lost_slots=(3, 4),
             stragglers=names, phases_s={"remove": 0.4, "remove_switch": 0.3},
         )
     ]  # fmt: skip
     for handle in handles:
-        del launcher.workers[handle]
+        del world.launcher.workers[handle]
     backend.poll(0.02)
     found = backend.slowings()
     assert [one.detected_s for one in found] == pytest.approx([at - one.at_s for one in slow])
     assert [one.switched_s for one in found] == pytest.approx([at + 0.3 - one.at_s for one in slow])
     assert not backend._slow.are_any
-    assert {handle for handle, _ in processes.signals} == set(handles)
+    assert {handle for handle, _ in world.processes.signals} == set(handles)
 
 
 def test_a_removal_of_somebody_whom_nobody_slowed_is_a_mistake() -> None:
-    workers = SlowWorkers(world(FaultPlan(), ["a.w1"])[2], FaultPlan())
+    workers = SlowWorkers(make_world(FaultPlan(), ["a.w1"]).launcher, FaultPlan())
     phases_s = {"remove": 0.5, "remove_switch": 0.2}
     report: dict[str, Any] = {"slots": (0, 1), "lost_slots": (2,), "phases_s": phases_s}
     workers.note(Report(ReportKind.SHRUNK, "a", 8.0, **report))

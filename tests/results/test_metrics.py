@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from sample_runs import simulate
 
 from harness.metrics import compute, jct_common_mean_s
-from harness.records import ChangeRecord, GrantRecord, JobRecord, RunRecords
+from harness.records import (
+    AccusationRecord,
+    ChangeRecord,
+    FaultRecord,
+    GrantRecord,
+    JobRecord,
+    RunRecords,
+)
 
 
 def job(job_id: str, arrival: float, finish: float | None, **fields: object) -> JobRecord:
@@ -286,3 +293,26 @@ def replace_times(records: RunRecords, shift: float) -> RunRecords:
         for table, names in moved.items()
     }
     return replace(records, **lists)
+
+
+def test_hangs_are_told_from_false_kills() -> None:
+    faults = [
+        FaultRecord(10.0, "SIGSTOP", "0.w2", "steady", -1, 2),
+        FaultRecord(20.0, "SIGKILL", "0.w3", "steady", -1, 2),
+        FaultRecord(30.0, "SIGSTOP", "0.w4", "steady", -1, 2),
+        FaultRecord(40.0, "SIGSTOP", "0.w5", "steady", -1, 2),
+    ]
+    accusations = [
+        AccusationRecord("0", 10.5, "0.w2", "0.w1", 0.4),
+        AccusationRecord("0", 29.0, "0.w4", "0.w1", 0.4),  # killed in error, then signalled
+        AccusationRecord("0", 40.7, "0.w5", "0.w1", 0.4),
+        AccusationRecord("0", 50.0, "0.w1", "0.w6", 0.4),
+    ]
+    records = RunRecords(faults=faults, accusations=accusations)
+    assert compute(records) == {}, "an older run recorded no accusations"
+    records.facts["stress_processes"] = 2.0
+    found = compute(records)
+    assert found["false_kills"] == 2
+    assert found["hang_detection_median_s"] == pytest.approx(0.6)
+    quiet = compute(RunRecords(facts={"stress_processes": 0.0}))
+    assert quiet == {"false_kills": 0}

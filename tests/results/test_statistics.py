@@ -10,6 +10,7 @@ import pytest
 from harness.statistics import (
     equivalence,
     percentile_interval,
+    poisson_rate,
     ratio_of_medians,
     t_probability,
     t_quantile,
@@ -90,3 +91,19 @@ def test_equivalence_is_claimed_wrongly_as_rarely_as_alpha_says() -> None:
         assert found is not None
         wrong += found.verdict == "equivalent"
     assert wrong / 400 <= 0.08
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high"),
+    # The table of exact limits in Garwood, Biometrika 28 (1936), and chi-squared quantiles.
+    [(0, 0.0, 3.689), (1, 0.0253, 5.572), (5, 1.623, 11.668), (100, 81.364, 121.627)],
+)
+def test_the_interval_of_a_rate_is_the_exact_one(count: int, low: float, high: float) -> None:
+    assert poisson_rate(count, 1.0) == pytest.approx((count, low, high), abs=1e-3)
+    assert poisson_rate(count, 4.0)[2] == pytest.approx(high / 4, abs=1e-3)
+
+
+@pytest.mark.parametrize(("count", "exposure"), [(-1, 1.0), (0, 0.0)])
+def test_a_rate_needs_an_exposure(count: int, exposure: float) -> None:
+    with pytest.raises(ValueError, match="0 or more, above 0"):
+        poisson_rate(count, exposure)

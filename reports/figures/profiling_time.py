@@ -1,0 +1,182 @@
+"""How long a job's whole throughput curve takes to measure by successive scale-in (EDL,
+section 3, ``profile()``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.profiles.evaluate import step_times
+from harness.records import ChangeRecord
+from harness.statistics import percentile_interval, ratio_of_medians
+from reports import style
+from reports.drawing import Drawing, Table
+from reports.figures.rescale_cost import interval_text
+from reports.rescales import system_names
+from reports.selection import ReportRun
+
+TITLE = "Time of a profile by successive scale-in"
+BASELINE = "stop-free"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One way down from the largest size to one slot. Times are wall-clock seconds."""
+
+    largest: int
+    """Slots."""
+    total_s: float
+    """From the first step at the largest size to the end of the last one measured."""
+    stopping_s: float
+    """Of this, when the workers that stay did not train."""
+
+    @property
+    def training_s(self) -> float:
+        """The rest: steps at every size, also those while a change was prepared."""
+        return self.total_s - self.stopping_s
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """What profiles have in common."""
+
+    largest: int
+    workload: str
+    system: str
+
+
+def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
+    """One figure per largest size: a bar for each workload and system."""
+    own = [run for run in runs if run.is_live and len(run.jobs) == 1]
+    names = system_names(own)
+    found: dict[Cell, list[Profile]] = {}
+    used: dict[Cell, list[ReportRun]] = {}
+    for run in own:
+        for profile in profiles(run.changes, run.dilation):
+            cell = Cell(profile.largest, run.jobs[0].workload, names[run.run_id])
+            found.setdefault(cell, []).append(profile)
+            if run not in used.setdefault(cell, []):
+                used[cell].append(run)
+    drawings = []
+    for number, largest in enumerate(sorted({cell.largest for cell in found}, reverse=True), 1):
+        cells = {cell: found[cell] for cell in sorted(found) if cell.largest == largest}
+        drawings.append(_chart(number, cells, used))
+    reason = "No live run of the selection went down through every size and up again."
+    return drawings or [Drawing("profiling-time", TITLE, missing=reason)]
+
+
+def profiles(changes: Sequence[ChangeRecord], dilation: float = 1.0) -> list[Profile]:
+    """Every way down from a largest size by one slot at a time to one slot, of one job.
+
+    It begins when the job has the largest size and ends with the request of the next change,
+    which comes when the steps to measure at one slot are done.
+    """
+    found = []
+    sizes: list[int] = []
+    began_s, stopping_s = 0.0, 0.0
+    for change in sorted(changes, key=lambda change: change.requested_s):
+        before, after = len(change.from_slots), len(change.to_slots)
+        if len(sizes) > 1 and sizes[-1] == 1:
+            total_s = (change.requested_s - began_s) * dilation
+            found.append(Profile(sizes[0], total_s, stopping_s))
+        if change.outcome != "done" or change.ended_s is None:
+            sizes = []
+        elif sizes and before == sizes[-1] and after == before - 1 and after:
+            if change.stopping_time_s is None:
+                sizes = []
+                continue
+            sizes.append(after)
+            stopping_s += change.stopping_time_s
+        else:
+            sizes, began_s, stopping_s = [after], change.ended_s, 0.0
+    return found
+
+
+def _chart(
+    number: int, cells: dict[Cell, list[Profile]], used: dict[Cell, list[ReportRun]]
+) -> Drawing:
+    figure = style.new_figure(1.5 + 0.27 * len(cells))
+    axis = figure.subplots()
+    places = np.arange(len(cells), dtype=np.float64)
+    workloads = sorted({cell.workload for cell in cells})
+    places += 0.5 * np.array([workloads.index(cell.workload) for cell in cells])
+    training = np.array([np.median([p.training_s for p in own]) for own in cells.values()])
+    stopping = np.array([np.median([p.stopping_s for p in own]) for own in cells.values()])
+    looks: dict[str, Any] = {"edgecolor": style.PAPER, "linewidth": 0.5, "height": 0.7}
+    axis.barh(places, training, color=style.PALETTE[0], label="training", **looks)
+    axis.barh(places, stopping, left=training, color=style.PALETTE[1], label="stopped", **looks)
+    for place, (cell, own), end in zip(places, cells.items(), training + stopping, strict=True):
+        times = _times(cell, cells)
+        text = f"{np.median([p.total_s for p in own]):.3g} s{times}, n = {len(own)}"
+        axis.annotate(text, (end, place), (5, 0), textcoords="offset points", va="center",
+                      fontsize=7.5)  # fmt: skip
+    axis.set_yticks(places, [f"{cell.workload}: {cell.system}" for cell in cells])
+    axis.invert_yaxis()
+    axis.set_xlim(0, 1.35 * float((training + stopping).max()))
+    axis.set_xlabel("time until the throughput is known at every size (s, medians)")
+    axis.set_ylabel("program: system (name)")
+    axis.grid(visible=False, axis="y")
+    figure.legend(loc="outside upper left", ncols=2)
+    runs = [run for cell in cells for run in used[cell]]
+    style.put_count_note(figure, [len(own) for own in cells.values()], runs)
+    largest = next(iter(cells)).largest
+    sizes = list(range(largest, 0, -1))
+    return Drawing(
+        name=f"profiling-time-{number}",
+        title=f"{TITLE}: {' → '.join(map(str, sizes))} slots",
+        caption="From the first step at the largest size to the last one measured at one slot."
+        " Stopped: the sum of the stopping times of the changes between; all else is training,"
+        f" also while a change is prepared. The factor is over {BASELINE} of the same program."
+        " Throughput in the table is that of all steps at a size but the first three.",
+        run_ids=[run.run_id for run in runs],
+        figure=figure,
+        table=Table(
+            [
+                "program: system", "n", "total p50 s", "95% interval", "training p50 s",
+                "stopped p50 s", f"over {BASELINE}", "95% interval",
+                *(f"samples/s on {size}" for size in sizes),
+            ],
+            [_row(cell, cells, used[cell], sizes) for cell in cells],
+        ),
+    )  # fmt: skip
+
+
+def _baseline(cell: Cell, cells: dict[Cell, list[Profile]]) -> list[Profile] | None:
+    """The profiles of the same program that others are compared with, if it is another."""
+    beside = [c for c in cells if c.workload == cell.workload and c.system.startswith(BASELINE)]
+    return cells[beside[0]] if len(beside) == 1 and beside[0] != cell else None
+
+
+def _times(cell: Cell, cells: dict[Cell, list[Profile]]) -> str:
+    base = _baseline(cell, cells)
+    if base is None:
+        return ""
+    ratio = ratio_of_medians([p.total_s for p in cells[cell]], [p.total_s for p in base])
+    return f" ({ratio.value:.3g} x)"
+
+
+def _row(
+    cell: Cell, cells: dict[Cell, list[Profile]], runs: Sequence[ReportRun], sizes: Sequence[int]
+) -> list[str]:
+    own = cells[cell]
+    total = percentile_interval([p.total_s for p in own])
+    row = [
+        f"{cell.workload}: {cell.system}", str(len(own)), f"{total.value:.3f}",
+        interval_text(total, ".3f"), f"{np.median([p.training_s for p in own]):.3f}",
+        f"{np.median([p.stopping_s for p in own]):.3f}",
+    ]  # fmt: skip
+    base = _baseline(cell, cells)
+    if base is None:
+        row += ["", ""]
+    else:
+        ratio = ratio_of_medians([p.total_s for p in own], [p.total_s for p in base])
+        row += [f"{ratio.value:.3g}", interval_text(ratio, ".3g")]
+    speeds: dict[int, list[float]] = {}
+    for run in runs:
+        batch = run.jobs[0].global_batch
+        for size, step_s in step_times(run.stored.rows("steps")).items():
+            speeds.setdefault(size, []).append(batch / step_s)
+    return [*row, *(f"{np.median(speeds[s]):.0f}" if s in speeds else "" for s in sizes)]
