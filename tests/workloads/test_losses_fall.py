@@ -1,7 +1,7 @@
 """Every workload learns its task at its tiny size, on one core, in seconds.
 
-The long tests train until the task is learnt; the quick ones see that a batch can be, for
-every workload and every kind of data.
+The long tests train until the task is learnt; where that takes long, a quick one sees that a
+batch can be, for every kind of data.
 
 Held-out accuracy by guessing is 0.1 for digits and pictures, 0.25 for texts and below 0.03
 for translations. Margins are wide: seeds and libraries move these numbers by a few percent.
@@ -55,20 +55,23 @@ def the_same(num_steps):
     return lambda num_samples: [list(range(16))] * num_steps
 
 
-LEARNING = [
+TOY_AND_BERT = [
     ("workloads.toy.Toy", "digits", 60, 0.5, 0.8),
+    # Thirty steps on a small batch teach it little more than how often each label occurs.
+    ("workloads.language.BERT", "synthetic", 120, 0.5, 0.75),
+]
+OTHERS = [
     ("workloads.vision.ResNet50", "digits", 60, 0.5, 0.75),
     ("workloads.vision.ResNet50", "synthetic", 50, 0.5, 0.75),
     ("workloads.vision.VGG16", "digits", 120, 0.6, 0.6),
     ("workloads.vision.VGG16", "synthetic", 160, 0.6, 0.6),
-    ("workloads.language.BERT", "synthetic", 120, 0.5, 0.75),
     ("workloads.translation.Transformer", "synthetic", 250, 0.6, 0.5),
 ]
 
 
 @pytest.mark.parametrize(
     ("target", "data", "num_steps", "remaining", "accuracy"),
-    [LEARNING[0], *(pytest.param(*values, marks=pytest.mark.long) for values in LEARNING[1:])],
+    [*TOY_AND_BERT, *(pytest.param(*values, marks=pytest.mark.long) for values in OTHERS)],
 )
 def test_loss_falls_and_held_out_accuracy_rises(target, data, num_steps, remaining, accuracy):
     losses, workload, model = trained(target, drawn(num_steps), data=data)
@@ -76,7 +79,7 @@ def test_loss_falls_and_held_out_accuracy_rises(target, data, num_steps, remaini
     assert workload.evaluate(model)["accuracy"] > accuracy
 
 
-@pytest.mark.parametrize(("target", "data"), [values[:2] for values in LEARNING[1:]])
+@pytest.mark.parametrize(("target", "data"), [values[:2] for values in OTHERS])
 def test_a_batch_that_is_seen_again_is_learnt(target, data):
     losses, _, _ = trained(target, the_same(30), data=data)
     assert fmean(losses[-5:]) < 0.85 * fmean(losses[:5])
