@@ -73,13 +73,17 @@ class Entry:
         return max(0.0, self.estimate_s - (time.monotonic() - self.process.started_s))
 
 
-def plan_sweep(sweep: Sweep) -> list[Entry]:
+def plan_sweep(sweep: Sweep, library: Library | None = None) -> list[Entry]:
     """Every point composed, built and checked; nothing started.
+
+    Args:
+        sweep: what to run.
+        library: loaded traces and profiles to share with other sweeps.
 
     Raises:
         UserError: the problems of all points, each once, with the points it is about.
     """
-    library = Library()
+    library = library or Library()
     entries: list[Entry] = []
     places: dict[str, list[Point]] = {}
     for point in sweep.points:

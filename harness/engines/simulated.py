@@ -5,7 +5,8 @@ cost for (backend, workload, kind, sizes): during preparation the job goes on at
 size, during the pause it does not train, and all slots involved are held to the end.
 Preparation and pause of zero make the change free: it is done at once. Where a profile was
 measured with the cost of a STOP (last evaluation, end of the processes), a job ends that much
-after its last sample.
+after its last sample. A change that comes at the instant of a job's end comes too late: the
+job is finished, whether or not the sums of its samples and times have been rounded up.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from harness.profiles import ProfileError, RescaleCost
 from harness.records import RunRecords
 
 FREE = RescaleCost(0.0, 0.0, {})
+
+_SAME_INSTANT = 1e-12
+"""Times that differ by less, relative to the clock, are one: thousands of roundings add up to
+less, and at the end of a run of a year it is 30 microseconds."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ class Simulated:
 class _Progress:
     """Progress of one job: ``done`` samples at ``since_s``, then ``rate`` a second."""
 
-    __slots__ = ("done", "paused_rate", "rate", "since_s", "version", "work")
+    __slots__ = ("done", "end_s", "paused_rate", "rate", "since_s", "version", "work")
 
     def __init__(self, work: float) -> None:
         self.work = work
@@ -86,12 +91,18 @@ class _Progress:
         self.paused_rate = 0.0
         """Rate before the pause that is under way."""
         self.since_s = 0.0
+        self.end_s = math.inf
+        """Planned end of the job; infinite while it does not train."""
         self.version = 0
         """Counts up whenever planned events of the job become void."""
 
     def settle(self, now_s: float) -> None:
         self.done = min(self.work, self.done + self.rate * (now_s - self.since_s))
         self.since_s = now_s
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether the job's planned end is this very instant."""
+        return self.end_s - now_s <= _SAME_INSTANT * now_s
 
 
 class SimulatedEngine:
@@ -138,10 +149,7 @@ class SimulatedEngine:
                 assert change is not None
                 events.append(self._begin_pause(change, progress))
             elif change is None:
-                del self._progress[job_id]
-                events.append(
-                    Event(time_s, EventKind.JOB_FINISHED, job_id, samples_done=progress.work)
-                )
+                events.append(self._finish_job(job_id))
             else:
                 events.append(self._finish_change(change, progress, self._cost(change)))
         if not events:
@@ -151,7 +159,11 @@ class SimulatedEngine:
         return events
 
     def apply(self, changes: Sequence[Change]) -> list[Event]:
-        """Begin the changes; those without cost are done at once."""
+        """Begin the changes; those without cost are done at once.
+
+        A job that is over is finished instead: a residue of its work that is smaller than the
+        clock can tell would otherwise be suspended, and resumed for no time at all.
+        """
         events = []
         for change in changes:
             job_id = change.job.job_id
@@ -159,7 +171,9 @@ class SimulatedEngine:
                 self._progress[job_id] = _Progress(change.job.work_samples)
             progress = self._progress[job_id]
             cost = self._cost(change)
-            if cost.preparation_s == 0.0 and cost.pause_s == 0.0:
+            if progress.is_over(self._now_s):
+                events.append(self._finish_job(job_id))
+            elif cost.preparation_s == 0.0 and cost.pause_s == 0.0:
                 progress.settle(self._now_s)
                 events.append(self._finish_change(change, progress, cost))
             elif cost.preparation_s == 0.0:
@@ -203,9 +217,12 @@ class SimulatedEngine:
 
     def _begin_pause(self, change: Change, progress: _Progress) -> Event:
         """Training stops; what was planned for the job is void, its change ends later."""
+        if progress.is_over(self._now_s):
+            return self._finish_job(change.job.job_id)
         progress.settle(self._now_s)
         progress.paused_rate = progress.rate
         progress.rate = 0.0
+        progress.end_s = math.inf
         progress.version += 1
         cost = self._cost(change)
         self._push(self._now_s + cost.pause_s, EventKind.CHANGE_DONE, change, progress)
@@ -217,12 +234,13 @@ class SimulatedEngine:
         progress.since_s = now_s
         progress.version += 1
         progress.rate = self._rate(change, len(change.slots))
+        progress.end_s = math.inf
         if change.kind is ChangeKind.STOP:
             del self._progress[change.job.job_id]
         elif progress.rate > 0.0:
             left = max(0.0, progress.work - progress.done)
-            end_s = now_s + left / progress.rate + self._stop_s(change)
-            self._push(end_s, EventKind.JOB_FINISHED, change, progress)
+            progress.end_s = now_s + left / progress.rate + self._stop_s(change)
+            self._push(progress.end_s, EventKind.JOB_FINISHED, change, progress)
         is_rescale = change.kind in (ChangeKind.RESCALE, ChangeKind.MIGRATE)
         return Event(
             now_s,
@@ -235,6 +253,11 @@ class SimulatedEngine:
             samples_lost=cost.pause_s * progress.paused_rate if is_rescale else None,
             phases_s=cost.phases_s,
         )
+
+    def _finish_job(self, job_id: str) -> Event:
+        """All its work is done; what is still planned for the job is void."""
+        work = self._progress.pop(job_id).work
+        return Event(self._now_s, EventKind.JOB_FINISHED, job_id, samples_done=work)
 
     def _rate(self, change: Change, num_slots: int) -> float:
         if num_slots == 0:

@@ -6,7 +6,7 @@ from harness import sweep
 from harness.build import build, signature_problems
 from harness.compose import CONFIG_DIR, compose, defaults, options, understand
 from harness.config import GROUPS, PARTS, read_config
-from harness.experiment import read_pool
+from harness.experiment import Library, read_pool
 from harness.profiles import load_profile
 from harness.study import load_study
 from harness.trace.build import TRACES, build_parts
@@ -60,23 +60,30 @@ def test_begins_with_a_comment_for_the_help(group, option):
     assert text.startswith("# ")
 
 
-def plan_points(name, folder, most):
+@pytest.fixture(scope="module")
+def library():
+    """Shared by all studies: most have the same traces, profile and workloads, and to see
+    whether the workloads can be built takes a process that loads every training library."""
+    return Library()
+
+
+def plan_points(name, folder, library, most):
     """Plan up to ``most`` points of a study, from all over it."""
     study = load_study(name)
     points = [p for p in study.points() if p.axes.get("repetition", "0") == "0"]
     points = points[:: -(-len(points) // most)]
     words = [*study.base, f"results_dir={folder}"]
-    entries = sweep.plan_sweep(sweep.Sweep(study.name, words, points))
+    entries = sweep.plan_sweep(sweep.Sweep(study.name, words, points), library)
     assert len({entry.planned.run_id for entry in entries}) == len(points)
     assert all(entry.status == "to run" for entry in entries)
 
 
 @pytest.mark.parametrize("name", options("study"))
-def test_points_of_every_study_can_be_planned(name, tmp_path):
-    plan_points(name, tmp_path, most=2)
+def test_points_of_every_study_can_be_planned(name, tmp_path, library):
+    plan_points(name, tmp_path, library, most=2)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", options("study"))
-def test_every_point_of_every_study_can_be_planned(name, tmp_path):
-    plan_points(name, tmp_path, most=10**6)
+def test_every_point_of_every_study_can_be_planned(name, tmp_path, library):
+    plan_points(name, tmp_path, library, most=10**6)

@@ -114,6 +114,55 @@ def test_a_job_that_ends_during_preparation_overtakes_its_change():
     assert late.jobs[0].finish_s == 110.0
 
 
+FREE = {"preparation_s": 0.0, "pause_s": 0.0}
+
+
+@pytest.mark.parametrize(("preparation_s", "pause_s"), [(0, 0), (0, 3), (0.05, 3), (7, 3)])
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [("suspend", Suspend()), ("rescale", Grant(2)), ("migrate", Grant(1, slots=(3,)))],
+)
+def test_a_job_at_its_end_is_finished_and_not_changed(kind, action, preparation_s, pause_s):
+    """0.1 + 0.2 is one rounding above 0.3: at 0.3 s the job has 3e-17 samples to make."""
+    change_s = 0.25 if preparation_s == 0.05 else 0.3  # 0.25 + 0.05 is 0.3
+
+    def rule(view):
+        if "a" not in view.jobs:
+            return Decision()
+        if view.time_s == 0.1:
+            return Decision({"a": Grant(1)}, wake_s=change_s)
+        if view.time_s == change_s:
+            return Decision({"a": action}, wake_s=5.0)
+        return Decision({"a": Grant(1)})
+
+    costs = {"kind": kind, "preparation_s": preparation_s, "pause_s": pause_s}
+    records = simulate([job("a", 0.1, 1, 0.2)], Driver(rule), cells=[costs, FREE])
+    assert [(change.kind, change.outcome) for change in records.changes] == [
+        ("start", "done"),
+        (kind, "overtaken"),
+    ]
+    (finished,) = records.jobs
+    assert (finished.state, finished.finish_s) == ("finished", 0.3)
+    assert (finished.samples_done, finished.executed_s) == (0.2, pytest.approx(0.2))
+    assert records.grants[-1].end_s == finished.finish_s
+    assert all(grant.speedup == pytest.approx(1.0) for grant in records.grants)
+
+
+def test_a_job_just_before_its_end_is_changed_as_asked():
+    """A microsecond is time: the job is suspended, and has it to make when it is resumed."""
+
+    def rule(view):
+        if view.time_s == 0:
+            return Decision({"a": Grant(1)}, wake_s=100 - 1e-6)
+        if view.time_s < 100:
+            return Decision({"a": Suspend()}, wake_s=500.0)
+        return Decision({"a": Grant(1)} if "a" in view.jobs else {})
+
+    records = simulate([job("a")], Driver(rule))
+    assert [change.kind for change in records.changes] == ["start", "suspend", "resume"]
+    assert records.jobs[0].finish_s == pytest.approx(500 + 1e-6, abs=1e-9)
+
+
 def test_refusal_and_undeclared_knowledge():
     seen = []
 

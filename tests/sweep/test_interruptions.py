@@ -60,7 +60,7 @@ def large_trace(folder):
     path = folder / "large.yaml"
     config = yaml.safe_load((CONFIG_DIR / "trace" / "philly.yaml").read_text(encoding="utf-8"))
     config["reader"]["path"] = str(CONFIG_DIR / "trace" / config["reader"]["path"])
-    first = {"_target_": "harness.trace.transforms.FirstJobs", "count": 30000}
+    first = {"_target_": "harness.trace.transforms.FirstJobs", "count": 12000}
     path.write_text(yaml.safe_dump({**config, "transforms": [*config["transforms"], first]}))
     return path
 

@@ -21,7 +21,7 @@ def points_file(command, label=None):
     return json.loads((path / "points.json").read_text())
 
 
-def test_lists_are_swept_and_summed_up(command):
+def test_lists_are_swept_summed_up_and_finished_points_skipped(command, tmp_path):
     answer = command(*QUICK, "scheduler=fifo,uniform", "seed=range(0,2)", "-m")
     assert answer.code == 0, answer.err
     assert len(runs(command)) == 4
@@ -31,23 +31,19 @@ def test_lists_are_swept_and_summed_up(command):
     assert [point["status"] for point in document["points"]] == ["done"] * 4
     assert sorted(point["run_id"] for point in document["points"]) == runs(command)
 
+    # A point equals the same run alone.
+    command(*QUICK, "scheduler=fifo", "seed=1", f"results_dir={tmp_path / 'alone'}")
+    (alone,) = [p.name for p in (tmp_path / "alone").iterdir()]
+    assert alone in runs(command)
 
-def test_finished_points_are_skipped(command):
-    command(*QUICK, "seed=0,1", "-m")
     before = {p: (command.results / p).stat().st_ctime_ns for p in runs(command)}
-    answer = command(*QUICK, "seed=0,1,2", "-m")
+    answer = command(*QUICK, "scheduler=fifo", "seed=0,1,2", "-m")
     assert answer.code == 0
     assert answer.out.count(" stored ") == 2
     assert answer.out.count(" done ") == 1
     after = {p: (command.results / p).stat().st_ctime_ns for p in runs(command)}
     assert before.items() <= after.items()
-
-
-def test_a_point_equals_the_same_run_alone(command, tmp_path):
-    command(*QUICK, "scheduler=fifo", "seed=1,2", "-m")
-    command(*QUICK, "scheduler=fifo", "seed=1", f"results_dir={tmp_path / 'alone'}")
-    (alone,) = [p.name for p in (tmp_path / "alone").iterdir()]
-    assert alone in runs(command)
+    assert len(after) == 5
 
 
 def test_a_failed_point_fails_the_sweep_and_shows_its_log(command):
@@ -90,14 +86,6 @@ def write_study(folder):
     return f"study={path}"
 
 
-def test_a_study_is_a_whole_sweep(command, tmp_path):
-    answer = command(write_study(tmp_path))
-    assert answer.code == 0, answer.err
-    assert len(runs(command)) == 4
-    assert "python -m reports study=mine" in answer.out
-    assert points_file(command, "mine")["sweep"] == "mine"
-
-
 def test_a_study_says_what_it_would_run(command, tmp_path):
     answer = command(write_study(tmp_path), "dry=true")
     assert answer.code == 0
@@ -112,11 +100,14 @@ def test_a_study_can_be_narrowed_and_changed(command, tmp_path):
     assert_refused(answer, "no point of the study has scheduler=edf")
 
 
-def test_a_study_is_mirrored_by_its_own_process(command, tmp_path):
+def test_a_study_is_a_whole_sweep_and_mirrored_by_its_own_process(command, tmp_path):
     mlflow = tmp_path / "mlflow"
     words = [f"tracking.uri=sqlite:///{mlflow}/a.db", f"tracking.artifacts={mlflow}/files"]
     answer = command(write_study(tmp_path), *words, tracked=True)
     assert answer.code == 0, answer.err
+    assert len(runs(command)) == 4
+    assert "python -m reports study=mine" in answer.out
+    assert points_file(command, "mine")["sweep"] == "mine"
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(f"sqlite:///{mlflow}/a.db")
