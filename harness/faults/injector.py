@@ -118,6 +118,10 @@ class FaultyBackend:
         """That of the inner one."""
         return self._inner.warmth
 
+    def problems(self) -> list[str]:
+        """Those of the inner one."""
+        return self._inner.problems()
+
     def open(self, cluster: Cluster, launcher: Launcher) -> None:
         """As the inner one."""
         self._inner.open(cluster, launcher)
