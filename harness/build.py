@@ -73,10 +73,14 @@ def signature_problems(
     name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', function)}"
     parameters = inspect.signature(function).parameters
     hints = _hints(function)
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     names = {
         p.name for p in parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
     }
+    rest = next((p.name for p in parameters.values() if p.kind is p.VAR_KEYWORD), None)
+    listed = _listed(hints.get(rest)) if rest is not None else {}
+    open_ended = rest is not None and not listed
+    hints |= listed
+    names |= set(listed)
     problems: list[Problem | str] = []
     fitted: dict[str, Any] = {}
     for key, value in options.items():
@@ -104,6 +108,13 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(target)
     except NameError:  # annotations imported for type checking only: nothing to check against
         return {}
+
+
+def _listed(annotation: Any) -> dict[str, Any]:
+    """Names and types of ``**options: Unpack[SomeTypedDict]``; none if they are not listed."""
+    if typing.get_origin(annotation) is not typing.Unpack:
+        return {}
+    return typing.get_type_hints(typing.get_args(annotation)[0])
 
 
 def build(config: Mapping[str, Any], place: str) -> Any:

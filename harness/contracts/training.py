@@ -186,8 +186,15 @@ class Backend(Protocol):
         """How its workers start."""
         ...
 
+    def problems(self) -> list[str]:
+        """What it needs around it and cannot find: option, fact and way out, one a line.
+
+        Asked before a live run; may wait a few seconds, starts nothing.
+        """
+        ...
+
     def open(self, cluster: Cluster, launcher: Launcher) -> None:
-        """Make ready; called once before anything else."""
+        """Make ready; called once before any request."""
         ...
 
     def start(self, change: Change, order: TrainingOrder) -> None:

@@ -108,8 +108,9 @@ class Live:
         return _GUESSED_START_S + slot_s / setup.cluster.num_slots
 
     def problems(self, setup: EngineSetup) -> list[str]:
-        """Workloads that nobody can train here, missing curves, too little memory."""
-        problems = []
+        """Workloads that nobody can train here, missing curves, too little memory, and what
+        the backend lacks."""
+        problems = [f"backend.{text}" for text in setup.backend.problems()]
         names = sorted({job.workload for job in setup.jobs})
         known = ", ".join(sorted(setup.workloads)) or "none"
         problems += [

@@ -76,6 +76,7 @@ class FaultyBackend:
         """That of the inner one."""
         return self._inner.warmth
 
+    @property
     def phases(self) -> Phases:
         """Those of the inner one."""
         return self._inner.phases
@@ -108,6 +109,10 @@ class FaultyBackend:
             and not self._struck & self._launcher.workers.keys()
             and time.monotonic() - self._quiet_since >= self._plan.settle_s
         )
+
+    def problems(self) -> list[str]:
+        """Those of the inner one."""
+        return self._inner.problems()
 
     def open(self, cluster: Cluster, launcher: Launcher) -> None:
         """As the inner one."""

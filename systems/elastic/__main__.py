@@ -59,10 +59,15 @@ def _run(arguments: argparse.Namespace) -> int:
             start=arguments.start,
             checkpoint_every=arguments.checkpoint_every,
             data_order=arguments.data_order,
+            store="etcd" if arguments.etcd else "embedded",
+            etcd_endpoints=tuple(arguments.etcd),
         )
         cluster = _cluster(arguments)
+        problems = backend.problems()
     except ValueError as error:
-        print(error, file=sys.stderr)
+        problems = [str(error)]
+    if problems:
+        print("\n".join(problems), file=sys.stderr)
         return 2
     job = UserJob(cast(Backend, backend), cluster, job_dir)
     requests: RequestServer | None = None
@@ -146,6 +151,13 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--checkpoint-every", type=int, default=0, help="steps; 0: never")
     run.add_argument("--data-order", default="positions", help="positions, blocks")
     run.add_argument("--start", default="preimported", help="cold, preimported, spare")
+    run.add_argument(
+        "--etcd",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="elect the leader in this etcd; may be given for each of its members",
+    )
     run.add_argument(
         "--preimport", action="append", default=[], metavar="MODULE", help="imported once, forked"
     )

@@ -242,7 +242,7 @@ class ElasticLoop:
         else:
             received = self.taking.take(lambda: self.tell("caught_up", generation))
         phases_s["copy"] = time.monotonic() - started
-        self.bench.adopt(received.values)
+        self.bench.adopt(received)
         self.has_state = True
         self.target_step = ENDLESS  # the others would not have switched at their last step
         group = group or self.regrouping.take(generation)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.cluster import Cluster, Slot
 from harness.contracts.launcher import ProcessSpec, Warmth
 from harness.contracts.training import TrainingOrder
+from systems.elastic.etcd_keystore import KEYS
 from systems.elastic.options import ElasticOptions
 from systems.elastic.order import ElasticOrder
 from systems.runtime.control import TOKEN_VARIABLE
@@ -33,6 +35,8 @@ class Standing:
     slots: tuple[int, ...]
     """Of all workers that will train beside it."""
     store: tuple[str, int]
+    life: int
+    """A number that no other start or resume of the job has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,8 @@ class ElasticProcesses:
             prefetch_steps=runtime.prefetch_steps,
             loader_processes=runtime.loader_processes,
             mark=mark_path(job, self.name_of(worker)),
+            etcd_endpoints=options.etcd_endpoints if options.store == "etcd" else (),
+            etcd_prefix=self._etcd_prefix(standing.life),
         )
 
     def worker_spec(self, worker: str, slot: int) -> ProcessSpec:
@@ -143,6 +149,11 @@ class ElasticProcesses:
             log_path=self.order.job_dir.absolute() / f"{label}.log",
             warmth=warmth,
         )
+
+    def _etcd_prefix(self, life: int) -> str:
+        """Of keys that no other run, job, or life of this job ever meets."""
+        start = hashlib.sha256(self.hands.token.encode()).hexdigest()[:16]
+        return f"{KEYS}{self.order.job_id}/{start}/{life}/"
 
     def _address(self, place: Slot) -> str:
         return self.cluster.hosts[place.host].address

@@ -9,11 +9,11 @@ What is promised while the store can be reached:
 - A leader that died is replaced within ``expiry_s + refresh_s`` of its last refresh; at once if
   its death is certain (``presume_dead``) or it resigned.
 - A leader that was replaced (it had been stopped, say) learns that by its next look, at most
-  ``refresh_s`` after it runs again: that long two may believe to lead. ``is_sure`` of the old
-  one is false from ``expiry_s`` after its last refresh on, on its own clock.
+  ``refresh_s`` after it runs again: that long two may believe to lead.
 
 Nobody steps down because the store is lost: there is nothing to lose the key to. On a new
-store the leader claims the key, the others give it ``expiry_s`` to do so.
+store, or the old one if it comes back without the key, the leader claims it; the others give
+it ``expiry_s`` to do so. One who died meanwhile is not waited for.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class Election:
         self._changed = threading.Condition()
         self._is_awake = False
         self._is_swapping = False
+        self._is_lost = False
+        """Whether the store could not be reached when it was last tried."""
         self._is_closed = False
         self._tenure: object = None
         self._told: tuple[str, str] | None = None
@@ -80,12 +82,6 @@ class Election:
         """Address of the leader as far as we know."""
         with self._changed:
             return self._state.leader_address
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether we lead and nobody else can: our last refresh is younger than the expiry."""
-        with self._changed:
-            return self._state.is_sure(self._clock())
 
     def presume_dead(self, address: str) -> None:
         """The process of that address is certainly dead: if it leads, take over now."""
@@ -100,13 +96,15 @@ class Election:
             self._wake()
 
     def resign(self, timeout_s: float = 5.0) -> bool:
-        """Lead no more, now or later; whether the key was out of our hands in time."""
+        """Lead no more, now or later; whether the key is known to be out of our hands.
+
+        A store that is lost is not waited for: if the key is ours there, it will expire.
+        """
         with self._changed:
             self._state.is_candidate = False
             self._wake()
-            return self._changed.wait_for(
-                lambda: not self._state.is_leader and not self._is_swapping, timeout_s
-            )
+            self._changed.wait_for(lambda: self._is_free or self._is_lost, timeout_s)
+            return self._is_free
 
     def replace_store(self, make_store: Callable[[], KeyStore]) -> None:
         """The old store is lost, here is a new and empty one."""
@@ -124,6 +122,10 @@ class Election:
             thread = self._thread
         if thread is not threading.current_thread():
             thread.join(1.0)
+
+    @property
+    def _is_free(self) -> bool:
+        return not self._state.is_leader and not self._is_swapping
 
     def _start(self, make_store: Callable[[], KeyStore]) -> threading.Thread:
         self._tenure = tenure = object()
@@ -156,10 +158,18 @@ class Election:
                 store = None
                 pause_s = RETRY_S
                 self._is_awake = False
+                self._note_loss(tenure)
             with self._changed:
                 self._changed.wait_for(lambda: self._is_awake or self._is_over(tenure), pause_s)
         if store is not None:
             store.close()
+
+    def _note_loss(self, tenure: object) -> None:
+        with self._changed:
+            if not self._is_over(tenure):
+                self._is_lost = True
+                self._state.replaced(self._clock())
+                self._changed.notify_all()
 
     def _round(self, store: KeyStore, tenure: object) -> float:
         """Look until nothing is to be done; how long there will be nothing."""
@@ -170,6 +180,7 @@ class Election:
             with self._changed:
                 if self._is_over(tenure):
                     return 0.0
+                self._is_lost = False
                 swap = self._state.look(value, now)
                 pause_s = self._state.next_look_s(now)
                 self._is_swapping = swap is not None

@@ -70,12 +70,6 @@ class ElectionState:
         """Whether we lead, as far as we know."""
         return self.leader == self._self
 
-    def is_sure(self, now: float) -> bool:
-        """Whether we lead and no other candidate can have taken the key."""
-        return (
-            self.is_leader and self._refreshed is not None and now - self._refreshed < self.expiry_s
-        )
-
     def presume_dead(self, address: str, now: float) -> None:
         """That address is dead; lapses after ``expiry_s``, as the address may be used again."""
         if address == self.me:
@@ -85,10 +79,15 @@ class ElectionState:
             self._patient_until = None
 
     def replaced(self, now: float) -> None:
-        """From now on another, empty store is looked at."""
+        """The store is lost: what is looked at from now on is another one, or this one again,
+        and the key may be void there."""
         self._value, self._since, self._looked = None, now, None
         self._patient_until = None
-        if self.leader is not None and not self.is_leader and not self._is_dead(now):
+        if self.leader is None or self.is_leader:
+            return
+        if self._is_dead(now):
+            self._dead[self.leader[0]] = now + self.expiry_s  # nobody can have taken its place
+        else:
             self._patient_until = now + self.expiry_s
 
     def look(self, value: str | None, now: float) -> Swap | None:

@@ -4,8 +4,11 @@ A swap is one transaction of etcd. Every key hangs on a lease of the process tha
 kept alive while that process goes on writing: what a job leaves behind vanishes ``lease_s``
 after its last refresh. That is for tidiness; elections measure expiry themselves and sooner.
 
-The connection is not encrypted and shows no password: etcd belongs where the control channel
-does, on loopback or on a network that only the cluster's own hosts can reach.
+An ``http`` endpoint is neither encrypted nor protected: it belongs where the control channel
+does, on loopback or on a network that only the cluster's own hosts can reach. With ``https`` the
+certificate must be one that this host trusts (OpenSSL's ``SSL_CERT_FILE`` names others). Where
+etcd asks who we are, name and password come from the environment, so that no stored
+configuration ever has them. Client certificates are not supported.
 """
 
 from __future__ import annotations
@@ -14,47 +17,112 @@ import base64
 import contextlib
 import http.client
 import json
+import math
+import os
 import socket
+import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from systems.elastic.keystore import StoreLost
 
+DEFAULT_ENDPOINT = "http://127.0.0.1:2379"
+KEYS = "elastrace/"
+"""What all our keys in an etcd begin with: its user needs to read and write these."""
 LEASE_S = 10
 TIMEOUT_S = 5.0
+USER_VARIABLE = "ELASTRACE_ETCD_USER"
+PASSWORD_VARIABLE = "ELASTRACE_ETCD_PASSWORD"
+_DEFAULT_PORT = 2379
+
+
+def endpoint_problems(endpoints: Sequence[str]) -> list[str]:
+    """What is wrong with the texts of these endpoints, one a line; nobody is asked."""
+    if not endpoints:
+        return [f"etcd_endpoints is empty; give one at least, such as {DEFAULT_ENDPOINT}"]
+    problems = []
+    for endpoint in endpoints:
+        try:
+            url = urlsplit(endpoint)
+            is_whole = url.hostname and url.port != 0 and not (url.query or url.fragment)
+        except ValueError:
+            is_whole = False
+        if not is_whole or url.scheme not in ("http", "https") or url.path.strip("/"):
+            problems.append(
+                f"etcd_endpoints has {endpoint!r}; an endpoint is like {DEFAULT_ENDPOINT}"
+            )
+        elif url.username is not None:
+            problems.append(
+                f"etcd_endpoints has a user in its URL of {url.hostname}, and options are stored"
+                f" with results; set {USER_VARIABLE} and {PASSWORD_VARIABLE} in the environment"
+            )
+    return problems
+
+
+def no_etcd(endpoints: Sequence[str]) -> str | None:
+    """Why none of these endpoints can be used, and what to do; None if one can be."""
+    try:
+        open_etcd(endpoints, KEYS).close()
+    except StoreLost as error:
+        return (
+            f"etcd_endpoints: {error}; start etcd there (Debian package etcd-server), correct"
+            f" etcd_endpoints (or {USER_VARIABLE} and {PASSWORD_VARIABLE}), or use store=embedded"
+        )
+    return None
+
+
+def open_etcd(endpoints: Sequence[str], prefix: str, expiry_s: float = 0.0) -> EtcdKeyStore:
+    """The store at the first of these endpoints that answers.
+
+    Args:
+        endpoints: members of one etcd.
+        prefix: put before every key.
+        expiry_s: that of the election; a key outlives it.
+
+    Raises:
+        StoreLost: none answers; says what each one's trouble is.
+    """
+    troubles = []
+    for endpoint in endpoints:
+        try:
+            return EtcdKeyStore(endpoint, prefix, max(LEASE_S, math.ceil(2 * expiry_s)))
+        except StoreLost as error:
+            troubles.append(str(error))
+    raise StoreLost(", ".join(troubles))
 
 
 class EtcdKeyStore:
-    """A ``KeyStore`` in the etcd that listens at an address."""
+    """A ``KeyStore`` in the etcd at an endpoint."""
 
     def __init__(
         self,
-        address: str,
-        port: int,
-        prefix: str = "elastrace/",
+        endpoint: str,
+        prefix: str = KEYS,
         lease_s: int = LEASE_S,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         """Connect.
 
         Args:
-            address: where etcd listens for clients.
-            port: its client port.
+            endpoint: where etcd listens for clients, as ``http://host:port`` or ``https://``.
             prefix: put before every key.
             lease_s: life of a key after its writer's last swap; several times the time between
                 two refreshes. etcd prolongs what is shorter than its own minimum.
             timeout_s: for one request.
 
         Raises:
-            StoreLost: no etcd answers there.
+            StoreLost: no etcd answers there, or it does not let us in.
             ValueError: ``lease_s`` is below 1.
         """
         if lease_s < 1:
             raise ValueError(f"lease_s={lease_s}: etcd counts whole seconds from 1")
-        self._address = address
-        self._port = port
+        url = urlsplit(endpoint)
+        self._endpoint = endpoint
+        self._address = (url.hostname or "", url.port or _DEFAULT_PORT)
+        self._context = ssl.create_default_context() if url.scheme == "https" else None
         self._prefix = prefix
         self._lease_s = lease_s
         self._timeout_s = timeout_s
@@ -65,6 +133,11 @@ class EtcdKeyStore:
         self._watching: list[http.client.HTTPConnection] = []
         self._is_lost = False
         self._is_closed = False
+        self._headers: dict[str, str] = {}
+        user = os.environ.get(USER_VARIABLE)
+        if user:
+            who = {"name": user, "password": os.environ.get(PASSWORD_VARIABLE, "")}
+            self._headers["Authorization"] = self._call("auth/authenticate", who)["token"]
         self.get("")
 
     def get(self, key: str) -> str | None:
@@ -87,16 +160,15 @@ class EtcdKeyStore:
 
     def watch(self, key: str, on_change: Callable[[], None]) -> None:
         """As in the contract."""
-        connection = http.client.HTTPConnection(self._address, self._port, timeout=self._timeout_s)
+        connection = self._connection()
         try:
-            connection.request(
-                "POST", "/v3/watch", _json({"create_request": {"key": self._key(key)}})
-            )
+            wanted = {"create_request": {"key": self._key(key)}}
+            connection.request("POST", "/v3/watch", _json(wanted), self._headers)
             # The response takes the socket over; we keep it for close().
             sock = connection.sock
             response = connection.getresponse()
             if response.status != 200 or b'"created":true' not in response.readline():
-                raise StoreLost(f"etcd at {self._place} refused a watch")
+                raise StoreLost(f"etcd at {self._endpoint} refused a watch")
             sock.settimeout(None)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
@@ -150,15 +222,12 @@ class EtcdKeyStore:
 
     def _call(self, method: str, body: Mapping[str, Any]) -> dict[str, Any]:
         if self._is_lost or self._is_closed:
-            raise StoreLost(f"the connection to etcd at {self._place} has ended")
+            raise StoreLost(f"the connection to etcd at {self._endpoint} has ended")
         connection: http.client.HTTPConnection | None = getattr(self._connections, "it", None)
         if connection is None:
-            connection = http.client.HTTPConnection(
-                self._address, self._port, timeout=self._timeout_s
-            )
-            self._connections.it = connection
+            connection = self._connections.it = self._connection()
         try:
-            connection.request("POST", f"/v3/{method}", _json(body))
+            connection.request("POST", f"/v3/{method}", _json(body), self._headers)
             response = connection.getresponse()
             answer = json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -167,18 +236,22 @@ class EtcdKeyStore:
         if response.status != 200:
             # No leader, no room: as good as gone.
             self._is_lost = True
-            raise StoreLost(f"etcd at {self._place} answers {method}: {answer.get('error')}")
+            raise StoreLost(f"etcd at {self._endpoint} answers {method}: {answer.get('error')}")
         return dict(answer)
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self._address
+        if self._context is None:
+            return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+        return http.client.HTTPSConnection(
+            host, port, timeout=self._timeout_s, context=self._context
+        )
 
     def _key(self, key: str) -> str:
         return _encode(self._prefix + key)
 
     def _gone(self, error: Exception) -> StoreLost:
-        return StoreLost(f"no etcd at {self._place}: {str(error) or type(error).__name__}")
-
-    @property
-    def _place(self) -> str:
-        return f"{self._address}:{self._port}"
+        return StoreLost(f"no etcd at {self._endpoint}: {str(error) or type(error).__name__}")
 
 
 def _json(body: Mapping[str, Any]) -> bytes:

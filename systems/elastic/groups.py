@@ -106,31 +106,26 @@ class Group:
         if self._lost is not None:
             raise GroupLost(f"the group of generation {self.generation} {self._lost}")
 
-    def all_reduce(
-        self, tensor: torch.Tensor, on_done: Callable[[], None] | None = None
-    ) -> Pending:
+    def all_reduce(self, tensor: torch.Tensor) -> Pending:
         """Begin to add the members' tensors up, in place.
 
         Args:
             tensor: of the same shape and type on all members.
-            on_done: called when the sum is there, by a thread of gloo's. It must not block.
 
         Raises:
             GroupLost: the group was given up, lost or dropped.
         """
         options = dist.AllreduceOptions()  # adds, if nothing else is said
         options.timeout = self._timeout
-        return self._begin(lambda group: group.allreduce([tensor], options), on_done)
+        return self._begin(lambda group: group.allreduce([tensor], options))
 
-    def broadcast(
-        self, tensor: torch.Tensor, root: int, on_done: Callable[[], None] | None = None
-    ) -> Pending:
+    def broadcast(self, tensor: torch.Tensor, root: int) -> Pending:
         """Begin to copy the tensor of the rank ``root`` to all others; as ``all_reduce``."""
         options = dist.BroadcastOptions()
         options.rootRank = root
         options.rootTensor = 0
         options.timeout = self._timeout
-        return self._begin(lambda group: group.broadcast([tensor], options), on_done)
+        return self._begin(lambda group: group.broadcast([tensor], options))
 
     def give_up(self) -> None:
         """End everything at once with GroupLost, for all threads, now and later.
@@ -149,9 +144,7 @@ class Group:
             self._is_dropped = True
             self._free_if_idle()
 
-    def _begin(
-        self, start: Callable[[dist.ProcessGroup], dist.Work], on_done: Callable[[], None] | None
-    ) -> Pending:
+    def _begin(self, start: Callable[[dist.ProcessGroup], dist.Work]) -> Pending:
         pending = Pending(self, self._condition)
         with self._condition:
             self.check()
@@ -162,8 +155,6 @@ class Group:
                 self._num_running += 1
         if group is None:
             pending._is_over = True
-            if on_done is not None:
-                on_done()
             return pending
         try:
             future = start(group).get_future()
@@ -174,8 +165,6 @@ class Group:
         def ended(future: torch.futures.Future[list[torch.Tensor]]) -> None:
             try:
                 future.value()
-                if on_done is not None and self._lost is None:
-                    on_done()
             except Exception as error:  # gloo raises nothing narrower; nobody else would see it
                 self._ended(None)
                 self._lose(f"lost an operation of gloo's: {error}")
@@ -218,7 +207,6 @@ def build_group(
     rank: int,
     size: int,
     timeout_s: float,
-    prefix: str = "",
     collective_timeout_s: float = COLLECTIVE_TIMEOUT_S,
 ) -> Group:
     """Meet the other members and connect to each. Blocks; may run beside another group's work.
@@ -235,7 +223,6 @@ def build_group(
         rank: of this process among the members.
         size: number of members; one alone needs no store and no sockets.
         timeout_s: longest time to wait for the others.
-        prefix: in front of the generation in the names of the store's keys.
         collective_timeout_s: after that long an operation fails; a safety net only.
 
     Raises:
@@ -249,7 +236,7 @@ def build_group(
             address, port, timeout=timeout, wait_for_workers=False
         )
     keys = dist.PrefixStore(  # type: ignore[attr-defined]
-        f"{prefix}generation/{generation}", store
+        f"generation/{generation}", store
     )
     process_group = cast(dist.ProcessGroup, dist.ProcessGroupGloo(keys, rank, size, timeout))
     return Group(generation, rank, size, process_group, collective_timeout_s)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.election import Election
+from systems.elastic.etcd_keystore import open_etcd
+from systems.elastic.keystore import KeyStore
 from systems.elastic.leader import LeaderServer
 from systems.elastic.order import SCRIPT, ElasticOrder
 from systems.elastic.recovery import Membership
@@ -200,7 +202,8 @@ class Member:
                 self._lost(message["workers"])
             case "store":
                 self.store = (message["address"], message["port"])
-                self._election.replace_store(self._make_store)
+                if not self._order.etcd_endpoints:
+                    self._election.replace_store(self._make_store)
             case "leader_gone":
                 self._leader_gone(message["address"])
             case "announce":
@@ -247,7 +250,10 @@ class Member:
 
     # Who leads.
 
-    def _make_store(self) -> TcpKeyStore:
+    def _make_store(self) -> KeyStore:
+        order = self._order
+        if order.etcd_endpoints:
+            return open_etcd(order.etcd_endpoints, order.etcd_prefix, order.leader_expiry_s)
         return TcpKeyStore(*self.store)
 
     def _on_leader(self, address: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from systems.elastic.etcd_keystore import DEFAULT_ENDPOINT, endpoint_problems
 from systems.elastic.stragglers import StragglerRule
 from systems.runtime.options import RuntimeOptions
 
@@ -12,6 +13,7 @@ _KNOWN = {
     "transfer": ("background", "peer", "broadcast"),
     "recovery": ("none", "consistent", "approximate", "exact"),
     "straggler": ("off", "remove"),
+    "store": ("embedded", "etcd"),
 }
 _TIMES = (
     "heartbeat_s",
@@ -40,6 +42,11 @@ class ElasticOptions:
     """What follows a worker's death. ``none``: the job is lost; ``consistent``: the others go
     back to the last checkpoint; ``approximate``: they go on, perhaps without the last step;
     ``exact``: they go on from the last step that any of them committed."""
+    store: str = "embedded"
+    """Where the workers elect their leader. ``embedded``: in the job's own store process, in
+    which their groups meet in any case; ``etcd``: in an etcd that is there already."""
+    etcd_endpoints: tuple[str, ...] = (DEFAULT_ENDPOINT,)
+    """Where its members listen, for ``etcd``; the first that answers is used."""
     heartbeat_s: float = 0.1
     """How often leader and workers show each other that they live."""
     hang_timeout_s: float = 2.0
@@ -72,6 +79,8 @@ class ElasticOptions:
         for name, known in _KNOWN.items():
             if getattr(self, name) not in known:
                 problems.append(f"{name} is {getattr(self, name)!r}; known: {', '.join(known)}")
+        if self.store == "etcd":
+            problems += endpoint_problems(self.etcd_endpoints)
         for name in _TIMES:
             if not getattr(self, name) > 0:
                 problems.append(f"{name} is {getattr(self, name)}; it must be > 0")
@@ -119,7 +128,7 @@ def elastic_options(**options: Any) -> ElasticOptions:
     problems = []
     runtime = RuntimeOptions()
     try:
-        runtime = RuntimeOptions(reduction="ordered", **of_runtime)
+        runtime = RuntimeOptions(reduction="ordered", **{"data_order": "blocks", **of_runtime})
     except ValueError as error:
         problems.append(str(error))
     try:

@@ -81,6 +81,10 @@ class ElasticOrder:
     """Processes that do so; 0: a thread."""
     mark: str | None = None
     """File of this worker's mark; None: it keeps none."""
+    etcd_endpoints: tuple[str, ...] = ()
+    """Where the etcd of the election listens; empty: it is held in the job's own store."""
+    etcd_prefix: str = ""
+    """Of this job's keys there."""
 
     def message(self) -> Message:
         """This order as a control message."""
@@ -90,4 +94,5 @@ class ElasticOrder:
     def from_message(cls, message: Message) -> ElasticOrder:
         """The order in a control message."""
         fields = {key: value for key, value in message.items() if key != "kind"}
-        return cls(**{**fields, "members": tuple(fields["members"])})
+        lists = {name: tuple(fields[name]) for name in ("members", "etcd_endpoints")}
+        return cls(**{**fields, **lists})

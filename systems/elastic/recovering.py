@@ -110,7 +110,7 @@ class Recovering:
             loop.bench.roll_back()
         elif loop.worker in message["behind"]:
             loop.has_state = False
-            loop.bench.adopt(loop.taking.take(lambda: None).values)
+            loop.bench.adopt(loop.taking.take(lambda: None))
         elif loop.worker == message["source"]:
             give(loop, message)
         loop.has_state = True

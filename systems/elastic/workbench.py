@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from systems.elastic.groups import Group
 from systems.elastic.order import ElasticOrder
 from systems.elastic.step_report import StepReport
 from systems.elastic.transfer.broadcast import broadcast_state
+from systems.elastic.transfer.receiver import Received
 from systems.elastic.transfer.training_state import TrainingState
 from systems.runtime.checkpoint import newest
 from systems.runtime.control import ControlClient
@@ -115,13 +115,13 @@ class Workbench:
         session.step, session.data_state = 0, session.data.initial()
 
     def values(self) -> dict[str, Any]:
-        """What a worker must know beside the tensors to have the job's whole state."""
-        return {"step": self.session.step, "data": self.session.data_state.to_json()}
+        """What a worker must know beside tensors and step to have the job's whole state."""
+        return {"data": self.session.data_state.to_json()}
 
-    def adopt(self, values: Mapping[str, Any]) -> None:
-        """Take another worker's ``values``, with its tensors, as this one's."""
-        self.session.step = values["step"]
-        self.session.data_state = self.session.data.from_json(values["data"])
+    def adopt(self, received: Received) -> None:
+        """Take what came with another worker's tensors: its step and its ``values``."""
+        self.session.step = received.step
+        self.session.data_state = self.session.data.from_json(received.values["data"])
 
     def results(self) -> dict[str, Any]:
         """Digests of the state, and the workload's evaluation."""

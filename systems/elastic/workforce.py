@@ -44,7 +44,7 @@ class Workforce:
         self._options = processes.options
         self._account = account
         self._end = end
-        self._generation = account.next_number()
+        self._life = self._generation = account.next_number()
         self._founders = self.members
         self._slots = change.slots
         """Of all workers that train, or are to."""
@@ -391,6 +391,7 @@ class Workforce:
             checkpoint=checkpoint.path if checkpoint else None,
             slots=self._slots,
             store=store,
+            life=self._life,
         )
         return self._processes.worker_order(worker, slot, standing).message()
 

@@ -30,6 +30,10 @@ class DrivenBackend(ABC):
         """How its workers start."""
         return self._runtime.warmth
 
+    def problems(self) -> list[str]:
+        """Nothing, unless a backend needs more than what comes with this project."""
+        return []
+
     @abstractmethod
     def _jobs(self, cluster: Cluster) -> MakeJob:
         """What the driver makes its jobs with."""

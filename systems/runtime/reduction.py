@@ -176,7 +176,6 @@ class OrderedReduction:
         self.layout: tuple[BucketLayout, ...] = ()
         self.weight = 1.0
         """Of this process's gradients in the mean, where its loss was not multiplied by it."""
-        self.on_bucket: Callable[[int, torch.Tensor], None] | None = None
         self._memory = threading.Lock()
         """Held while the memory for sums is exchanged: several threads may want to."""
         self._group: Group | None = None
@@ -300,11 +299,6 @@ class OrderedReduction:
         """The step counts; it cannot be undone any more."""
         self._is_undoable = False
 
-    def take(self, buckets: Sequence[torch.Tensor]) -> None:
-        """Make these the gradients: flat tensors as another worker's ``buckets``."""
-        for places, memory in zip(self._places, buckets, strict=True):
-            _assign(places.parameters, places.views(memory))
-
     def _before_forward(self, module: torch.nn.Module, inputs: object) -> None:
         if not self._is_undoable:
             self._boundary.copy_(self._flat.gather())
@@ -317,20 +311,14 @@ class OrderedReduction:
             self._learn(bucket)
             return
         group = self._group
-        if group is None or group.size == 1:
-            if self.on_bucket is not None:
-                self.on_bucket(index, memory)
-            return
-        if self._lost is not None:
+        if group is None or group.size == 1 or self._lost is not None:
             return
         self.reserve()
         assert self._sums is not None
         total = self._sums[index]
         torch.mul(memory, self.weight / group.size, out=total)
-        on_bucket = self.on_bucket
-        on_done = None if on_bucket is None else lambda: on_bucket(index, total)
         try:
-            self._pending.append(group.all_reduce(total, on_done))
+            self._pending.append(group.all_reduce(total))
         except GroupLost as error:
             self._lost = error
 

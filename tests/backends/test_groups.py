@@ -28,8 +28,7 @@ def build(port, generation, rank, size):
 def sums_and_copies(pipe, port, rank, size):
     group = build(port, 1, rank, size)
     tensors = [torch.full((1000,), float(rank + i)) for i in range(5)]
-    told = []
-    pending = [group.all_reduce(t, lambda i=i: told.append(i)) for i, t in enumerate(tensors)]
+    pending = [group.all_reduce(tensor) for tensor in tensors]
     copied = torch.full((7,), rank, dtype=torch.uint8)
     copying = group.broadcast(copied, 1)
     for operation in (*pending, copying):
@@ -39,11 +38,11 @@ def sums_and_copies(pipe, port, rank, size):
     group.drop()
     with pytest.raises(GroupLost, match="generation 1 was dropped"):
         group.all_reduce(copied)
-    last_word(pipe, ([t[0].item() for t in tensors], copied.tolist(), sorted(told)))
+    last_word(pipe, ([t[0].item() for t in tensors], copied.tolist()))
 
 
 def test_many_operations_under_way(members):
-    expected = [3.0, 6.0, 9.0, 12.0, 15.0], [1] * 7, list(range(5))
+    expected = [3.0, 6.0, 9.0, 12.0, 15.0], [1] * 7
     assert members.together(sums_and_copies, 3) == [expected] * 3
 
 

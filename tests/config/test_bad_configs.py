@@ -27,6 +27,18 @@ CASES = {
         ["engine.rescale_cost=half"],
         "engine: rescale_cost is 'half'; known: profile, zero",
     ),
+    "an endpoint with a user": (
+        ["backend=stop_free", "backend.store=etcd", "backend.etcd_endpoints=[http://me:pw@here]"],
+        "backend: etcd_endpoints has a user in its URL of here, and options are stored with",
+    ),
+    "an etcd that is not there": (
+        [
+            *("engine=live", "backend=warm_restart", "backend.store=etcd"),
+            "backend.etcd_endpoints=[http://127.0.0.1:1]",
+        ],
+        "engine=live: backend.etcd_endpoints: no etcd at http://127.0.0.1:1: [Errno 111]"
+        " Connection refused; start etcd there",
+    ),
     "unknown class": (
         ["scheduler._target_=systems.schedulers.tiresias.Tiresia"],
         "scheduler._target_: module systems.schedulers.tiresias has no class 'Tiresia';"

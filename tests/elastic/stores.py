@@ -1,21 +1,23 @@
 """Real stores for the tests, each in a process of its own that can be killed."""
 
 import contextlib
+import http.client
 import json
 import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from systems.elastic.etcd_keystore import EtcdKeyStore
-from systems.elastic.keystore import StoreLost
 from systems.elastic.tcp_keystore import TcpKeyStore
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,23 +70,31 @@ class TcpStoreProcess:
 
 
 class EtcdProcess:
-    """A real etcd with an empty directory."""
+    """A real etcd, with an empty directory at first."""
 
-    def __init__(self):
-        binary = shutil.which("etcd")
-        if binary is None:
+    def __init__(self, scheme="http", *options):
+        self._binary = shutil.which("etcd")
+        if self._binary is None:
             pytest.skip("etcd is not installed (Debian package etcd-server)")
         self.folder = tempfile.mkdtemp(prefix="etcd-test-")
-        self.port, peer = free_ports(2)
-        client_url, peer_url = (f"http://127.0.0.1:{port}" for port in (self.port, peer))
+        self.port, self._peer_port = free_ports(2)
+        self.endpoint = f"{scheme}://127.0.0.1:{self.port}"
+        self._options = options
+        self.start()
+
+    def start(self):
+        """With the data that ``stop`` left; returns when it serves."""
+        peer_url = f"http://127.0.0.1:{self._peer_port}"
         self.process = subprocess.Popen(
             [
-                *(binary, "--data-dir", self.folder),
-                *("--listen-client-urls", client_url, "--advertise-client-urls", client_url),
+                *(self._binary, "--data-dir", self.folder),
+                *("--listen-client-urls", self.endpoint),
+                *("--advertise-client-urls", self.endpoint),
                 *("--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url),
                 *("--initial-cluster", f"default={peer_url}"),
                 # Allows leases of one second.
                 *("--heartbeat-interval", "20", "--election-timeout", "200"),
+                *self._options,
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -92,24 +102,36 @@ class EtcdProcess:
         self.pid = self.process.pid
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline and self.process.poll() is None:
-            with contextlib.suppress(StoreLost):
-                self.open().close()
-                return
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if self._is_healthy():
+                    return
             time.sleep(0.05)
         pytest.fail("etcd did not start")
+
+    def _is_healthy(self):
+        kind = http.client.HTTPConnection
+        if self.endpoint.startswith("https"):
+            kind = partial(http.client.HTTPSConnection, context=ssl._create_unverified_context())
+        connection = kind("127.0.0.1", self.port, timeout=WAIT_S)
+        connection.request("GET", "/health")
+        return connection.getresponse().read().startswith(b'{"health":"true"')
 
     def open(self):
         return open_store("etcd", self.port)
 
-    def kill(self):
+    def stop(self):
+        """Kill it; its data stays."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+
+    def kill(self):
+        self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def open_store(kind, port):
     if kind == "etcd":
-        return EtcdKeyStore("127.0.0.1", port, lease_s=1)
+        return EtcdKeyStore(f"http://127.0.0.1:{port}", lease_s=1)
     return TcpKeyStore("127.0.0.1", port)
 
 

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from systems.elastic.election import Election
+from systems.elastic.keystore import StoreLost
 from tests.elastic.stores import KINDS, NURSERY, WAIT_S
 
 EXPIRY_S, REFRESH_S = 0.3, 0.1
@@ -72,9 +73,8 @@ def settle(voters):
 
 def test_of_many_one_leads_and_all_know(server, vote):
     voters = [vote(server.open, index) for index in range(6)]
-    leader, others = settle(voters)
-    assert leader.election.is_sure
-    assert not any(voter.election.is_sure for voter in others)
+    leader, _ = settle(voters)
+    assert {voter.election.leader for voter in voters} == {leader.me}
 
 
 def test_resigning_hands_over_at_once(server, vote):
@@ -169,6 +169,59 @@ def test_a_leader_that_dies_with_the_store_is_replaced(kind, vote):
     finally:
         old.kill()
         new.kill()
+
+
+def test_who_resigns_does_not_wait_for_a_store_that_is_lost(kind, vote):
+    server = KINDS[kind]()
+    try:
+        leader = vote(server.open, 0)
+        assert leader.next_leader() == leader.me
+    finally:
+        server.kill()
+    began = time.monotonic()
+    assert not leader.election.resign(WAIT_S)  # it may still have the key
+    assert not leader.election.resign(WAIT_S)
+    assert time.monotonic() - began < SLACK_S
+
+
+class LosesSwaps:
+    """A store that loses its connection in every swap, after the swap was done."""
+
+    def __init__(self, store):
+        self.get, self.watch, self.close = store.get, store.watch, store.close
+        self._swap = store.compare_and_swap
+
+    def compare_and_swap(self, *arguments):
+        self._swap(*arguments)
+        raise StoreLost("the answer got lost")
+
+
+def test_a_swap_whose_answer_got_lost_is_not_held_against_who_resigns(server, vote):
+    opened = []
+
+    def open_first_badly():
+        opened.append(server.open())
+        return LosesSwaps(opened[-1]) if len(opened) == 1 else opened[-1]
+
+    voter = vote(open_first_badly, 0)
+    assert voter.next_leader() == voter.me  # it read that it has the key
+    began = time.monotonic()
+    assert voter.election.resign(WAIT_S)
+    assert time.monotonic() - began < SLACK_S
+
+
+def test_after_an_outage_the_leader_leads_on(vote):
+    server = KINDS["etcd"]()
+    try:
+        leader, (follower,) = settle([vote(server.open, 0, 30.0), vote(server.open, 1, 30.0)])
+        server.stop()
+        server.start()
+        joiner = vote(server.open, "joiner", 30.0, is_candidate=False)
+        assert joiner.next_leader() == leader.me
+        assert leader.told.empty()
+        assert follower.told.empty()
+    finally:
+        server.kill()
 
 
 class Child:

@@ -31,6 +31,11 @@ class Candidate:
         self.register = register
         self.pending = None
         self.next_look = 0.0
+        self.sure_until = 0.0
+        """As long as it leads, nobody else can have taken the key before this."""
+
+    def is_sure(self, now):
+        return self.state.is_leader and now < self.sure_until
 
     def look(self, now):
         self.pending = (self.state.look(self.register.value, now), now)
@@ -42,6 +47,7 @@ class Candidate:
         if swap is None or not self.register.do(swap):
             return False
         self.state.won(swap, looked)
+        self.sure_until = looked + EXPIRY_S
         self.next_look = looked + self.state.next_look_s(looked)
         return True
 
@@ -81,7 +87,7 @@ def test_two_are_never_sure_at_once(events):
             one.act()
         else:
             one.round(now)
-        assert sum(each.state.is_sure(now) for each in all_of_them) <= 1
+        assert sum(each.is_sure(now) for each in all_of_them) <= 1
 
 
 @given(EVENTS)
@@ -127,7 +133,7 @@ def test_a_leader_that_stops_is_replaced_in_time(offsets, stops_at):
             break
     else:
         pytest.fail("nobody took over")
-    assert not leader.state.is_sure(now)
+    assert not leader.is_sure(now)
     assert leader.state.is_leader
     leader.round(now)
     assert not leader.state.is_leader
@@ -145,7 +151,7 @@ def test_who_was_stopped_too_does_not_accuse_the_leader(stopped_s, again_s):
     assert other.state.leader_address == leader.state.me
     leader.round(now + again_s)
     other.round(now + again_s)
-    assert leader.state.is_sure(now + again_s)
+    assert leader.is_sure(now + again_s)
     assert not other.state.is_leader
 
 
@@ -155,7 +161,7 @@ def test_certain_death_is_not_waited_for_and_lapses():
     other.round(0.1)
     other.state.presume_dead(leader.state.me, 0.2)
     other.round(0.2)
-    assert other.state.is_sure(0.2)
+    assert other.is_sure(0.2)
     # A new process on the dead one's port.
     register.value = f"{leader.state.me}|new|1"
     other.round(0.2 + EXPIRY_S)
@@ -229,6 +235,17 @@ def test_on_a_new_store_nobody_waits_for_the_dead():
     other.state.replaced(0.5)
     other.state.presume_dead(leader.state.me, 0.6)
     other.round(0.6)
+    assert other.state.is_leader
+
+
+def test_a_death_while_the_store_is_lost_is_not_forgotten():
+    _, (leader, other) = candidates(2)
+    leader.round(0.0)
+    other.round(0.1)
+    other.state.presume_dead(leader.state.me, 0.5)
+    for now in range(1, 20):
+        other.state.replaced(now)
+    other.round(19.5)  # the store is there again, with the key
     assert other.state.is_leader
 
 

@@ -1,6 +1,5 @@
 """What every key store promises, over every store; and what ours builds upon in torch's."""
 
-import contextlib
 import threading
 from datetime import timedelta
 
@@ -189,28 +188,3 @@ def test_what_tcp_keystore_builds_upon_in_torch():
     assert client.compare_set("key", "", "b") == b"a"
     assert client.compare_set("key", "a", "c") == b"c"
     assert client.compare_set("key", "a", "d") == b"c"
-
-
-def test_a_lease_of_etcd_outlives_its_refreshes_only():
-    server = KINDS["etcd"]()
-    try:
-        writer, reader = server.open(), server.open()
-        void = threading.Event()
-
-        def look():
-            with contextlib.suppress(StoreLost):
-                if reader.get("key") is None:
-                    void.set()
-
-        assert writer.compare_and_swap("key", None, "a")
-        reader.watch("key", look)
-        for count in range(30):
-            # Waits are the only way to let more than a lease's time go by.
-            assert not void.wait(0.1)
-            assert writer.compare_and_swap("key", "a" if count == 0 else str(count - 1), str(count))
-        assert void.wait(WAIT_S)
-        assert writer.compare_and_swap("key", None, "b")
-        writer.close()
-        reader.close()
-    finally:
-        server.kill()

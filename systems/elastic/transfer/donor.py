@@ -36,9 +36,10 @@ import torch
 from systems.elastic.transfer.channel import Cancelled, TransferError
 from systems.elastic.transfer.links import Link, Links
 from systems.elastic.transfer.memory import as_bytes, split
-from systems.elastic.transfer.pieces import BucketLayout, Piece, cut
+from systems.elastic.transfer.pieces import Piece, cut
 from systems.elastic.transfer.training_state import TrainingState
 from systems.elastic.transfer.update_lock import UpdateLock
+from systems.runtime.reduction import BucketLayout
 
 PIECE_BYTES = 2 << 20
 TIMEOUT_S = 10.0
@@ -134,11 +135,6 @@ class Donor:
     def failures(self) -> Mapping[tuple[str, int], Exception]:
         """By address of the joiner; the others go on."""
         return self._links.failures
-
-    @property
-    def num_pieces_left(self) -> int | None:
-        """Not yet sent; None before the log has begun."""
-        return len(self._pieces) if self._is_logging else None
 
     def reduced(self, step: int, global_batch: int, buckets: Sequence[torch.Tensor]) -> None:
         """Log the gradients of an update that follows at once, under the same ``lock``.

@@ -27,7 +27,7 @@ from systems.elastic.transfer.channel import (
     TransferError,
     encode,
 )
-from systems.elastic.transfer.memory import host_identity, permit_reading, regions
+from systems.elastic.transfer.memory import ReadingPermission, host_identity, regions
 
 VERSION = 1
 PROBE_BYTES = 16
@@ -93,6 +93,7 @@ class Links:
         self._selector.register(self._woken, selectors.EVENT_READ, None)
         self._sockets: list[socket.socket] = []
         self._aborted = False
+        self._permission: ReadingPermission | None = None
         self.open: list[Link] = []
         self.num_done = 0
         """Receivers that have everything."""
@@ -138,7 +139,7 @@ class Links:
             _expect(channel.receive(), "welcome")
             return False
         if len(self._addresses) == 1:  # the kernel knows one permitted process at a time
-            permit_reading(int(receiver["pid"]))
+            self._permission = ReadingPermission(int(receiver["pid"]))
         proof = secrets.token_bytes(PROBE_BYTES)
         probe = torch.frombuffer(bytearray(proof), dtype=torch.uint8)
         channel.send(encode({"kind": "probe", "pid": os.getpid(), "memory": regions([probe])}))
@@ -221,8 +222,8 @@ class Links:
 
     def close(self) -> None:
         """Free everything; by the thread that used it."""
-        if any(link.pulls for link in self.open):
-            permit_reading(0)
+        if self._permission is not None:
+            self._permission.end()
         for link in self.open:
             assert link.channel is not None
             link.channel.close()

@@ -10,9 +10,10 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import torch
 
@@ -77,8 +78,30 @@ def host_identity() -> str:
         return ""
 
 
-def permit_reading(process: int) -> None:
-    """Let ``process`` (0: nobody) read this one's memory where the Yama module would forbid it."""
+class ReadingPermission:
+    """Lets another process read this one's memory where the Yama module would forbid it.
+
+    The kernel knows one permitted process at a time: a later permission takes the place of an
+    earlier one, whose ``end`` then means nothing.
+    """
+
+    _lock: ClassVar = threading.Lock()
+    _valid: ClassVar[ReadingPermission | None] = None
+
+    def __init__(self, process: int) -> None:
+        with self._lock:
+            ReadingPermission._valid = self
+            _set_reader(process)
+
+    def end(self) -> None:
+        """Nobody may read any more; safe to call twice."""
+        with self._lock:
+            if ReadingPermission._valid is self:
+                ReadingPermission._valid = None
+                _set_reader(0)
+
+
+def _set_reader(process: int) -> None:
     if sys.platform == "linux":
         _libc().prctl(_PR_SET_PTRACER, ctypes.c_ulong(process), 0, 0, 0)
 

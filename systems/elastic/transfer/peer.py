@@ -13,7 +13,6 @@ from systems.elastic.transfer.channel import TransferError
 from systems.elastic.transfer.donor import TIMEOUT_S
 from systems.elastic.transfer.links import Links
 from systems.elastic.transfer.memory import as_bytes
-from systems.elastic.transfer.receiver import Received, Receiver
 from systems.elastic.transfer.training_state import Part, TrainingState
 
 _PARTS_PER_FRAME = 64
@@ -62,8 +61,3 @@ def send_state(
         links.close()
     for (host, port), error in links.failures.items():
         raise TransferError(f"the state did not reach {host}:{port}: {error}") from error
-
-
-def receive_state(receiver: Receiver, *, wait_s: float = 60.0) -> Received:
-    """Take what ``send_state`` sends; see ``Receiver.run`` for what it raises."""
-    return receiver.run(wait_s=wait_s)

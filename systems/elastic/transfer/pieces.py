@@ -9,31 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
 from systems.elastic.transfer.memory import flat
 from systems.elastic.transfer.training_state import Part, TrainingState
+from systems.runtime.reduction import BucketLayout
 
 MAX_PARTS = 48
 """A part of a piece costs some microseconds under the lock however small it is."""
-
-
-class BucketLayout(Protocol):
-    """What a gradient bucket holds, in order; see ``systems.runtime.reduction``."""
-
-    @property
-    def parameters(self) -> tuple[int, ...]:
-        """Indices in the optimizer's order."""
-
-    @property
-    def numel(self) -> int:
-        """Elements of the flat bucket."""
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of its elements."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,9 @@ from systems.elastic.transfer.channel import (
 from systems.elastic.transfer.donor import TIMEOUT_S
 from systems.elastic.transfer.links import PROBE_BYTES, VERSION
 from systems.elastic.transfer.memory import as_bytes, host_identity, read_memory
-from systems.elastic.transfer.pieces import BucketLayout, gradient_views
+from systems.elastic.transfer.pieces import gradient_views
 from systems.elastic.transfer.training_state import StateMismatch, TrainingState
+from systems.runtime.reduction import BucketLayout
 
 GREETING_TIMEOUT_S = 2.0
 

@@ -98,11 +98,6 @@ class TrainingState:
         ]
         return [*self.parameters, *self.buffers, *state]
 
-    @property
-    def num_bytes(self) -> int:
-        """Of all tensors."""
-        return sum(value.numel() * value.element_size() for value in self.tensors)
-
     def values(self) -> dict[str, Any]:
         """Hyper-parameters of every group, and state that is no tensor.
 

@@ -5,7 +5,6 @@ counters, two parameter groups, a learning rate and a batch that change every st
 """
 
 import multiprocessing
-from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -14,10 +13,11 @@ from systems.elastic.groups import build_group
 from systems.elastic.transfer.broadcast import broadcast_state
 from systems.elastic.transfer.channel import TransferError
 from systems.elastic.transfer.donor import Donor
-from systems.elastic.transfer.peer import receive_state, send_state
+from systems.elastic.transfer.peer import send_state
 from systems.elastic.transfer.pieces import gradient_views
 from systems.elastic.transfer.receiver import Receiver
 from systems.elastic.transfer.training_state import StateMismatch, TrainingState
+from systems.runtime.reduction import BucketLayout
 from systems.runtime.state import digests
 
 TOKEN = "the job's own token"
@@ -42,11 +42,9 @@ OPTIMIZERS = {
 }
 
 
-@dataclass(frozen=True)
-class Layout:
-    parameters: tuple
-    numel: int
-    dtype: torch.dtype = torch.float32
+def pieces_left(donor):
+    """Not yet sent; None before the log has begun."""
+    return len(donor._pieces) if donor._is_logging else None
 
 
 class Net(nn.Module):
@@ -80,7 +78,7 @@ class Job:
         order = list(reversed(range(len(trained))))  # of the backward
         sizes = [value.numel() for value in trained]
         self.layout = [
-            Layout(tuple(part), sum(sizes[index] for index in part))
+            BucketLayout(tuple(part), sum(sizes[index] for index in part), torch.float32)
             for part in (order[:2], order[2:4], order[4:])
         ]
         self.buckets = [torch.zeros(bucket.numel) for bucket in self.layout]
@@ -124,11 +122,11 @@ class Job:
     def train_beside(self, donor):
         """A step, then wait for a piece or two, while the next is already on its way."""
         self.train_step([donor])
-        left = donor.num_pieces_left
+        left = pieces_left(donor)
         for _ in range(200):
             if donor.join(0.001) or donor.caught_up:
                 return
-            if left is None or donor.num_pieces_left < max(1, left - 1):
+            if left is None or pieces_left(donor) < max(1, left - 1):
                 return
 
     def train(self, num_steps):
@@ -195,7 +193,7 @@ def receive(pipe, optimizer, options):
     job = Job(optimizer, seed=2)
     receiver = job.receiver(**options)
     pipe.send(receiver.port)
-    pipe.send((receive_state(receiver, wait_s=100), job.digests()))
+    pipe.send((receiver.run(wait_s=100), job.digests()))
 
 
 def broadcast(pipe, optimizer, store_port, rank):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from systems.elastic.transfer.training_state import is_elementwise
-from tests.elastic.transfer.jobs import OPTIMIZERS, Job, join
+from tests.elastic.transfer.jobs import OPTIMIZERS, Job, join, pieces_left
 
 ELEMENTWISE = [name for name in OPTIMIZERS if name != "adafactor"]
 
@@ -36,7 +36,8 @@ def test_every_tensor_is_equal_whatever_races(spawn, answer, name):
     _, pipe = spawn(join, name, 2, {}, {"share_memory": name != "adam"})
     job = Job(name)
     job.train(3)
-    digests = serve(job, [answer(pipe)], piece_bytes=job.state.num_bytes // 100)
+    num_bytes = sum(value.numel() * value.element_size() for value in job.state.tensors)
+    digests = serve(job, [answer(pipe)], piece_bytes=num_bytes // 100)
     received, found, applied, pulls = answer(pipe)
     assert found == digests
     assert received.step == job.step
@@ -71,7 +72,7 @@ def test_one_joiner_dies_and_the_other_arrives(spawn, answer):
     total = None
     while not donor.caught_up:
         job.train_beside(donor)
-        left = donor.num_pieces_left
+        left = pieces_left(donor)
         if total is None:
             total = left
         elif left is not None and left < total // 2 and victim.is_alive():
@@ -90,7 +91,7 @@ def test_the_last_pieces_may_follow_the_finish(spawn, answer):
     _, pipe = spawn(join, "adam", 1, {}, {})
     job = Job("adam")
     donor = job.donor([answer(pipe)], piece_bytes=2048)
-    while donor.num_pieces_left is None:
+    while pieces_left(donor) is None:
         job.train_step([donor])
     donor.finish(job.step, {})
     digests = job.digests()

@@ -3,7 +3,9 @@
 import pytest
 from torch._C._distributed_c10d import TCPStore
 
-from tests.elastic.transfer.jobs import broadcast, receive, send
+from systems.elastic.transfer import memory
+from systems.elastic.transfer.peer import send_state
+from tests.elastic.transfer.jobs import TOKEN, Job, broadcast, receive, send
 
 
 @pytest.mark.parametrize("share", [False, True])
@@ -15,6 +17,41 @@ def test_peer_gives_the_whole_state(spawn, answer, name, share):
     received, found = answer(there)
     assert found == digests
     assert (received.step, received.values) == (3, {"at": 7})
+
+
+@pytest.fixture
+def permitted(monkeypatch):
+    """Whom this process has let read its memory, in order; the kernel does not tell."""
+    libc, seen = memory._libc(), []
+
+    class Libc:
+        process_vm_readv = libc.process_vm_readv
+
+        @staticmethod
+        def prctl(option, process, *rest):
+            seen.append(process.value)
+            return libc.prctl(option, process, *rest)
+
+    monkeypatch.setattr(memory, "_libc", Libc)
+    return seen
+
+
+def test_nobody_may_read_the_memory_after_a_transfer(spawn, answer, permitted):
+    child, there = spawn(receive, "adam", {})
+    job = Job("adam")
+    send_state([("127.0.0.1", answer(there))], TOKEN, job.state, 3, {})
+    assert answer(there)[0].step == 3
+    assert permitted == [child.pid, 0]
+
+
+def test_an_earlier_transfer_takes_no_later_ones_permission(permitted):
+    earlier = memory.ReadingPermission(11)
+    later = memory.ReadingPermission(12)
+    earlier.end()
+    assert permitted == [11, 12]
+    later.end()
+    later.end()
+    assert permitted == [11, 12, 0]
 
 
 @pytest.mark.parametrize("name", ["momentum", "adafactor"])

@@ -20,17 +20,17 @@ from systems.elastic.transfer.channel import (
     encode,
 )
 from systems.elastic.transfer.training_state import StateMismatch
-from tests.elastic.transfer.jobs import TOKEN, Job, give, join, send
+from tests.elastic.transfer.jobs import TOKEN, Job, give, join, pieces_left, send
 
 PIECE_BYTES = 8192
 
 
 def half_way(job, donor):
     """Train until half of the pieces were sent."""
-    while donor.num_pieces_left is None:
+    while pieces_left(donor) is None:
         job.train_step([donor])
-    total = donor.num_pieces_left
-    while donor.num_pieces_left > total // 2:
+    total = pieces_left(donor)
+    while pieces_left(donor) > total // 2:
         job.train_beside(donor)
     assert donor.failed is None
 
