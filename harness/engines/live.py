@@ -27,6 +27,7 @@ from harness.contracts.launcher import Warmth
 from harness.contracts.training import Report, ReportKind
 from harness.devices import device_problems
 from harness.engines.live_job import LiveJob, step_floors, training_order
+from harness.engines.live_needs import estimated_memory_bytes, workload_modules
 from harness.engines.live_observations import SystemSampler, collect
 from harness.engines.setup import EngineSetup
 from harness.profiles import ProfileError
@@ -140,28 +141,6 @@ class Live:
     def open(self, setup: EngineSetup) -> LiveEngine:
         """Launcher and backend made ready; no job started; the clock stands at 0."""
         return LiveEngine(self, setup)
-
-
-def estimated_memory_bytes(setup: EngineSetup) -> int:
-    """Memory if every slot runs a worker of the largest workload, and as many start beside.
-
-    A rescale can keep the old workers while the new ones start, but only one worker a slot
-    trains; the second is counted at half its size since it has no activations yet. Spares that
-    wait for their work come on top.
-    """
-    sizes = [setup.memory_bytes_per_worker.get(job.workload, 0) for job in setup.jobs]
-    num_slots = setup.cluster.num_slots
-    has_spares = setup.backend.warmth is Warmth.SPARE
-    spares_bytes = setup.launcher.spares_bytes(num_slots) if has_spares else 0
-    return int(1.5 * num_slots * max(sizes, default=0)) + spares_bytes
-
-
-def workload_modules(setup: EngineSetup) -> list[str]:
-    """Modules of the workloads that the trace's jobs train, sorted."""
-    used = {job.workload for job in setup.jobs}
-    return sorted(
-        {spec.target.rpartition(".")[0] for name, spec in setup.workloads.items() if name in used}
-    )
 
 
 class EngineError(Exception):

@@ -13,7 +13,7 @@ import pytest
 from harness.cluster import Cluster
 from harness.contracts.engine import ChangeKind
 from harness.contracts.launcher import SpareSpec, Warmth
-from harness.engines.live import estimated_memory_bytes
+from harness.engines.live_needs import estimated_memory_bytes
 from harness.engines.setup import EngineSetup
 from harness.samples_lost import STEPS_AFTER_SWITCH
 from systems.backends.static import Static
