@@ -94,11 +94,13 @@ def workers():
 
 def children():
     """Live processes below this one, but those that other tests fork their members from
-    (multiprocessing's server and tracker, which end with this process) and what these have."""
+    (multiprocessing's server and tracker, ``nursery.py``; they end with this process) and what
+    these have."""
     here, found = psutil.Process(), []
     for child in here.children():
         try:
-            if "multiprocessing." not in " ".join(child.cmdline()):
+            command = " ".join(child.cmdline())
+            if not ("multiprocessing." in command or "tests.elastic.nursery" in command):
                 found += [child, *child.children(recursive=True)]
         except psutil.NoSuchProcess:
             continue
