@@ -77,10 +77,10 @@ class FaultyLiveEngine(LiveEngine):
 
     def _skip(self, until_s: float) -> None:
         """Nothing is credited before the last fault; then all that is left, at once."""
-        if self._faulty.is_over:
-            super()._skip(math.inf)
-        elif not any(job.num_workers or job.in_flight for job in self._jobs.values()):
+        if not any(job.num_workers or job.in_flight for job in self._jobs.values()):
             super()._skip(until_s)
+        elif self._faulty.is_over:
+            super()._skip(math.inf)
 
     def close(self) -> None:
         """As the live engine, and the busy processes."""

@@ -46,6 +46,8 @@ class Adjusting:
     deadline: float
     """When it is given up, on ``time.monotonic``; after the verdict: when those whose end is
     awaited are killed."""
+    blamed: str = ""
+    """The worker whose death made it fail, if one did."""
     reason: str = ""
     """Why it failed, or is about to."""
     verdict: Verdict = Verdict.OPEN

@@ -95,6 +95,12 @@ class Coordinator:
         """The workers of the present generation, by rank."""
         return self._memberships[self.generation].members
 
+    def missing(self) -> set[str]:
+        """Members of the present generation that have not come to this leader, once one that
+        has entered it has: before that they may not have been started."""
+        has_begun = any(tuple(self._standings[w]) == self.members for w in self._registered)
+        return set(self.members) - self._registered - self._dead if has_begun else set()
+
     # Inputs.
 
     def registered(self, worker: str, status: Message) -> list[Action]:

@@ -168,6 +168,11 @@ class Crew:
             if process.connection is not None and process.ordered_at:
                 self.processes.hands.send(process.connection, message)
 
+    def tell_all(self, message: Mapping[str, Any]) -> None:
+        """Tell every worker that lives and is wanted."""
+        alive = (p for p in self.workers.values() if p.end is None)
+        self.tell([p.name for p in alive if not (p.is_dead or p.is_dismissed)], message)
+
     def _order(self, process: Process) -> None:
         if process.connection is None or self.store_at is None:
             return

@@ -120,7 +120,7 @@ class ElasticJob:
         if change.kind is ChangeKind.SUSPEND:
             self._account.phase = Phase.STOPPING
             self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
-            self._present.tell_all({"kind": "stop"})
+            self._present.crew.tell_all({"kind": "stop"})
         else:
             self._present.adjust(change)
 
@@ -138,7 +138,7 @@ class ElasticJob:
         """Move the target; workers without an order yet learn of it from that."""
         self._account.target_step = target_step
         if self._work is not None:
-            self._work.tell_all({"kind": "hold", "target_step": target_step})
+            self._work.crew.tell_all({"kind": "hold", "target_step": target_step})
 
     # Facts.
 
@@ -337,7 +337,7 @@ class ElasticJob:
             self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
             if adjusting is not None and not adjusting.switched:
                 crew.dismiss(adjusting.joiners)
-            self._present.tell_all({"kind": "exit"})  # nobody needs their state any more
+            self._present.crew.tell_all({"kind": "exit"})  # nobody needs their state any more
 
     def _gone(self, ending: Ending) -> None:
         """Every process has ended: do what was decided."""

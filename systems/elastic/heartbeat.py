@@ -19,6 +19,10 @@ class HeartbeatWatch:
         """A worker was heard."""
         self._heard[worker] = now
 
+    def expects(self, worker: str) -> bool:
+        """Whether a word of this worker is awaited."""
+        return worker in self._heard
+
     def forget(self, worker: str) -> None:
         """Expect nothing of a worker until it is heard again."""
         self._heard.pop(worker, None)

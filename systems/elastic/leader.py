@@ -30,19 +30,28 @@ class LeaderServer:
         address: str,
         job_id: str,
         token: str,
-        worker: str,
         to_driver: Callable[[Message], None],
         heartbeat_s: float,
         hang_timeout_s: float,
+        arrival_s: float,
     ) -> None:
         """Listen on a free port of ``address``.
+
+        Args:
+            address: of this machine.
+            job_id: of the workers that may connect.
+            token: which they know.
+            to_driver: takes messages for the driver.
+            heartbeat_s: time between two beats.
+            hang_timeout_s: longest silence.
+            arrival_s: within which workers notice a new leader, at the longest.
 
         Raises:
             OSError: the address is none of this machine's.
         """
-        self._worker = worker
         self._to_driver = to_driver
         self._heartbeat_s = heartbeat_s
+        self._arrival_s = arrival_s
         self._watch = HeartbeatWatch(hang_timeout_s)
         self._coordinator: Coordinator | None = None
         self._connections: dict[str, Connection] = {}
@@ -105,9 +114,17 @@ class LeaderServer:
         self._early = [entry for entry in self._early if entry[0].is_open]
 
     def _accuse(self, now: float) -> None:
-        """Tell the driver who has been silent for too long; it kills them for certain."""
+        """Tell the driver who has been silent for too long; it kills them for certain.
+
+        Who has not come to this leader may have stopped before it could: it has a while longer.
+        """
+        coordinator = self._coordinator
+        missing = coordinator.missing() - self._leaving if coordinator is not None else set()
+        for worker in missing:
+            if not self._watch.expects(worker):
+                self._watch.note(worker, now + self._arrival_s)
         for worker, silent_s in self._watch.silent(now, self._heartbeat_s).items():
-            if worker in self._connections and worker not in self._accused:
+            if (worker in self._connections or worker in missing) and worker not in self._accused:
                 self._accused.add(worker)
                 self._to_driver({"kind": "suspect", "worker": worker, "silent_s": silent_s})
 
@@ -124,7 +141,6 @@ class LeaderServer:
         worker = greeting["worker"]
         if message is greeting:
             self._connections[worker] = connection
-            self._server.send(connection, {"kind": "welcome", "worker": self._worker})
         self._watch.note(worker, time.monotonic())
         self._act(self._input(coordinator, worker, message))
 

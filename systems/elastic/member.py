@@ -81,12 +81,12 @@ class Member:
             order.address,
             order.job_id,
             token,
-            order.worker,
             driver.send,
             order.heartbeat_s,
             order.hang_timeout_s,
+            order.leader_expiry_s,
         )
-        self._me = f"{self._server.address}:{self._server.port}"
+        self._me = f"{self._server.address}:{self._server.port}/{order.worker}"
         self._election = Election(
             self._make_store,
             LEADER_KEY,
@@ -171,7 +171,7 @@ class Member:
 
     def _accuse_leader(self, now: float) -> None:
         silent_s = now - self._heard_at
-        if self._leader is None or self._is_accused or not self._leader_worker:
+        if self._leader is None or self._is_accused:
             return
         if silent_s > self._order.hang_timeout_s and self._leader_worker != self._order.worker:
             self._is_accused = True
@@ -184,8 +184,6 @@ class Member:
         match message["kind"]:
             case "beat":
                 return
-            case "welcome":
-                self._leader_worker = message["worker"]
             case "hold":
                 self.target_step = message["target_step"]
             case "stop":
@@ -272,7 +270,8 @@ class Member:
             self._driver.send({"kind": "leader", "worker": self._order.worker})
         else:
             self._step_down()
-        host, _, port = address.rpartition(":")
+        place, _, leader = address.rpartition("/")
+        host, _, port = place.rpartition(":")
         greeting: Message = {
             "kind": "greeting",
             "job_id": self._order.job_id,
@@ -302,7 +301,7 @@ class Member:
                 self._leader.close()
             self._leader = client
             self._leader_address = address
-            self._leader_worker = ""
+            self._leader_worker = leader
             self._heard_at = time.monotonic()
             self._is_accused = False
             for message in self._facts.values():

@@ -170,6 +170,7 @@ class Workforce:
         if self.is_joining(process):
             adjusting = self.adjusting
             assert adjusting is not None
+            adjusting.blamed = adjusting.blamed or process.name
             adjusting.reason = adjusting.reason or self.crew.end_of(process)
             patience = time.monotonic() + self._options.recovery_timeout_s
             adjusting.deadline = min(adjusting.deadline, patience)
@@ -182,7 +183,7 @@ class Workforce:
             if recovered is not None and process.name in recovered["members"]:
                 self._recovered = None  # else the others were quicker to notice than we
             self.recover_by = time.monotonic() + self._options.recovery_timeout_s
-        self.tell_all({"kind": "lost", "workers": [process.name]})
+        self.crew.tell_all({"kind": "lost", "workers": [process.name]})
 
     def is_joining(self, process: Process) -> bool:
         """Whether it was to join and nobody knows yet that it has."""
@@ -294,7 +295,9 @@ class Workforce:
             self._account.retry("stragglers were being removed")
         if adjusting.verdict is Verdict.FAILED:
             if adjusting.removal is None:
-                self._account.failed(adjusting.reason)
+                blamed = adjusting.blamed  # how it ended is known by now
+                reason = self.crew.end_of(self.crew.workers[blamed]) if blamed else ""
+                self._account.failed(reason or adjusting.reason)
             return
         self.members = adjusting.new
         self._batch = adjusting.change.global_batch
@@ -341,7 +344,7 @@ class Workforce:
         unaware = [w for w in adjusting.joiners if not self.crew.workers[w].is_dead]
         self.crew.dismiss(adjusting.joiners)
         if unaware:
-            self.tell_all({"kind": "lost", "workers": unaware})
+            self.crew.tell_all({"kind": "lost", "workers": unaware})
 
     # Small things.
 
@@ -364,17 +367,8 @@ class Workforce:
         if not adjusting.switched and not adjusting.reason:
             self.crew.tell([self._leader], adjusting.request)
 
-    def tell_all(self, message: Mapping[str, Any]) -> None:
-        """Tell every worker that lives."""
-        alive = [p.name for p in self.crew.workers.values() if p.end is None]
-        self.crew.tell((name for name in alive if not self._is_gone(name)), message)
-
     def _living(self, workers: Iterable[str]) -> set[str]:
         return {worker for worker in workers if not self.crew.workers[worker].is_dead}
-
-    def _is_gone(self, worker: str) -> bool:
-        process = self.crew.workers[worker]
-        return process.is_dead or process.is_dismissed
 
     def _order_of(self, process: Process, store: tuple[str, int]) -> Mapping[str, Any]:
         return self._standing_order(process.name, process.slot, store)
