@@ -93,6 +93,11 @@ class FaultyBackend:
         ]
 
     @property
+    def is_planned(self) -> bool:
+        """Whether there are to be faults at all."""
+        return self._plan.count > 0
+
+    @property
     def num_missed(self) -> int:
         """Faults whose moment did not come in time."""
         return sum(self._moments.missed.values())

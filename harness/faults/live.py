@@ -77,7 +77,9 @@ class FaultyLiveEngine(LiveEngine):
 
     def _skip(self, until_s: float) -> None:
         """Nothing is credited before the last fault; then all that is left, at once."""
-        if not any(job.num_workers or job.in_flight for job in self._jobs.values()):
+        if not self._faulty.is_planned or not any(
+            job.num_workers or job.in_flight for job in self._jobs.values()
+        ):
             super()._skip(until_s)
         elif self._faulty.is_over:
             super()._skip(math.inf)

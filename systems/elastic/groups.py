@@ -16,6 +16,7 @@ from typing import cast
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore
 
 from systems.runtime.name_lookups import no_name_lookups
 
@@ -209,13 +210,7 @@ def build_group(
     timeout_s: float,
     collective_timeout_s: float = COLLECTIVE_TIMEOUT_S,
 ) -> Group:
-    """Meet the other members and connect to each. Blocks; may run beside another group's work.
-
-    The connections use the interface that ``GLOO_SOCKET_IFNAME`` names. Each call makes its
-    own client of the store: a client in use by two threads at once can deadlock both. With
-    CUDA tensors gloo copies through the memory of the host, which also works for several
-    members on one device; that, and any other kind of group, is unverified here. A kind whose
-    sums depend on anything but the members and the sizes would cost the same bits again.
+    """As ``meet``, with a client of the store of its own.
 
     Args:
         address: where the job's store listens, with ``port``.
@@ -230,11 +225,45 @@ def build_group(
     """
     if size == 1:
         return Group(generation, rank, size, None)
-    timeout = timedelta(seconds=timeout_s)
+    store = connect(address, port, timeout_s)
+    return meet(store, generation, rank, size, timeout_s, collective_timeout_s)
+
+
+def connect(address: str, port: int, timeout_s: float) -> TCPStore:
+    """A client of the store that listens there, for one group: a client in use by two threads
+    at once can deadlock both.
+
+    Raises:
+        RuntimeError: it could not be reached in time.
+    """
     with no_name_lookups(address):
-        store = dist.TCPStore(  # type: ignore[attr-defined]
-            address, port, timeout=timeout, wait_for_workers=False
-        )
+        return TCPStore(address, port, timeout=timedelta(seconds=timeout_s), wait_for_workers=False)
+
+
+def meet(
+    store: TCPStore,
+    generation: int,
+    rank: int,
+    size: int,
+    timeout_s: float,
+    collective_timeout_s: float = COLLECTIVE_TIMEOUT_S,
+) -> Group:
+    """Meet the other members and connect to each. Blocks; may run beside another group's work.
+
+    The connections use the interface that ``GLOO_SOCKET_IFNAME`` names. With
+    CUDA tensors gloo copies through the memory of the host, which also works for several
+    members on one device; that, and any other kind of group, is unverified here. A kind whose
+    sums depend on anything but the members and the sizes would cost the same bits again.
+
+    Args:
+        store: a client that nobody else uses.
+        generation: as for ``build_group``, like the others.
+
+    Raises:
+        RuntimeError: a member could not be reached in time, or the store has died.
+    """
+    timeout = timedelta(seconds=timeout_s)
+    store.set_timeout(timeout)
     keys = dist.PrefixStore(  # type: ignore[attr-defined]
         f"generation/{generation}", store
     )

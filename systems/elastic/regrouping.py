@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from systems.elastic.groups import Group, GroupLost, build_group
+from torch._C._distributed_c10d import TCPStore
+
+from systems.elastic.groups import Group, GroupLost, connect, meet
 from systems.elastic.recovery import Membership
 from systems.runtime.control import Message
 
-STORE_CONNECT_S = 5.0
+STORE_CONNECT_S = 2.0
 STORE_RETRY_S = 0.02
 
 
@@ -131,16 +133,7 @@ class Regrouping:
         started = time.monotonic()
         members = membership.members
         try:
-            address, port = self._living_store(generation)
-            group = build_group(
-                address,
-                port,
-                generation,
-                members.index(self._worker),
-                len(members),
-                self._timeout_s,
-                collective_timeout_s=self._collective_timeout_s,
-            )
+            group = self._meet(generation, members)
         except RuntimeError as error:
             with self._changed:
                 self._failures[generation] = f"no group for generation {generation}: {error}"
@@ -162,8 +155,16 @@ class Regrouping:
         else:
             group.give_up()
 
-    def _living_store(self, generation: int) -> tuple[str, int]:
-        """Where the job's store listens; one that has died is soon replaced by another.
+    def _meet(self, generation: int, members: tuple[str, ...]) -> Group:
+        rank, size = members.index(self._worker), len(members)
+        if size == 1:
+            return Group(generation, rank, size, None)
+        store = self._living_store(generation)
+        return meet(store, generation, rank, size, self._timeout_s, self._collective_timeout_s)
+
+    def _living_store(self, generation: int) -> TCPStore:
+        """A client of the job's store. One that has died is soon replaced by another, so none
+        is waited for long: it may have died just now, and its address still answer.
 
         Raises:
             RuntimeError: there was none in time, or nobody wants the group any more.
@@ -172,11 +173,11 @@ class Regrouping:
         while True:
             address, port = self._store()
             try:
+                # A store's client itself goes on trying, and fills stderr meanwhile.
                 socket.create_connection((address, port), STORE_CONNECT_S).close()
-            except OSError as error:
+                return connect(address, port, STORE_CONNECT_S)
+            except (OSError, RuntimeError) as error:
                 problem = f"no store at {address}:{port}: {error}"
-            else:
-                return address, port
             with self._changed:
                 given_up = generation not in self._wanted or time.monotonic() > until
                 if given_up:
