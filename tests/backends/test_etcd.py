@@ -78,7 +78,7 @@ def leader(world, etcd):
     while not (found := keys(etcd)):
         world.poll(0.01)
     (address,) = found.values()
-    port = int(address.rpartition(":")[2])
+    port = int(address.partition("/")[0].rpartition(":")[2])
     for process in trainers(etcd):
         listening = process.net_connections("tcp")
         if any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in listening):
