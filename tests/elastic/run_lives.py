@@ -2,9 +2,10 @@
 
     python -m tests.elastic.run_lives --lives 2000 --out results/reference/HARDWARE/random_lives
 
-Adds one line to ``lives.jsonl`` for each life: what was done to it, and whether digests,
-samples and processes were as they must be. A life that is in the file is not lived again, so
-that the command may be stopped at any time. Ends with 1 if any life went wrong.
+Adds one line to ``lives.jsonl`` for each life: what was done to it, by which code, and whether
+digests, samples and processes were as they must be; ``manifest.json`` describes the machine. A
+life that is in the file is not lived again, so that the command may be stopped at any time.
+Ends with 1 if any life went wrong.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import time
 import traceback
 from pathlib import Path
 
+from harness.manifest import environment
 from tests.backends.world import descendants, warm_launcher
 from tests.elastic.histories import TRANSFERS, run_life
 
@@ -31,13 +33,14 @@ def main(argv=None):
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "lives.jsonl"
     known = read(path)
+    now = describe(options.out / "manifest.json", list(argv or sys.argv[1:]))
     launcher = warm_launcher()
     launcher.open()
     try:
         for number in range(part, options.lives, parts):
             if number in known:
                 continue
-            line = live(launcher, number)
+            line = {**live(launcher, number), "commit": now["git_commit"]}
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             known[number] = line
@@ -51,6 +54,14 @@ def main(argv=None):
         f"{len(known)} lives, {sum(line['kills'] for line in known.values())} kills; wrong: {wrong}"
     )
     return 1 if wrong else 0
+
+
+def describe(path, arguments):
+    """Machine and code of the present call; the first one's are kept beside the lives."""
+    now = environment(["python", "-m", "tests.elastic.run_lives", *arguments])
+    if not path.exists():
+        path.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
+    return now
 
 
 def read(path):
