@@ -193,6 +193,8 @@ class Coordinator:
 
     def halted(self, worker: str, number: int, report: Halted) -> list[Action]:
         """A survivor has stopped at a step boundary and waits."""
+        if self.recovery is None and number > self.generation:
+            return self._halt()  # a leader before this one had begun, and is gone
         if self.recovery is not None and self.recovery.number == number:
             self.recovery.halted[worker] = report
         return self._advance()
@@ -243,9 +245,12 @@ class Coordinator:
         return workers if dead else workers - self._dead
 
     def _are_hurt(self, workers: Sequence[str], dead: Collection[str]) -> bool:
-        """Whether one of these, that is to go on, has not parted from these dead yet."""
-        staying = self._registered.intersection(workers, self.members)
-        return any(not set(dead).isdisjoint(self._standings[worker]) for worker in staying)
+        """Whether one of these, that is to go on, has not parted from these dead yet, or is
+        only just coming: its donor may be one of them."""
+        if not dead:
+            return False
+        staying = [self._standings[w] for w in self._registered.intersection(workers, self.members)]
+        return any(not standing or not set(dead).isdisjoint(standing) for standing in staying)
 
     def _next_generation(self) -> int:
         self._highest += 1

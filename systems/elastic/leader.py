@@ -88,7 +88,7 @@ class LeaderServer:
             is_leading = self._coordinator is not None
             wait_s = max(0.0, beat_at - time.monotonic()) if is_leading else IDLE_WAIT_S
             self._server.wait(EARLY_WAIT_S if self._early else wait_s)
-            if not is_leading:
+            if self._coordinator is None:  # asked again: a term may have begun meanwhile
                 self._hang_up()
                 continue
             early, self._early = self._early, []
@@ -132,8 +132,9 @@ class LeaderServer:
         coordinator = self._coordinator
         greeting = connection.greeting
         assert greeting is not None
-        if coordinator is None:
-            if message is greeting or any(early is connection for early, _ in self._early):
+        is_early = any(early is connection for early, _ in self._early)
+        if coordinator is None or is_early:
+            if message is greeting or is_early:
                 self._early.append((connection, message))
             else:
                 self._server.close_connection(connection)

@@ -231,8 +231,8 @@ class Workforce:
         trained = set(self.members)
         if self.adjusting is not None and self.adjusting.switched:
             trained |= set(self.adjusting.new)
-        living = self.crew.living(or_left=self._account.phase in LEAVING)
-        return [worker for worker in living if worker in trained]
+        # Who has left stands by, with the state, until nobody needs it.
+        return [worker for worker in self.crew.living(or_left=True) if worker in trained]
 
     # What follows.
 

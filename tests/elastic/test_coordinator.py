@@ -172,6 +172,21 @@ def test_a_new_leader_halts_those_that_a_leaver_keeps_from_their_switch():
     assert kinds(halts) == [("a", "halt"), ("b", "halt")]
 
 
+def test_a_new_leader_helps_those_whom_the_one_before_it_had_halted():
+    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
+    lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 7})
+    assert lead.halted("a", 6, Halted(6, 10, "h", 1)) == [], "of a recovery that is over"
+    halts = lead.halted("a", 7, Halted(6, 10, "h", 1))
+    assert [action.message for action in halts] == [{"kind": "halt", "generation": 8}]
+
+
+def test_a_death_may_have_been_that_of_a_newcomers_donor():
+    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
+    for worker, members in (("a", ("a", "b")), ("b", ())):
+        assert lead.registered(worker, {**STATUS, "members": members, "highest": 6}) == []
+    assert kinds(lead.lost(["c"])) == [("a", "halt"), ("b", "halt")]
+
+
 @pytest.mark.parametrize("mode", ["exact", "approximate", "consistent"])
 def test_once_a_survivor_has_made_the_last_step_nobody_goes_on(mode):
     halted = {
