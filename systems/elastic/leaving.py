@@ -45,8 +45,8 @@ def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
     if loop.halt > loop.resumed:  # it came before ``_on_halt`` could know of the outcome
         tell_halted(loop, loop.halt)
     if outcome is Outcome.LEFT:
+        # It leads on, if it did: newcomers cannot before they have entered.
         if not loop.is_dismissed:
-            member.resign()
             _stand_by(loop)
     elif loop.membership.members[0] == loop.worker or _stand_by(loop):
         if outcome is Outcome.FINISHED:
