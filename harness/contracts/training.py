@@ -186,8 +186,9 @@ class Backend(Protocol):
         """How its workers start."""
         ...
 
-    def problems(self) -> list[str]:
-        """What it needs around it and cannot find: option, fact and way out, one a line.
+    def problems(self, cluster: Cluster) -> list[str]:
+        """What it needs around it, or of the cluster, and cannot find: option, fact and way
+        out, one a line.
 
         Asked before a live run; may wait a few seconds, starts nothing.
         """

@@ -111,7 +111,7 @@ class Live:
     def problems(self, setup: EngineSetup) -> list[str]:
         """Workloads that nobody can train here, missing curves, too little memory, and what
         the backend lacks."""
-        problems = [f"backend.{text}" for text in setup.backend.problems()]
+        problems = [f"backend.{text}" for text in setup.backend.problems(setup.cluster)]
         names = sorted({job.workload for job in setup.jobs})
         known = ", ".join(sorted(setup.workloads)) or "none"
         problems += [

@@ -115,9 +115,9 @@ class FaultyBackend:
             and time.monotonic() - self._quiet_since >= self._plan.settle_s
         )
 
-    def problems(self) -> list[str]:
+    def problems(self, cluster: Cluster) -> list[str]:
         """Those of the inner one."""
-        return self._inner.problems()
+        return self._inner.problems(cluster)
 
     def open(self, cluster: Cluster, launcher: Launcher) -> None:
         """As the inner one."""

@@ -63,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
             etcd_endpoints=tuple(arguments.etcd),
         )
         cluster = _cluster(arguments)
-        problems = backend.problems()
+        problems = backend.problems(cluster)
     except ValueError as error:
         problems = [str(error)]
     if problems:

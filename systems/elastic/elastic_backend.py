@@ -28,6 +28,7 @@ class ElasticChoices(TypedDict, total=False):
     loader_processes: int
     store: str
     etcd_endpoints: tuple[str, ...]
+    collectives: str
     heartbeat_s: float
     hang_timeout_s: float
     leader_expiry_s: float
@@ -61,10 +62,29 @@ class ElasticBackend(DrivenBackend):
         start = ("spawn", "import", "build", "load", "group", "first_step")
         return Phases(start, ("group", "first_step"), ("save", "stop"), ("switch",))
 
-    def problems(self) -> list[str]:
-        """Whether an etcd that was asked for can be reached."""
-        problem = no_etcd(self._options.etcd_endpoints) if self._options.store == "etcd" else None
-        return [problem] if problem is not None else []
+    def problems(self, cluster: Cluster) -> list[str]:
+        """Whether an etcd that was asked for can be reached, and NCCL used on these slots."""
+        options = self._options
+        found = [
+            no_etcd(options.etcd_endpoints) if options.store == "etcd" else None,
+            _no_own_devices(cluster) if options.collectives == "nccl" else None,
+        ]
+        return [problem for problem in found if problem is not None]
 
     def _jobs(self, cluster: Cluster) -> MakeJob:
         return elastic_jobs(self._options, cluster)
+
+
+def _no_own_devices(cluster: Cluster) -> str | None:
+    """Why NCCL cannot connect the slots of a cluster, or None."""
+    why = None
+    if any(slot.device_type == "cpu" for slot in cluster.slots):
+        why = "has slots of device type cpu"
+    elif len({(slot.host, slot.device) for slot in cluster.slots}) < cluster.num_slots:
+        why = "has several slots on one device"
+    if why is None:
+        return None
+    return (
+        f"collectives is nccl, which needs a CUDA device for each slot, but cluster"
+        f" {cluster.name!r} {why}; use collectives=gloo, or another cluster"
+    )

@@ -75,6 +75,7 @@ class ElasticLoop:
             bench.reduction.reserve,
             lambda generation: self.tell("built", generation),
             lambda generation, reason: self.tell("build_failed", generation, reason=reason),
+            on_devices=order.collectives == "nccl",
         )
         self.giving = Giving(self.state, bench.reduction, token, order)
         self.taking = Taking(self.state, bench, token, order)

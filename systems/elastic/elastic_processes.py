@@ -80,7 +80,7 @@ class ElasticProcesses:
             step_floors_s={str(count): floor for count, floor in job.step_floor_s.items()},
             device=runtime.device,
             device_type=place.device_type,
-            own_device=len({(other.host, other.device) for other in places}) == len(places),
+            collectives=options.collectives,
             num_threads=max(1, len(place.cores)),
             address=self._address(place),
             store_address=standing.store[0],

@@ -5,6 +5,8 @@ operations are gloo's. Gloo cannot cancel one: where a peer was killed, some mem
 at once and others not before a time-out, and where a peer is stopped nobody does. So nothing
 here waits for gloo itself. Gloo's threads say when an operation has ended, and ``give_up``
 says the same of all operations at once; whatever hung is left behind and freed later.
+
+Members that have a CUDA device each can have its tensors added up over NCCL (``device_group``).
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
+from systems.elastic.device_group import DeviceGroup, meet_on_devices
 from systems.runtime.name_lookups import no_name_lookups
 
 COLLECTIVE_TIMEOUT_S = 1800.0
@@ -74,12 +77,15 @@ class Group:
         size: int,
         process_group: dist.ProcessGroup | None,
         collective_timeout_s: float = COLLECTIVE_TIMEOUT_S,
+        device_group: DeviceGroup | None = None,
     ) -> None:
-        """Use ``build_group``. ``process_group`` is None where ``size`` is 1."""
+        """Use ``build_group``. ``process_group`` is None where ``size`` is 1; tensors that are
+        not in the host's memory go through ``device_group``, if there is one."""
         self.generation = generation
         self.rank = rank
         self.size = size
         self._process_group = process_group
+        self._device_group = device_group
         self._timeout = timedelta(seconds=collective_timeout_s)
         self._condition = threading.Condition()
         self._num_running = 0
@@ -118,7 +124,7 @@ class Group:
         """
         options = dist.AllreduceOptions()  # adds, if nothing else is said
         options.timeout = self._timeout
-        return self._begin(lambda group: group.allreduce([tensor], options))
+        return self._begin(tensor, lambda group: group.allreduce([tensor], options))
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> Pending:
         """Begin to copy the tensor of the rank ``root`` to all others; as ``all_reduce``."""
@@ -126,7 +132,7 @@ class Group:
         options.rootRank = root
         options.rootTensor = 0
         options.timeout = self._timeout
-        return self._begin(lambda group: group.broadcast([tensor], options))
+        return self._begin(tensor, lambda group: group.broadcast([tensor], options))
 
     def give_up(self) -> None:
         """End everything at once with GroupLost, for all threads, now and later.
@@ -145,36 +151,47 @@ class Group:
             self._is_dropped = True
             self._free_if_idle()
 
-    def _begin(self, start: Callable[[dist.ProcessGroup], dist.Work]) -> Pending:
+    def _begin(self, tensor: torch.Tensor, start: Callable[[Any], dist.Work]) -> Pending:
         pending = Pending(self, self._condition)
         with self._condition:
             self.check()
             if self._is_dropped:
                 raise GroupLost(f"the group of generation {self.generation} was dropped")
             group = self._process_group
+            devices = self._device_group if tensor.device.type != "cpu" else None
             if group is not None:
                 self._num_running += 1
         if group is None:
             pending._is_over = True
             return pending
         try:
+            if devices is not None:
+                devices.begin(start, lambda failure: self._over(pending, failure))
+                return pending
             future = start(group).get_future()
         except BaseException:
             self._ended(None)
             raise
 
-        def ended(future: torch.futures.Future[list[torch.Tensor]]) -> None:
+        def over(future: torch.futures.Future[list[torch.Tensor]]) -> None:
+            failure = None
             try:
                 future.value()
             except Exception as error:  # gloo raises nothing narrower; nobody else would see it
-                self._ended(None)
-                self._lose(f"lost an operation of gloo's: {error}")
-                return
-            self._ended(pending)
+                failure = str(error)
+            self._over(pending, failure)
 
         pending._future = future
-        future.add_done_callback(ended)
+        future.add_done_callback(over)
         return pending
+
+    def _over(self, pending: Pending, failure: str | None) -> None:
+        """An operation has ended; on the thread that saw it."""
+        if failure is None:
+            self._ended(pending)
+        else:
+            self._ended(None)
+            self._lose(f"lost an operation: {failure}")
 
     def _ended(self, pending: Pending | None) -> None:
         """An operation is over; ``pending`` where it ended well."""
@@ -189,6 +206,9 @@ class Group:
         with self._condition:
             if self._lost is None:
                 self._lost = how
+                if self._device_group is not None:
+                    abort = self._device_group.abort
+                    threading.Thread(target=abort, name="abort group", daemon=True).start()
             self._condition.notify_all()
             self._is_dropped = True
             self._free_if_idle()
@@ -196,9 +216,15 @@ class Group:
     def _free_if_idle(self) -> None:
         """With the lock held. Never on a thread of gloo's own, which would wait for itself."""
         if self._is_dropped and self._num_running == 0 and self._process_group is not None:
-            held = [self._process_group]
-            self._process_group = None
-            threading.Thread(target=held.clear, name="free group", daemon=True).start()
+            held, devices = [self._process_group], self._device_group
+            self._process_group = self._device_group = None
+
+            def free() -> None:
+                held.clear()
+                if devices is not None:
+                    devices.free()
+
+            threading.Thread(target=free, name="free group", daemon=True).start()
 
 
 def build_group(
@@ -247,17 +273,19 @@ def meet(
     size: int,
     timeout_s: float,
     collective_timeout_s: float = COLLECTIVE_TIMEOUT_S,
+    *,
+    on_devices: bool = False,
 ) -> Group:
     """Meet the other members and connect to each. Blocks; may run beside another group's work.
 
-    The connections use the interface that ``GLOO_SOCKET_IFNAME`` names. With
-    CUDA tensors gloo copies through the memory of the host, which also works for several
-    members on one device; that, and any other kind of group, is unverified here. A kind whose
-    sums depend on anything but the members and the sizes would cost the same bits again.
+    The connections use the interface that ``GLOO_SOCKET_IFNAME`` names. CUDA tensors gloo copies
+    through the memory of the host, which also works for several members on one device.
 
     Args:
         store: a client that nobody else uses.
         generation: as for ``build_group``, like the others.
+        on_devices: connect the members' devices as well, over NCCL. Whether its sums depend on
+            anything but the members and the sizes, which would cost the same bits, is unverified.
 
     Raises:
         RuntimeError: a member could not be reached in time, or the store has died.
@@ -268,4 +296,8 @@ def meet(
         f"generation/{generation}", store
     )
     process_group = cast(dist.ProcessGroup, dist.ProcessGroupGloo(keys, rank, size, timeout))
-    return Group(generation, rank, size, process_group, collective_timeout_s)
+    device_group = None
+    if on_devices:
+        device_keys = dist.PrefixStore("devices", keys)  # type: ignore[attr-defined]
+        device_group = meet_on_devices(device_keys, rank, size, timeout)
+    return Group(generation, rank, size, process_group, collective_timeout_s, device_group)

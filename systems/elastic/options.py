@@ -14,6 +14,7 @@ _KNOWN = {
     "recovery": ("none", "consistent", "approximate", "exact"),
     "straggler": ("off", "remove"),
     "store": ("embedded", "etcd"),
+    "collectives": ("gloo", "nccl"),
 }
 _TIMES = (
     "heartbeat_s",
@@ -47,6 +48,10 @@ class ElasticOptions:
     which their groups meet in any case; ``etcd``: in an etcd that is there already."""
     etcd_endpoints: tuple[str, ...] = (DEFAULT_ENDPOINT,)
     """Where its members listen, for ``etcd``; the first that answers is used."""
+    collectives: str = "gloo"
+    """How gradients are added up. ``gloo``: in the memory of the host, also for several slots on
+    one device; ``nccl``: between devices, where each slot has a CUDA device of its own. That
+    one has not been tried on such a machine yet."""
     heartbeat_s: float = 0.1
     """How often leader and workers show each other that they live."""
     hang_timeout_s: float = 2.0

@@ -45,8 +45,8 @@ class ElasticOrder:
     device: str
     """``cpu``, ``cuda``, or ``auto``: cuda where there is one and the slot is not a CPU."""
     device_type: str
-    own_device: bool
-    """Whether every worker has a device of its own, as NCCL needs."""
+    collectives: str
+    """``gloo`` or ``nccl``: how gradients on devices are added up."""
     num_threads: int
     address: str
     """Address of this worker's host, on which it listens."""

@@ -64,6 +64,8 @@ class Regrouping:
         prepare: Callable[[], None],
         on_built: Callable[[int], None],
         on_failed: Callable[[int, str], None],
+        *,
+        on_devices: bool = False,
     ) -> None:
         """Args:
         worker: this one.
@@ -73,6 +75,7 @@ class Regrouping:
         prepare: called by the building thread before anyone can use a group of several.
         on_built: called by the building thread with the generation.
         on_failed: as ``on_built``, with the reason as well.
+        on_devices: groups connect the members' devices, too.
         """
         self._worker = worker
         self._store = store
@@ -81,6 +84,7 @@ class Regrouping:
         self._prepare = prepare
         self._on_built = on_built
         self._on_failed = on_failed
+        self._on_devices = on_devices
         self._changed = threading.Condition()
         self._groups: dict[int, Group] = {}
         self._failures: dict[int, str] = {}
@@ -160,7 +164,15 @@ class Regrouping:
         if size == 1:
             return Group(generation, rank, size, None)
         store = self._living_store(generation)
-        return meet(store, generation, rank, size, self._timeout_s, self._collective_timeout_s)
+        return meet(
+            store,
+            generation,
+            rank,
+            size,
+            self._timeout_s,
+            self._collective_timeout_s,
+            on_devices=self._on_devices,
+        )
 
     def _living_store(self, generation: int) -> TCPStore:
         """A client of the job's store. One that has died is soon replaced by another, so none

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from systems.elastic.device_group import no_device_group
 from systems.elastic.groups import Group
 from systems.elastic.order import ElasticOrder
 from systems.elastic.step_report import StepReport
@@ -42,6 +43,9 @@ class Workbench:
             client: the connection to the driver.
             ordered_at: when the order came, on ``time.monotonic``.
             program: what a script has built already; None: the order's workload is built.
+
+        Raises:
+            RuntimeError: NCCL was asked for, and cannot be had here.
         """
         self._order = order
         self.mark = Mark(order.mark)
@@ -54,6 +58,9 @@ class Workbench:
             watch.done("import")
             program = build(order, workload_class)
         watch.done("build")
+        problem = no_device_group(program.device) if order.collectives == "nccl" else None
+        if problem is not None:
+            raise RuntimeError(f"collectives is nccl: {problem}")
         join_alone()
         self.reduction = OrderedReduction(program.model, program.optimizer, program.device)
         self.session = begin(order, program, self.reduction)

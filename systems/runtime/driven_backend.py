@@ -30,7 +30,7 @@ class DrivenBackend(ABC):
         """How its workers start."""
         return self._runtime.warmth
 
-    def problems(self) -> list[str]:
+    def problems(self, cluster: Cluster) -> list[str]:
         """Nothing, unless a backend needs more than what comes with this project."""
         return []
 

@@ -11,7 +11,7 @@ from harness.contracts.training import ReportKind
 from systems.backends.stop_free import StopFree
 from systems.backends.warm_restart import WarmRestart
 from systems.elastic.etcd_keystore import KEYS, EtcdKeyStore
-from tests.backends.world import World, children, descendants, warm_launcher, workers
+from tests.backends.world import CLUSTER, World, children, descendants, warm_launcher, workers
 from tests.elastic.stores import EtcdProcess
 
 
@@ -39,7 +39,7 @@ def worlds(launcher, etcd, tmp_path):
         backend = kind(
             start="preimported", store="etcd", etcd_endpoints=(etcd.endpoint,), **options
         )
-        assert backend.problems() == []
+        assert backend.problems(CLUSTER) == []
         opened.append(World(backend, launcher, tmp_path / str(len(opened))))
         return opened[-1]
 

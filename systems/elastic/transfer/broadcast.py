@@ -87,8 +87,8 @@ def _broadcast_tensors(group: Group, state: TrainingState, root: int, is_root: b
     def send_pack() -> None:
         if not pack:
             return
-        packed = (
-            torch.cat(pack)
+        packed = (  # in the host's memory, wherever the tensors are
+            torch.cat([memory.cpu() for memory in pack])
             if is_root
             else torch.empty(sum(map(torch.numel, pack)), dtype=torch.uint8)
         )

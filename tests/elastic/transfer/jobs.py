@@ -5,6 +5,7 @@ counters, two parameter groups, a learning rate and a batch that change every st
 """
 
 import multiprocessing
+import threading
 
 import torch
 from torch import nn
@@ -45,6 +46,24 @@ OPTIMIZERS = {
 def pieces_left(donor):
     """Not yet sent; None before the log has begun."""
     return len(donor._pieces) if donor._is_logging else None
+
+
+class PacedDonor(Donor):
+    """Sends so few pieces between two updates that many updates come between the first and the
+    last, however fast either thread is on a busy machine."""
+
+    PIECES = 12
+
+    def __init__(self, *arguments, **options):
+        self._turns = threading.Semaphore(self.PIECES)
+        super().__init__(*arguments, **options)
+
+    def reduced(self, step, global_batch, buckets):
+        super().reduced(step, global_batch, buckets)
+        self._turns.release(self.PIECES)
+
+    def _send_piece(self, piece):
+        return self._turns.acquire(timeout=0.1) and super()._send_piece(piece)
 
 
 class Net(nn.Module):
@@ -142,9 +161,9 @@ class Job:
 
         return Receiver(TOKEN, self.state, self.layout, apply, **options)
 
-    def donor(self, ports, token=TOKEN, **options):
+    def donor(self, ports, token=TOKEN, kind=Donor, **options):
         addresses = [("127.0.0.1", port) for port in ports]
-        return Donor(addresses, token, self.state, self.layout, **options)
+        return kind(addresses, token, self.state, self.layout, **options)
 
     def digests(self):
         return digests(self.model, self.optimizer)

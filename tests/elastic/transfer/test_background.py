@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from systems.elastic.transfer.training_state import is_elementwise
-from tests.elastic.transfer.jobs import OPTIMIZERS, Job, join, pieces_left
+from tests.elastic.transfer.jobs import OPTIMIZERS, Job, PacedDonor, join, pieces_left
 
 ELEMENTWISE = [name for name in OPTIMIZERS if name != "adafactor"]
 
@@ -37,7 +37,7 @@ def test_every_tensor_is_equal_whatever_races(spawn, answer, name):
     job = Job(name)
     job.train(3)
     num_bytes = sum(value.numel() * value.element_size() for value in job.state.tensors)
-    digests = serve(job, [answer(pipe)], piece_bytes=num_bytes // 100)
+    digests = serve(job, [answer(pipe)], kind=PacedDonor, piece_bytes=num_bytes // 100)
     received, found, applied, pulls = answer(pipe)
     assert found == digests
     assert received.step == job.step
