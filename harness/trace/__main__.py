@@ -12,6 +12,7 @@ from rich.console import Console
 from harness.problems import UserError
 from harness.trace.assemble import from_trace
 from harness.trace.catalog import Opened, names, open_cluster, open_profile, open_trace
+from harness.trace.generate import add_arguments, epilog, generate
 from harness.trace.lint import lint, report
 from harness.trace.show import show
 from harness.trace.transforms import TransformContext
@@ -35,11 +36,11 @@ def _parser() -> argparse.ArgumentParser:
     known = f"shipped traces: {', '.join(names('trace')) or 'none'}"
     parser = argparse.ArgumentParser(
         prog="python -m harness.trace",
-        description="Check a trace (lint) or look at it (show).",
+        description="Check a trace (lint), look at it (show), or draw one (generate).",
         epilog=f"{known}\n{_EXIT}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="lint|show")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="lint|show|generate")
     for name, command, text in (
         ("lint", _lint, "list rows that are wrong, doubtful, or do not fit a cluster"),
         ("show", _show, "print counts, load, percentiles and bars"),
@@ -65,13 +66,23 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument(
             "--profile",
             metavar="NAME",
-            help="throughputs, for traces whose work is recomputed; one of " + _listed("profile"),
+            help="throughputs, for traces whose work is recomputed, and to find deadlines that"
+            " nobody can meet; one of " + _listed("profile"),
         )
         sub.add_argument(
             "--seed", type=int, default=0, help="of the transforms that draw numbers (default 0)"
         )
         sub.add_argument("--raw", action="store_true", help="look at the file alone: no transforms")
         sub.set_defaults(command=command)
+    drawing = commands.add_parser(
+        "generate",
+        help="draw a trace from a paper's description of its workload, and write it",
+        description="Draw a trace and write FOLDER/NAME.csv and FOLDER/NAME.yaml.",
+        epilog=epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_arguments(drawing)
+    drawing.set_defaults(command=generate)
     return parser
 
 
@@ -97,7 +108,8 @@ def _lint(options: argparse.Namespace) -> int:
     opened = _opened(options)
     rows = opened.reader.parse()
     transformed = bool(opened.transforms)
-    findings = lint(rows, None if transformed else context.cluster)
+    judged = (None, None) if transformed else (context.cluster, context.profile)
+    findings = lint(rows, *judged)
     print(f"{rows.path}: {len(rows):,} jobs")
     print(report(rows, findings))
     if any(finding.refused for finding in findings):
@@ -105,7 +117,7 @@ def _lint(options: argparse.Namespace) -> int:
     if transformed:
         changed = from_trace(opened.load(context))
         print(f"\nafter {len(opened.transforms)} transforms: {len(changed):,} jobs")
-        print(report(changed, lint(changed, context.cluster)))
+        print(report(changed, lint(changed, context.cluster, context.profile)))
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.problems import suggest
 from harness.trace.table import SECONDS, Floats, Ints, Table, dates, numbers
@@ -15,10 +16,13 @@ FIELDS = (
     "arrival",
     "slots",
     "duration",
+    "start",
+    "end",
     "workload",
     "batch",
     "work",
     "deadline",
+    "best_effort",
     "job_id",
     "owner",
     "priority",
@@ -72,11 +76,15 @@ class Cells:
             return [str(value) for value in self._constant(field)]
         return None
 
-    def numbers(self, field: str, *, whole: bool = False, optional: bool = False) -> Floats:
-        """The field as numbers; NaN where it is bad, empty or absent."""
+    def numbers(
+        self, field: str, *, whole: bool = False, optional: bool = False, scale: float = 1.0
+    ) -> Floats:
+        """The field as numbers times ``scale``; NaN where it is bad, empty or absent."""
         if field in self._columns:
             column = self._columns[field]
-            return numbers(self.table, column, self.problems, whole=whole, optional=optional)
+            return numbers(
+                self.table, column, self.problems, whole=whole, optional=optional, scale=scale
+            )
         if field not in self._constants:
             return np.full(len(self.table), np.nan)
         values = self._constant(field)
@@ -84,13 +92,14 @@ class Cells:
         for value in sorted(map(repr, wrong)):
             kind = "a whole number" if whole else "a number"
             self.problems.append(f"constants.{field} is {value}; give {kind}")
-        return np.array([np.nan if value in wrong else float(value) for value in values])
+        return np.array([np.nan if v in wrong else float(v) for v in values]) * scale
 
-    def whole(self, field: str, otherwise: Floats | None = None) -> Floats:
-        """The field as whole numbers, or the values to take where there is no such field."""
+    def whole(self, field: str, otherwise: Floats | None = None, *, scale: float = 1.0) -> Floats:
+        """The field as whole numbers after ``scale``, or the values to take where there is no
+        such field."""
         if otherwise is not None and not self.has(field):
             return otherwise
-        return self.numbers(field, whole=True)
+        return self.numbers(field, whole=True, scale=scale)
 
     def whole_or_none(self, field: str) -> Ints | None:
         """The field as integers; None if there is no such field."""
@@ -118,6 +127,11 @@ class Cells:
             self.problems.append(f"constants.{field} cannot be a date; give a column")
             return np.full(len(self.table), np.nan)
         return self.numbers(field, optional=optional) * SECONDS[unit]
+
+    def truths(self, field: str) -> NDArray[np.bool_]:
+        """The field as true or false; false if there is no such field."""
+        flags = self.flags(field) if self.has(field) else False
+        return np.full(len(self.table), flags) if isinstance(flags, bool) else np.array(flags)
 
     def flags(self, field: str) -> Sequence[bool] | bool:
         """The field as true or false; True if there is no such field."""

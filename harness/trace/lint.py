@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 
 from harness.cluster import Cluster
+from harness.profiles import Profile, ProfileError
 from harness.trace.findings import Finding, impossible, refusals
 from harness.trace.submissions import Submissions
 
@@ -14,18 +15,25 @@ SHORT_S = 60.0
 """Durations below this are pointed out, seconds."""
 
 _SHOWN = 3
+_ANY_SLOTS = 1 << 20
+"""More than any curve was measured on."""
 
 
-def lint(rows: Submissions, cluster: Cluster | None = None) -> list[Finding]:
+def lint(
+    rows: Submissions, cluster: Cluster | None = None, profile: Profile | None = None
+) -> list[Finding]:
     """Everything there is to say of the rows; what stops them from loading comes first.
 
     Args:
         rows: as a reader parsed them, or a loaded trace (``from_trace``).
         cluster: also find jobs that do not fit on it, or on one of its hosts.
+        profile: also find deadlines that no number of slots can meet.
     """
     found = [*refusals(rows), *_repeated(rows), _unsorted(rows), *_times(rows)]
     if cluster is not None:
         found += _too_large(rows, cluster)
+    if profile is not None:
+        found += _out_of_reach(rows, cluster, profile)
     return [finding for finding in found if len(finding.rows)]
 
 
@@ -136,6 +144,42 @@ def _too_large(rows: Submissions, cluster: Cluster) -> list[Finding]:
             np.flatnonzero((slots > host) & (slots <= cluster.num_slots)).tolist(),
             asks,
             "such a job spans hosts",
+        ),
+    ]
+
+
+def _out_of_reach(rows: Submissions, cluster: Cluster | None, profile: Profile) -> list[Finding]:
+    """Deadlines that no number of slots meets, and programs whose speed is not known."""
+    most = cluster.num_slots if cluster is not None else _ANY_SLOTS
+    fastest: dict[int, float] = {}
+    unknown = []
+    for row in np.flatnonzero(~np.isnan(rows.deadline_s) & (rows.global_batch > 0)).tolist():
+        try:
+            curve = profile.throughput(rows.workload[row], int(rows.global_batch[row]))
+        except ProfileError:
+            unknown.append(row)
+            continue
+        limit = most if rows.max_slots is None else min(most, int(rows.max_slots[row]))
+        if limit >= 1:
+            speed = curve.samples_per_s(curve.best_slots(limit))
+            fastest[row] = float(rows.work_samples[row]) / speed
+    left_s = rows.deadline_s - rows.arrival_s
+    where = f"on {cluster.name}" if cluster is not None else "on any number of slots"
+    return [
+        Finding(
+            f"deadlines that nobody can meet {where}, by profile {profile.name}",
+            [row for row, needed_s in fastest.items() if 0 < left_s[row] < needed_s],
+            lambda row: (
+                f"{_time(left_s[row])} to the deadline, and at its fastest it needs"
+                f" {_time(fastest[row])}"
+            ),
+            "admission control refuses such a job; without it the job is late",
+        ),
+        Finding(
+            f"deadlines of programs without a curve in profile {profile.name}",
+            unknown,
+            lambda row: f"{rows.column('workload')} is {rows.workload[row]!r}",
+            "whether they can be met is not known; give a profile that has the program",
         ),
     ]
 

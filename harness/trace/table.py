@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ SECONDS: Mapping[str, float] = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0,
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_EXACT = 2.0**53
+_ROUNDING = 1e-12
+"""What a factor written in decimals may put a whole number off, relatively."""
 
 
 @dataclass(frozen=True)
@@ -60,27 +62,41 @@ class Table:
         ]
 
 
-def read_table(path: Path, *, delimiter: str = ",", header: Sequence[str] | None = None) -> Table:
-    """Read a delimited text file, gzip-compressed if its name ends in ``.gz``.
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a file that are not blank, cut into cells, and the line of each."""
 
-    Blank lines are skipped; CRLF, a byte-order mark and a missing final newline are fine;
-    space around a cell is not part of it.
+    path: str
+    """As shown in messages."""
+    cells: Sequence[Sequence[str]]
+    lines: Sequence[int]
+
+
+def read_table(path: Path, *, delimiter: str = ",", header: Sequence[str] | None = None) -> Table:
+    """Read a delimited text file; see ``read_rows`` and ``to_table``."""
+    return to_table(read_rows(path, delimiter=delimiter), header)
+
+
+def read_rows(path: Path, *, delimiter: str = ",", quotes: bool = True) -> Rows:
+    """The rows of a delimited text file, gzip-compressed if its name ends in ``.gz``.
+
+    Blank lines are skipped; CRLF, a byte-order mark and a missing final newline are fine.
 
     Args:
         path: the file.
         delimiter: one character; a tab for TSV.
-        header: names of the columns of a file that has no header line.
+        quotes: whether a cell may stand in quotes, as in CSV.
 
     Raises:
-        TraceError: the file is absent, not text, empty, or has rows of the wrong length
-            (all of them are named).
+        TraceError: the file is absent or not text, or quotes are open at its end.
     """
     shown = display(path)
     rows: list[list[str]] = []
     lines: list[int] = []
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
     try:
         with _opened(path, shown) as file:
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            reader = csv.reader(file, delimiter=delimiter, strict=True, quoting=quoting)
             for cells in reader:
                 if cells and any(cell.strip() for cell in cells):
                     rows.append(cells)
@@ -94,14 +110,28 @@ def read_table(path: Path, *, delimiter: str = ",", header: Sequence[str] | None
     except csv.Error as error:
         place = f"{shown}:{reader.line_num}"
         raise TraceError([f"{place}: not a table ({error}); correct the quotes there"]) from error
-    if header is None and rows:
-        names = [name.strip() for name in rows.pop(0)]
+    return Rows(shown, rows, lines)
+
+
+def to_table(rows: Rows, header: Sequence[str] | None = None) -> Table:
+    """Rows as columns; space around a cell is not part of it.
+
+    Args:
+        rows: of one file.
+        header: names of the columns of a file that has no header line.
+
+    Raises:
+        TraceError: there is no row, or rows are of the wrong length (all of them are named).
+    """
+    cells, lines = list(rows.cells), list(rows.lines)
+    if header is None and cells:
+        names = [name.strip() for name in cells.pop(0)]
         lines.pop(0)
     else:
         names = list(header or ())
-    _check_shape(shown, names, rows, lines)
-    cells_of = ([cell.strip() for cell in column] for column in zip(*rows, strict=True))
-    return Table(shown, dict(zip(names, cells_of, strict=True)), np.array(lines, dtype=np.int64))
+    _check_shape(rows.path, names, cells, lines)
+    columns = ([cell.strip() for cell in column] for column in zip(*cells, strict=True))
+    return Table(rows.path, dict(zip(names, columns, strict=True)), np.array(lines, dtype=np.int64))
 
 
 def read_header(path: Path) -> list[str]:
@@ -184,11 +214,11 @@ def numbers(
         column: its name.
         problems: receives one line for each bad cell.
         scale: factor on every number, for units.
-        whole: fractions are problems.
+        whole: what is a fraction after that is a problem.
         optional: an empty cell is NaN without a problem.
     """
     kind = "a whole number" if whole else "a number"
-    return _parsed(table, column, problems, _number, kind, optional, whole) * scale
+    return _parsed(table, column, problems, _number, kind, optional, whole, scale)
 
 
 def dates(
@@ -220,12 +250,12 @@ def dates(
         return (found - _EPOCH).total_seconds()
 
     kind = f"a date like {date_format or '2017-10-07 01:03:54'}"
-    return _parsed(table, column, problems, parse, kind, optional, False)
+    return _parsed(table, column, problems, parse, kind, optional, False, 1.0)
 
 
 def _number(cell: str) -> float:
-    value = float(cell)
-    if not math.isfinite(value):
+    value = float(cell)  # takes 1_000 and other scripts' digits, too, which no trace means
+    if not math.isfinite(value) or "_" in cell or not cell.isascii():
         raise ValueError
     return value
 
@@ -238,6 +268,7 @@ def _parsed(
     kind: str,
     optional: bool,
     whole: bool,
+    scale: float,
 ) -> Floats:
     """Every cell parsed; all at once where that succeeds, cell by cell where it does not."""
     cells = table.columns[column]
@@ -251,6 +282,10 @@ def _parsed(
             except ValueError:
                 if cell or not optional:
                     problems.append(_bad(table, row, column, cell, kind))
+    if scale != 1.0:
+        values *= scale
+        nearest = np.round(values)
+        values = np.where(np.abs(values - nearest) <= _ROUNDING * np.abs(nearest), nearest, values)
     if whole:
         with np.errstate(invalid="ignore"):
             broken = (values != np.round(values)) | (np.abs(values) > _MAX_EXACT)

@@ -4,6 +4,7 @@ from harness.trace.transforms.arrivals import CompressArrivals, FirstJobs, TimeW
 from harness.trace.transforms.context import Transform, TransformContext
 from harness.trace.transforms.deadlines import AssignDeadlines
 from harness.trace.transforms.demand import CapDemand, SetElastic, SlotRange
+from harness.trace.transforms.resample import ResampleOwners, ShakeArrivals
 from harness.trace.transforms.work import (
     AssignBatch,
     AssignWorkloads,
@@ -19,8 +20,10 @@ __all__ = [
     "CompressArrivals",
     "FirstJobs",
     "RecomputeWork",
+    "ResampleOwners",
     "ScaleDurations",
     "SetElastic",
+    "ShakeArrivals",
     "SlotRange",
     "TimeWindow",
     "Transform",

@@ -43,7 +43,7 @@ class TimeWindow:
         if not kept:
             last_s = trace.jobs[-1].arrival_s
             raise TraceError([f"{note}; arrivals run from 0 to {last_s:.10g} s, move the window"])
-        return trace.step(note, _from_zero(kept))
+        return trace.step(note, from_zero(kept))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class FirstJobs:
         kept = trace.jobs[self.skip : self.skip + self.count]
         after = f" after the first {self.skip}" if self.skip else ""
         note = f"FirstJobs: {self.count} of {total} jobs{after}"
-        return trace.step(note, _from_zero(kept))
+        return trace.step(note, from_zero(kept))
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,12 @@ class CompressArrivals:
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
         """The same jobs, closer together."""
-        moved = (_moved(job, job.arrival_s / self.factor) for job in trace.jobs)
-        return trace.step(f"CompressArrivals: arrivals divided by {self.factor:.10g}", moved)
+        closer = (moved(job, job.arrival_s / self.factor) for job in trace.jobs)
+        return trace.step(f"CompressArrivals: arrivals divided by {self.factor:.10g}", closer)
 
 
-def _moved(job: JobSpec, arrival_s: float) -> JobSpec:
+def moved(job: JobSpec, arrival_s: float) -> JobSpec:
+    """The job at another arrival; its deadline keeps its distance."""
     if job.deadline_s is None:
         return replace(job, arrival_s=arrival_s)
     return replace(
@@ -108,9 +109,9 @@ def _moved(job: JobSpec, arrival_s: float) -> JobSpec:
     )
 
 
-def _from_zero(jobs: Iterable[JobSpec]) -> Iterator[JobSpec]:
+def from_zero(jobs: Iterable[JobSpec]) -> Iterator[JobSpec]:
     """Jobs in order, moved so that the first arrives at 0."""
     first_s: float | None = None
     for job in jobs:
         first_s = job.arrival_s if first_s is None else first_s
-        yield _moved(job, job.arrival_s - first_s) if first_s else job
+        yield moved(job, job.arrival_s - first_s) if first_s else job

@@ -102,20 +102,18 @@ class AssignBatch:
     """
 
     batch: int | Mapping[str, int]
-    min_global_batch: int | None = None
-    max_global_batch: int | None = None
+    min_global_batch: int | Mapping[str, int] | None = None
+    max_global_batch: int | Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
-        sizes = list(self.batch.values()) if isinstance(self.batch, Mapping) else [self.batch]
-        low, high = self.min_global_batch, self.max_global_batch
-        check(
-            *_batch_problems(self.batch),
-            *(
-                f"batch {size} is outside [{low or size}, {high or size}]; widen the range"
-                for size in sizes
-                if not (low or size) <= size <= (high or size)
-            ),
-        )
+        sizes = self.batch if isinstance(self.batch, Mapping) else {"": self.batch}
+        problems = _batch_problems(self.batch)
+        for name, size in sizes.items():
+            low = _limit(self.min_global_batch, name) or size
+            high = _limit(self.max_global_batch, name) or size
+            if not low <= size <= high:
+                problems.append(f"batch {size} is outside [{low}, {high}]; widen the range")
+        check(*problems)
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
         """The same jobs with other batches.
@@ -128,12 +126,17 @@ class AssignBatch:
         jobs = (
             replace(
                 _with_batch(job, batches[job.workload]),
-                min_global_batch=self.min_global_batch,
-                max_global_batch=self.max_global_batch,
+                min_global_batch=_limit(self.min_global_batch, job.workload),
+                max_global_batch=_limit(self.max_global_batch, job.workload),
             )
             for job in trace.jobs
         )
         return trace.step("AssignBatch" + _batch_note(batches), jobs, generated=["global_batch"])
+
+
+def _limit(limits: int | Mapping[str, int] | None, workload: str) -> int | None:
+    """An end of the range of a workload; None: there is none."""
+    return limits.get(workload) if isinstance(limits, Mapping) else limits
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,91 @@
+"""Which column of a file holds a field of the job, and what of its cells counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from harness.problems import known
+from harness.trace.table import Table
+from harness.trace.trace import TraceError
+
+Columns = Mapping[str, str | Sequence[str]]
+"""Field of the job: its column, or the names that its column has in different files."""
+
+
+def spellings(columns: Columns) -> dict[str, tuple[str, ...]]:
+    """The possible names of every field's column."""
+    return {
+        field: (names,) if isinstance(names, str) else tuple(names)
+        for field, names in columns.items()
+    }
+
+
+def recognised(columns: Columns, there: Iterable[str]) -> bool:
+    """Whether a file with these columns has one for every field."""
+    present = set(there)
+    return all(present.intersection(names) for names in spellings(columns).values())
+
+
+def chosen(table: Table, columns: Columns) -> dict[str, str]:
+    """The file's own name of every field's column.
+
+    Raises:
+        TraceError: for every field of which the file has no column, or several.
+    """
+    names: dict[str, str] = {}
+    problems: list[str] = []
+    for field, possible in spellings(columns).items():
+        found = [name for name in possible if name in table.columns]
+        if len(found) == 1:
+            names[field] = found[0]
+        elif found:
+            problems.append(
+                f"{table.path}:1: both {' and '.join(found)} are there for {field}; name one"
+            )
+        elif len(possible) == 1:
+            problems += table.missing(possible)
+        else:
+            problems.append(
+                f"{table.path}:1: there is no column {' or '.join(possible)};"
+                f" {known(table.columns)}. Name the column of {field}"
+            )
+    if problems:
+        raise TraceError(problems)
+    return names
+
+
+def extracted(
+    table: Table, names: Mapping[str, str], patterns: Mapping[str, str]
+) -> tuple[Table, dict[str, str]]:
+    """The table with a column more for every pattern, and the names of the fields' columns.
+
+    The new column holds what the pattern's group matches in each cell; an empty cell stays
+    empty. Several fields may be taken out of one column.
+
+    Args:
+        table: as it stands in the file.
+        names: the column of every field.
+        patterns: field to a regular expression with one group.
+
+    Raises:
+        TraceError: for every cell in which nothing matches.
+    """
+    columns, renamed = dict(table.columns), dict(names)
+    problems: list[str] = []
+    for field, pattern in patterns.items():
+        search, column = re.compile(pattern).search, names[field]
+        renamed[field] = f"{column} ({field})"
+        cells: list[str] = []
+        for row, cell in enumerate(table.columns[column]):
+            found = search(cell)
+            if cell and found is None:
+                problems.append(
+                    f"{table.where(row)}: {column} is {cell!r}, in which patterns.{field}"
+                    f" {pattern!r} finds nothing; correct the pattern, or the cell"
+                )
+            cells.append((found[1] or "").strip() if found else "")
+        columns[renamed[field]] = cells
+    if problems:
+        raise TraceError(problems)
+    return Table(table.path, columns, table.lines), renamed

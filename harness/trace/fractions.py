@@ -1,0 +1,22 @@
+"""Parts of a device as whole slots: a slot is the least that a scheduler can give."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.trace.table import Floats
+
+_EXACT = 1e-9
+"""Relative error of a share that was written in decimals."""
+
+
+def whole_slots(asked: Floats) -> tuple[Floats, int]:
+    """Slots that hold what was asked for, and how many jobs asked for a part of one.
+
+    Args:
+        asked: slots, perhaps with fractions; NaN stays NaN.
+    """
+    nearest = np.round(asked)
+    is_whole = np.abs(asked - nearest) <= _EXACT * np.maximum(1.0, np.abs(nearest))
+    parts = ~is_whole & ~np.isnan(asked)
+    return np.where(is_whole, nearest, np.ceil(asked)), int(parts.sum())

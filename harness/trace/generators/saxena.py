@@ -1,0 +1,120 @@
+"""The workloads of Saxena et al.: four kinds of jobs that arrive at a high, low or bursty rate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from harness.trace.generators.arrivals import poisson
+from harness.trace.generators.generated import Generated
+from harness.trace.transforms.context import check, positive
+
+MIN_S = 60.0
+
+
+@dataclass(frozen=True)
+class Category:
+    """One kind of job (paper, table I and section V)."""
+
+    workload: str
+    min_batch: int
+    max_batch: int
+    length_min: float
+    """Run time on one GPU at the largest batch that fits it, in mixed runs, minutes."""
+
+
+CATEGORIES: dict[int, Category] = {
+    1: Category("resnet50", 32, 256, 16),
+    2: Category("alexnet", 16, 256, 21),
+    3: Category("vgg11_bn", 16, 1024, 41),
+    4: Category("alexnet_food101", 128, 128, 27),
+}
+
+
+@dataclass(frozen=True)
+class Saxena:
+    """Poisson arrivals of jobs that run for their category's time on one GPU.
+
+    Source: Saxena et al., "Effective Elastic Scaling of Deep Learning Workloads", MASCOTS 2020,
+    section V. The paper prints the high rate as ``k_max`` / E[L] with the mean length E[L], the
+    low one as a quarter of it; bursty alternates, high first. That is a load of ``k_max`` slots:
+    ``load``, if it is given, sets the high rate to ``load`` x ``cluster_slots`` / E[L] instead.
+
+    A job can be trained with any global batch of its category's range, from ``slot_batch`` on:
+    the largest that fits one GPU, stated for category 1 only and taken for all.
+    """
+
+    rate: Literal["high", "low", "bursty"] = "high"
+    categories: Sequence[int] = (1, 2, 3, 4)
+    """Drawn with equal chance."""
+    horizon_min: float = 240.0
+    """Jobs arrive until then."""
+    burst_min: float = 60.0
+    """Length of each stretch of ``bursty``."""
+    k_max: int = 10
+    """Most GPUs of a job."""
+    load: float | None = None
+    cluster_slots: int = 40
+    slot_batch: int = 32
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.categories) - set(CATEGORIES))
+        check(
+            self.rate not in ("high", "low", "bursty")
+            and f"rate is {self.rate!r}; give high, low or bursty",
+            not self.categories and "categories is empty; name at least one",
+            bool(unknown) and f"categories has {unknown}; known: 1, 2, 3, 4",
+            positive("horizon_min", self.horizon_min),
+            positive("burst_min", self.burst_min),
+            self.k_max < 1 and f"k_max is {self.k_max}; a job needs at least 1 slot",
+            self.load is not None and positive("load", self.load),
+            self.cluster_slots < 1 and f"cluster_slots is {self.cluster_slots}; give at least 1",
+            self.slot_batch < 1 and f"slot_batch is {self.slot_batch}; give at least 1",
+        )
+
+    def draw(self, rng: np.random.Generator) -> Generated:
+        """The jobs; arrivals and categories are drawn."""
+        kinds = [CATEGORIES[number] for number in self.categories]
+        mean_s = MIN_S * sum(kind.length_min for kind in kinds) / len(kinds)
+        slots = float(self.k_max) if self.load is None else self.load * self.cluster_slots
+        high = slots / mean_s
+        low = high / 4
+        burst_s, horizon_s = MIN_S * self.burst_min, MIN_S * self.horizon_min
+        stretches = {
+            "high": [(horizon_s, high)],
+            "low": [(horizon_s, low)],
+            "bursty": [(burst_s, high), (burst_s, low)],
+        }[self.rate]
+        arrivals = poisson(rng, stretches, horizon_s) or [0.0]
+        drawn = rng.integers(len(kinds), size=len(arrivals)).tolist()
+        used = sorted({kinds[index].workload for index in drawn})
+        of = {kind.workload: kind for kind in kinds}
+        return Generated(
+            rows=[
+                {
+                    "arrival": round(arrival_s, 3),
+                    "slots": 1,
+                    "duration": MIN_S * kinds[index].length_min,
+                    "workload": kinds[index].workload,
+                    "max_slots": self.k_max,
+                }
+                for arrival_s, index in zip(arrivals, drawn, strict=True)
+            ],
+            about=f"After Saxena et al. (MASCOTS 2020), section V: {self.rate} arrival rate.",
+            transforms=[
+                {
+                    "_target_": "harness.trace.transforms.AssignBatch",
+                    "batch": {
+                        name: min(max(self.slot_batch, of[name].min_batch), of[name].max_batch)
+                        for name in used
+                    },
+                    "min_global_batch": {name: of[name].min_batch for name in used},
+                    "max_global_batch": {name: of[name].max_batch for name in used},
+                },
+                {"_target_": "harness.trace.transforms.RecomputeWork"},
+            ],
+            recorded_on_slots=self.cluster_slots,
+        )

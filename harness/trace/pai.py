@@ -1,0 +1,191 @@
+"""Alibaba's PAI cluster of 2020: jobs and their tasks in two tables without headers.
+
+``pai_job_table``: job_name, inst_id, user, status, start_time, end_time: the times are those of
+submission and completion, in seconds on one clock. ``pai_task_table``: job_name, task_name,
+inst_num, status, start_time, end_time, plan_cpu, plan_mem, plan_gpu, gpu_type: the times are
+those of the task's own start and end, and ``plan_gpu`` is in percent of a GPU for each of the
+task's instances.
+
+A job asks for the GPUs of all its tasks, and runs from the first task's start to the last one's
+end. Only status ``Terminated`` means success; others are left out unless ``statuses`` names them,
+and so are jobs without a GPU, jobs that lack a time, and jobs of which there is no task. All are
+counted in the trace's history. A share of a GPU becomes slots as in ``harness.trace.openb``.
+
+Source: Weng et al., "MLaaS in the Wild: Workload Analysis and Scheduling in Large-Scale
+Heterogeneous GPU Clusters", NSDI 2022.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.trace.assemble import to_trace
+from harness.trace.fractions import whole_slots
+from harness.trace.philly import RECORDED
+from harness.trace.submissions import Submissions
+from harness.trace.table import Table, numbers, read_table
+from harness.trace.trace import Trace, TraceError
+
+JOB_COLUMNS = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
+TASK_COLUMNS = (
+    "job_name",
+    "task_name",
+    "inst_num",
+    "status",
+    "start_time",
+    "end_time",
+    "plan_cpu",
+    "plan_mem",
+    "plan_gpu",
+    "gpu_type",
+)
+_PERCENT = 100.0
+
+
+@dataclass(slots=True)
+class _Span:
+    """The tasks of one job, as far as they were added."""
+
+    devices: float = 0.0
+    first_start_s: float = math.inf
+    last_end_s: float = -math.inf
+    is_timed: bool = True
+
+    def add(self, devices: float, start_s: float, end_s: float) -> None:
+        """One task more; NaN is a time that is not there."""
+        self.devices += devices
+        self.is_timed = self.is_timed and not math.isnan(start_s + end_s)
+        self.first_start_s = min(self.first_start_s, start_s)
+        self.last_end_s = max(self.last_end_s, end_s)
+
+
+class PaiReader:
+    """Reads the job table and the task table.
+
+    Args:
+        path: the job table; ``.gz`` is fine.
+        tasks: the task table, in the same folder.
+        statuses: of the jobs that count.
+        slots_per_device: shares of a device that are one slot each.
+        elastic: whether a scheduler may give another number of slots than was asked for.
+
+    Raises:
+        ValueError: ``slots_per_device`` is below 1.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        tasks: str = "pai_task_table.csv",
+        statuses: Sequence[str] = ("Terminated",),
+        slots_per_device: int = 1,
+        elastic: bool = False,
+    ) -> None:
+        if slots_per_device < 1:
+            raise ValueError(f"slots_per_device is {slots_per_device}; it must be at least 1")
+        self._path = Path(path)
+        self._tasks = self._path.parent / tasks
+        self._statuses = frozenset(statuses)
+        self._slots_per_device = slots_per_device
+        self._elastic = elastic
+
+    def recognises(self, columns: Sequence[str]) -> bool:
+        """Never by columns: the files have no header."""
+        return False
+
+    def parse(self) -> Submissions:
+        """The jobs as they are; see ``harness.trace.submissions.Reader``."""
+        notes: list[str] = []
+        jobs = read_table(self._path, header=JOB_COLUMNS)
+        counts = [status in self._statuses for status in jobs.columns["status"]]
+        jobs = _kept(jobs, counts, "of another status", notes)
+        spans = _spans(read_table(self._tasks, header=TASK_COLUMNS))
+        names = jobs.columns["job_name"]
+        holds = [name in spans and spans[name].devices > 0 for name in names]
+        jobs = _kept(jobs, holds, "without a GPU", notes)
+        submitted = jobs.columns["start_time"]
+        timed = [
+            spans[name].is_timed and bool(cell)
+            for name, cell in zip(jobs.columns["job_name"], submitted, strict=True)
+        ]
+        jobs = _kept(jobs, timed, "that lack a time", notes)
+        problems: list[str] = []
+        arrival_s = numbers(jobs, "start_time", problems)
+        if problems:
+            raise TraceError(problems)
+        own = [spans[name] for name in jobs.columns["job_name"]]
+        duration_s = np.array([span.last_end_s - span.first_start_s for span in own])
+        devices = np.array([span.devices for span in own])
+        slots, num_parts = whole_slots(devices * self._slots_per_device)
+        if num_parts:
+            notes.append(f"{num_parts} jobs ask for a part of a slot, rounded up")
+        return Submissions(
+            path=jobs.path,
+            lines=jobs.lines,
+            arrival_s=arrival_s,
+            requested_slots=slots.astype(np.int64),
+            workload=[RECORDED] * len(jobs),
+            global_batch=slots.astype(np.int64),
+            work_samples=duration_s * slots,
+            duration_s=duration_s,
+            deadline_s=np.full(len(jobs), np.nan),
+            job_ids=jobs.columns["job_name"],
+            owner=jobs.columns["user"],
+            elastic=self._elastic,
+            notes=frozenset(notes),
+            names={
+                "job_id": "job_name",
+                "arrival_s": "start_time",
+                "duration_s": "last end - first start of the tasks",
+                "requested_slots": "inst_num x plan_gpu of the tasks",
+                "work_samples": "duration x slots",
+            },
+        )
+
+    def read(self) -> Trace:
+        """The trace; see ``harness.trace.submissions.Reader``."""
+        return to_trace(
+            self.parse(), name=self._path.name.split(".")[0], generated=("global_batch",)
+        )
+
+
+def _spans(tasks: Table) -> dict[str, _Span]:
+    """What the tasks of each job ask for, and when they ran.
+
+    Raises:
+        TraceError: for every cell that is no number.
+    """
+    problems: list[str] = []
+    count = numbers(tasks, "inst_num", problems, optional=True)
+    share = numbers(tasks, "plan_gpu", problems, optional=True)
+    start_s = numbers(tasks, "start_time", problems, optional=True)
+    end_s = numbers(tasks, "end_time", problems, optional=True)
+    if problems:
+        raise TraceError(problems)
+    devices = np.nan_to_num(count) * np.nan_to_num(share) / _PERCENT
+    spans: dict[str, _Span] = defaultdict(_Span)
+    columns = devices.tolist(), start_s.tolist(), end_s.tolist()
+    for name, *values in zip(tasks.columns["job_name"], *columns, strict=True):
+        spans[name].add(*values)
+    return spans
+
+
+def _kept(table: Table, keep: Sequence[bool], what: str, notes: list[str]) -> Table:
+    """The rows to keep; what goes is counted.
+
+    Raises:
+        TraceError: none is left.
+    """
+    rows = np.flatnonzero(np.array(keep, dtype=bool))
+    if len(rows) < len(table):
+        notes.append(f"{len(table) - len(rows)} jobs {what} left out")
+    if not len(rows):
+        raise TraceError([f"{table.path}: no job is left; {'; '.join(notes)}"])
+    return table.take(rows)

@@ -1,0 +1,238 @@
+"""The Microsoft Philly trace as it was published: one JSON list, a job with its attempts.
+
+A job has ``jobid``, ``vc``, ``user``, ``status`` (Pass, Killed, Failed), ``submitted_time`` and
+``attempts``; an attempt has ``start_time``, ``end_time`` and ``detail``, a list of hosts with
+their GPUs. Times are dates of the cluster's clock, without a zone; in the real file some are the
+text "None" or null.
+
+An attempt counts if it has a start, an end, and a GPU. The duration of a job is the time of all
+its attempts; its demand is the largest number of GPUs that one of them had. Jobs without an
+attempt that counts never ran: they are left out, and the trace's history says how many. Repeated
+starts are what ``attempts`` records: a job is one submission all the same.
+
+Programs are not known: work is counted in slot-seconds, as in the CSV (``harness.trace.philly``).
+One whose attempts had different numbers of GPUs did its slot-seconds on those.
+
+Source: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
+Workloads", USENIX ATC 2019.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.problems import suggest
+from harness.trace.assemble import to_trace
+from harness.trace.philly import RECORDED
+from harness.trace.submissions import Submissions
+from harness.trace.table import display
+from harness.trace.trace import Trace, TraceError
+
+STATUSES = ("Pass", "Killed", "Failed")
+_NO_TIME = (None, "None", "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    place: str
+    name: str
+    owner: str
+    submitted_s: float
+    running_s: float
+    slots: int
+    slot_s: float
+
+
+class PhillyJsonReader:
+    """Reads ``cluster_job_log``.
+
+    Args:
+        path: the file; ``.gz`` is fine.
+        statuses: only jobs that ended so; None: all.
+        clusters: only the jobs of these virtual clusters; None: all.
+        elastic: whether a scheduler may give another number of slots than was asked for.
+
+    Raises:
+        ValueError: a status that is not known.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        statuses: Sequence[str] | None = None,
+        clusters: Sequence[str] | None = None,
+        elastic: bool = False,
+    ) -> None:
+        unknown = sorted(set(statuses or ()) - set(STATUSES))
+        if unknown:
+            raise ValueError(
+                "\n".join(f"unknown status {name!r}; {suggest(name, STATUSES)}" for name in unknown)
+            )
+        self._path = Path(path)
+        self._statuses = statuses
+        self._clusters = clusters
+        self._elastic = elastic
+
+    def recognises(self, columns: Sequence[str]) -> bool:
+        """Never by columns: it is no table."""
+        return False
+
+    def parse(self) -> Submissions:
+        """The jobs as they are; see ``harness.trace.submissions.Reader``."""
+        shown = display(self._path)
+        problems: list[str] = []
+        entries = _entries(self._path, shown)
+        wanted = [entry for entry in entries if self._is_wanted(entry[1])]
+        notes = set()
+        if len(wanted) < len(entries):
+            notes.add(f"{len(wanted)} of {len(entries)} jobs, by the options statuses and clusters")
+        found = [_job(place, entry, problems) for place, entry in wanted]
+        if problems:
+            raise TraceError(problems)
+        jobs = [job for job in found if job is not None]
+        if len(jobs) < len(found):
+            notes.add(f"{len(found) - len(jobs)} jobs left out: they never had a GPU")
+        if not jobs:
+            raise TraceError([f"{shown}: no job is left; {'; '.join(sorted(notes))}"])
+        slots = np.array([job.slots for job in jobs], dtype=np.int64)
+        return Submissions(
+            path=shown,
+            lines=np.arange(len(jobs)),
+            arrival_s=np.array([job.submitted_s for job in jobs]),
+            requested_slots=slots,
+            workload=[RECORDED] * len(jobs),
+            global_batch=slots,
+            work_samples=np.array([job.slot_s for job in jobs]),
+            duration_s=np.array([job.running_s for job in jobs]),
+            deadline_s=np.full(len(jobs), np.nan),
+            job_ids=[job.name for job in jobs],
+            owner=[job.owner for job in jobs],
+            elastic=self._elastic,
+            notes=frozenset(notes),
+            places=[job.place for job in jobs],
+            names={
+                "job_id": "jobid",
+                "arrival_s": "submitted_time",
+                "duration_s": "time of all attempts",
+                "requested_slots": "GPUs of an attempt",
+                "work_samples": "GPU time of all attempts",
+            },
+        )
+
+    def read(self) -> Trace:
+        """The trace; see ``harness.trace.submissions.Reader``."""
+        return to_trace(
+            self.parse(), name=self._path.name.split(".")[0], generated=("global_batch",)
+        )
+
+    def _is_wanted(self, entry: Any) -> bool:
+        if not isinstance(entry, Mapping):
+            return True  # a problem of its own
+        return (self._statuses is None or entry.get("status") in self._statuses) and (
+            self._clusters is None or entry.get("vc") in self._clusters
+        )
+
+
+def _entries(path: Path, shown: str) -> list[tuple[str, Any]]:
+    """Every entry of the list with its place.
+
+    Raises:
+        TraceError: the file is absent, no JSON, or no list with entries.
+    """
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+        content = json.loads(data.decode("utf-8-sig"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise TraceError([f"{shown}: not JSON ({error}); give the published file"]) from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise TraceError([f"{shown}: cannot be read ({error}); give a whole file"]) from error
+    if not isinstance(content, list) or not content:
+        raise TraceError([f"{shown}: is no list of jobs; give the published cluster_job_log"])
+    return [(f"{shown}[{number}]", entry) for number, entry in enumerate(content)]
+
+
+def _job(place: str, entry: Any, problems: list[str]) -> _Job | None:
+    """The job of an entry; None where it never had a GPU, or is wrong (then a problem more)."""
+    before = len(problems)
+    if not isinstance(entry, Mapping):
+        problems.append(f"{place}: is {_short(entry)}; give a job, a mapping")
+        return None
+    name, attempts = entry.get("jobid"), entry.get("attempts")
+    if not isinstance(name, str):
+        problems.append(f"{place}: jobid is {_short(name)}; give the job's name")
+    if not isinstance(attempts, list):
+        problems.append(f"{place}: attempts is {_short(attempts)}; give a list")
+        attempts = []
+    submitted_s = _date(place, "submitted_time", entry.get("submitted_time"), problems)
+    if submitted_s is None and len(problems) == before:
+        problems.append(f"{place}: submitted_time is missing; give it, or remove the job")
+    parts = [
+        part
+        for number, attempt in enumerate(attempts)
+        for part in _attempt(f"{place}.attempts[{number}]", attempt, problems)
+    ]
+    if len(problems) > before or submitted_s is None or not parts:
+        return None
+    return _Job(
+        place,
+        str(name),
+        str(entry.get("vc") or ""),
+        submitted_s,
+        sum(seconds for seconds, _ in parts),
+        max(gpus for _, gpus in parts),
+        sum(seconds * gpus for seconds, gpus in parts),
+    )
+
+
+def _attempt(place: str, attempt: Any, problems: list[str]) -> Iterator[tuple[float, int]]:
+    """Seconds and GPUs of an attempt that counts; nothing otherwise."""
+    if not isinstance(attempt, Mapping):
+        problems.append(f"{place}: is {_short(attempt)}; give an attempt, a mapping")
+        return
+    start_s = _date(place, "start_time", attempt.get("start_time"), problems)
+    end_s = _date(place, "end_time", attempt.get("end_time"), problems)
+    hosts = attempt.get("detail") or []
+    if not isinstance(hosts, list) or not all(
+        isinstance(host, Mapping) and isinstance(host.get("gpus") or [], list) for host in hosts
+    ):
+        problems.append(f"{place}.detail is {_short(hosts)}; give a list of hosts with gpus")
+        return
+    gpus = sum(len(host.get("gpus") or []) for host in hosts)
+    if start_s is None or end_s is None or not gpus:
+        return
+    if end_s < start_s:
+        problems.append(f"{place}: ends {start_s - end_s:.0f} s before it starts; mend the times")
+        return
+    if end_s > start_s:
+        yield end_s - start_s, gpus
+
+
+def _date(place: str, key: str, value: Any, problems: list[str]) -> float | None:
+    """Seconds since 1970, read as UTC; None where there is no time."""
+    if value in _NO_TIME:
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        problems.append(
+            f"{place}: {key} is {_short(value)}; give a date like '2017-10-07 01:11:39'"
+        )
+        return None
+    return found.replace(tzinfo=found.tzinfo or UTC).timestamp()
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,109 @@
+"""Transforms that make other traces like this one, for intervals over traces.
+
+One trace is one sample of what could have been submitted. Drawing its users anew, or shaking its
+arrivals, with several seeds says how far a result depends on that one sample.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from harness.trace.job import JobSpec
+from harness.trace.trace import Trace, TraceError
+from harness.trace.transforms.arrivals import from_zero, moved
+from harness.trace.transforms.context import TransformContext, check, positive
+
+DAY_S = 86400.0
+
+
+@dataclass(frozen=True)
+class ResampleOwners:
+    """Draw as many owners as there are, with replacement, and take all jobs of each.
+
+    What one owner submits hangs together: jobs drawn one by one would lose their sessions and
+    repetitions. An owner drawn first keeps its times. With ``shift_days`` every further copy is
+    moved by a number of whole days, drawn evenly over the trace's span and wrapped round its
+    end, so that copies do not lie on each other and keep their hours of the day.
+
+    Source: resampling users as in Zakay and Feitelson, "Workload resampling for performance
+    evaluation of parallel job schedulers", 2014.
+    """
+
+    shift_days: bool = True
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The jobs of the owners that were drawn; copies of a job have ids of their own.
+
+        Raises:
+            TraceError: the jobs have fewer than two owners.
+        """
+        of: dict[str, list[JobSpec]] = defaultdict(list)
+        for job in trace.jobs:
+            of[job.owner].append(job)
+        owners = sorted(of)
+        if len(owners) < 2:
+            raise TraceError(
+                [
+                    f"ResampleOwners: all jobs of {trace.name} belong to {owners[0]!r}; name the"
+                    " column of the owner in the reader, or leave the transform out"
+                ]
+            )
+        rng = context.rng("trace.ResampleOwners")
+        num_days = max(1, int(trace.span_s // DAY_S) + 1)
+        copies: dict[str, int] = defaultdict(int)
+        jobs: list[JobSpec] = []
+        for index, day in zip(
+            rng.integers(len(owners), size=len(owners)).tolist(),
+            rng.integers(num_days, size=len(owners)).tolist(),
+            strict=True,
+        ):
+            owner = owners[index]
+            shift_s = day * DAY_S if self.shift_days and copies[owner] else 0.0
+            jobs += _copied(of[owner], copies[owner], shift_s, num_days * DAY_S)
+            copies[owner] += 1
+        note = (
+            f"ResampleOwners: {len(copies)} of {len(owners)} owners, with replacement:"
+            f" {len(jobs)} jobs, seed {context.seed}"
+        )
+        return trace.step(note, from_zero(sorted(jobs, key=lambda job: job.order)))
+
+
+@dataclass(frozen=True)
+class ShakeArrivals:
+    """Move every arrival by noise of mean size ``scale_s``, forwards or back.
+
+    The noise is Laplace's: exponential both ways. Deadlines move along.
+
+    Source: input shaking as in Tsafrir, Ouaknine and Feitelson, "Reducing performance evaluation
+    sensitivity and variability by input shaking", MASCOTS 2007; the distribution is a choice.
+    """
+
+    scale_s: float
+
+    def __post_init__(self) -> None:
+        check(positive("scale_s", self.scale_s))
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The same jobs at other moments."""
+        noise = context.rng("trace.ShakeArrivals").laplace(0.0, self.scale_s, len(trace.jobs))
+        shaken = [
+            (job.arrival_s + move_s, job)
+            for job, move_s in zip(trace.jobs, noise.tolist(), strict=True)
+        ]
+        first_s = min(at_s for at_s, _ in shaken)
+        note = f"ShakeArrivals: by {self.scale_s:.10g} s in the mean, seed {context.seed}"
+        return trace.step(note, (moved(job, at_s - first_s) for at_s, job in shaken))
+
+
+def _copied(
+    jobs: Sequence[JobSpec], number: int, shift_s: float, cycle_s: float
+) -> Iterator[JobSpec]:
+    """An owner's jobs, for the time after ``number`` others."""
+    for job in jobs:
+        if number == 0:
+            yield job
+            continue
+        at_s = (job.arrival_s + shift_s) % cycle_s
+        yield moved(replace(job, job_id=f"{job.job_id}~{number + 1}"), at_s)
