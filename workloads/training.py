@@ -78,6 +78,23 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
             module.training = training
 
 
+def held_out_batches(
+    model: torch.nn.Module, held_out: SampleSet, num_samples: int | None
+) -> Iterator[Batch]:
+    """Held-out samples in batches, on the model's device.
+
+    Args:
+        model: the model, wrapped or not.
+        held_out: the samples.
+        num_samples: only this many of them, from the first; None: all.
+    """
+    device = next(model.parameters()).device
+    total = len(held_out) if num_samples is None else min(num_samples, len(held_out))
+    for start in range(0, total, _EVALUATION_BATCH):
+        ids = range(start, min(start + _EVALUATION_BATCH, total))
+        yield {name: value.to(device) for name, value in held_out.samples(ids).items()}
+
+
 def evaluate_classifier(
     model: torch.nn.Module,
     logits: Callable[[torch.nn.Module, Batch], torch.Tensor],
@@ -97,18 +114,15 @@ def evaluate_classifier(
         ``accuracy`` (share of items whose best score is the label's), ``loss`` (nats) and
         ``evaluated_samples``.
     """
-    device = next(model.parameters()).device
-    total = len(held_out) if num_samples is None else min(num_samples, len(held_out))
-    num_items, num_right, loss = 0, 0, 0.0
+    num_items, num_right, loss, total = 0, 0, 0.0, 0
     with evaluating(model):
-        for start in range(0, total, _EVALUATION_BATCH):
-            ids = range(start, min(start + _EVALUATION_BATCH, total))
-            batch = {name: value.to(device) for name, value in held_out.samples(ids).items()}
+        for batch in held_out_batches(model, held_out, num_samples):
             labels = batch["label"].flatten()
             scores = logits(model, batch).float().flatten(0, -2)
             loss += float(torch.nn.functional.cross_entropy(scores, labels, reduction="sum"))
             num_right += int((scores.argmax(dim=-1) == labels).sum())
             num_items += labels.numel()
+            total += len(batch["label"])
     return {
         "accuracy": num_right / num_items,
         "loss": loss / num_items,

@@ -215,7 +215,7 @@ def test_a_size_no_run_reached_is_left_out(tmp_path):
         (["--sizes", "1,64", "--batches", "32"], "every worker needs at least 1 sample"),
         (["--trials", "1"], "--trials: is 1 for 2 sizes; give at least one for each size"),
         (["--steps", "2"], "--steps: is 2; give at least 5"),
-        (["--workloads", "alexnet"], "alexnet"),
+        (["--workloads", "lenet"], "lenet"),
         (["--backends", "magic"], "magic"),
         (["--cluster", "moon"], "moon"),
     ],

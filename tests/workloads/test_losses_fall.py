@@ -55,6 +55,21 @@ def the_same(num_steps):
     return lambda num_samples: [list(range(16))] * num_steps
 
 
+MORE = [
+    ("workloads.residual.ResNet18", "digits", 60, 0.5, "accuracy", 0.75),
+    ("workloads.plain_convolutions.VGG11BN", "digits", 60, 0.5, "accuracy", 0.7),
+    ("workloads.plain_convolutions.VGG19", "digits", 250, 0.7, "accuracy", 0.5),
+    ("workloads.plain_convolutions.AlexNet", "digits", 150, 0.5, "accuracy", 0.7),
+    ("workloads.inception.InceptionV3", "digits", 120, 0.5, "accuracy", 0.6),
+    ("workloads.shufflenet.ShuffleNetV2", "digits", 80, 0.5, "accuracy", 0.7),
+    ("workloads.swin.SwinT", "digits", 120, 0.6, "accuracy", 0.6),
+    ("workloads.gpt2.GPT2", "synthetic", 200, 0.6, "accuracy", 0.6),
+    ("workloads.question_answering.BertQA", "synthetic", 150, 0.3, "exact_match", 0.8),
+    ("workloads.question_answering.Electra", "synthetic", 150, 0.3, "exact_match", 0.8),
+    ("workloads.recommendation.NeuMF", "synthetic", 2000, 0.5, "hit_ratio", 0.5),
+    ("workloads.speech.DeepSpeech2", "synthetic", 150, 0.5, "letter_error_rate", 0.5),
+    ("workloads.detection.YOLOv3", "synthetic", 300, 0.2, "mean_average_precision", 0.05),
+]
 TOY_AND_BERT = [
     ("workloads.toy.Toy", "digits", 60, 0.5, 0.8),
     # Thirty steps on a small batch teach it little more than how often each label occurs.
@@ -83,3 +98,16 @@ def test_loss_falls_and_held_out_accuracy_rises(target, data, num_steps, remaini
 def test_a_batch_that_is_seen_again_is_learnt(target, data):
     losses, _, _ = trained(target, the_same(30), data=data)
     assert fmean(losses[-5:]) < 0.85 * fmean(losses[:5])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("target", "data", "num_steps", "remaining", "metric", "bound"),
+    MORE,
+    ids=[values[0].rpartition(".")[2] for values in MORE],
+)
+def test_every_task_is_learnt(target, data, num_steps, remaining, metric, bound):
+    losses, workload, model = trained(target, drawn(num_steps), data=data)
+    assert fmean(losses[-10:]) < remaining * fmean(losses[:10])
+    value = workload.evaluate(model)[metric]
+    assert value < bound if metric.endswith("error_rate") else value > bound

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from workloads.data.cifar import open_cifar10
+from workloads.data.cifar import CIFAR10, open_cifar
 from workloads.data.digits import digits_path, open_digits
 from workloads.data.glue import open_sst2
 from workloads.data.imagefolder import open_image_folder
@@ -92,7 +92,7 @@ def test_digits_grow_smoothly_to_32_and_in_blocks_beyond():
 @pytest.mark.parametrize("folder", ["cifar-10-batches-bin", "."])
 def test_cifar10_binary_version(tmp_path, folder):
     write_cifar(tmp_path / "root" / folder)
-    data = open_cifar10(str(tmp_path / "root"), image_size=32)
+    data = open_cifar(CIFAR10, str(tmp_path / "root"), image_size=32)
     assert (len(data.train), len(data.held_out), data.num_labels) == (20, 4, 10)
     batch = data.train.samples([0, 4, 19])
     assert batch["label"].tolist() == [0, 1, 7]
@@ -101,7 +101,9 @@ def test_cifar10_binary_version(tmp_path, folder):
     assert bytes_[:, 0, 0, 0].tolist() == [255, 255, 255]
     assert bytes_[:, 1, 5, 5].tolist() == [0, 10, 43]
     assert data.held_out.samples([3])["label"].tolist() == [8]
-    assert open_cifar10(str(tmp_path / "root"), 64).train.samples([0])["image"].shape[-1] == 64
+    assert (
+        open_cifar(CIFAR10, str(tmp_path / "root"), 64).train.samples([0])["image"].shape[-1] == 64
+    )
 
 
 def test_image_folder(tmp_path):

@@ -26,7 +26,7 @@ def test_unknown_size_lists_the_known(kind):
 @pytest.mark.parametrize(
     ("kind", "known"),
     [
-        (ResNet50, "cifar10, digits, imagefolder, synthetic"),
+        (ResNet50, "cifar10, cifar100, digits, food101, imagefolder, synthetic"),
         (BERT, "glue_sst2, synthetic"),
         (Transformer, "synthetic"),
         (Toy, "digits"),

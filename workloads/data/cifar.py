@@ -1,8 +1,13 @@
-"""CIFAR-10 in its binary version (Krizhevsky 2009), which needs no unpickling."""
+"""CIFAR-10 and CIFAR-100 in their binary versions (Krizhevsky 2009), which need no unpickling.
+
+A record is a label and a picture of 32x32; CIFAR-100 has the label of a group of five classes
+before the class's own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,44 +16,88 @@ import torch
 
 from harness.contracts.training import Batch
 from workloads.data.base import DataError, DataSet, checked_ids
-from workloads.data.pictures import enlarged, normalised
+from workloads.data.pictures import enlarged_to, normalised
 
-NUM_CLASSES = 10
 _SIDE = 32
-_RECORD = 1 + 3 * _SIDE * _SIDE
-_FOLDER = "cifar-10-batches-bin"
-_TRAIN = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
-_HELD_OUT = ("test_batch.bin",)
-_WAY_OUT = (
-    "unpack cifar-10-binary.tar.gz (the binary version, from"
-    " https://www.cs.toronto.edu/~kriz/cifar.html) and set root to the folder it was unpacked in"
+_PICTURE = 3 * _SIDE * _SIDE
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """One of the two sets."""
+
+    title: str
+    num_classes: int
+    num_labels: int
+    """Bytes before a picture; the last is the class."""
+    folder: str
+    archive: str
+    train: tuple[str, ...]
+    held_out: tuple[str, ...]
+
+    @property
+    def record(self) -> int:
+        """Bytes of a record."""
+        return self.num_labels + _PICTURE
+
+    @property
+    def way_out(self) -> str:
+        """Where to get it, and where to put it."""
+        return (
+            f"unpack {self.archive} (the binary version, from"
+            " https://www.cs.toronto.edu/~kriz/cifar.html) and set root to the folder it was"
+            " unpacked in"
+        )
+
+
+CIFAR10 = _Version(
+    "CIFAR-10",
+    10,
+    1,
+    "cifar-10-batches-bin",
+    "cifar-10-binary.tar.gz",
+    tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
+    ("test_batch.bin",),
+)
+CIFAR100 = _Version(
+    "CIFAR-100",
+    100,
+    2,
+    "cifar-100-binary",
+    "cifar-100-binary.tar.gz",
+    ("train.bin",),
+    ("test.bin",),
 )
 
 
-def _problem(path: Path) -> str | None:
+def _problem(path: Path, version: _Version) -> str | None:
     if not path.is_file():
-        return f"{path}: not found; {_WAY_OUT}"
-    size = path.stat().st_size
-    if size == 0 or size % _RECORD:
+        return f"{path}: not found; {version.way_out}"
+    size, record = path.stat().st_size, version.record
+    if size == 0 or size % record:
+        labels = "a label" if version.num_labels == 1 else f"{version.num_labels} labels"
         return (
-            f"{path}: {size} bytes is not a whole number of {_RECORD}-byte records (a label"
-            f" and a 32x32 colour picture); {_WAY_OUT}"
+            f"{path}: {size} bytes is not a whole number of {record}-byte records ({labels}"
+            f" and a 32x32 colour picture); {version.way_out}"
         )
-    highest = int(np.memmap(path, dtype=np.uint8, mode="r")[::_RECORD].max())
-    if highest >= NUM_CLASSES:
-        return f"{path}: label {highest} is outside 0..{NUM_CLASSES - 1}; {_WAY_OUT}"
+    classes = np.memmap(path, dtype=np.uint8, mode="r")[version.num_labels - 1 :: record]
+    highest = int(classes.max())
+    if highest >= version.num_classes:
+        last = version.num_classes - 1
+        return f"{path}: label {highest} is outside 0..{last}; {version.way_out}"
     return None
 
 
 class _Cifar:
     """Records of several files, mapped into memory so that workers share the pages."""
 
-    def __init__(self, paths: Sequence[Path], factor: int) -> None:
+    def __init__(self, paths: Sequence[Path], version: _Version, image_size: int) -> None:
         self._files = [
-            np.memmap(path, dtype=np.uint8, mode="r").reshape(-1, _RECORD) for path in paths
+            np.memmap(path, dtype=np.uint8, mode="r").reshape(-1, version.record) for path in paths
         ]
         self._starts = np.cumsum([0] + [len(file) for file in self._files])
-        self._factor = factor
+        self._num_labels = version.num_labels
+        self._image_size = image_size
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -62,26 +111,33 @@ class _Cifar:
         rows = torch.from_numpy(
             np.stack([self._record(int(one)) for one in checked_ids(ids, len(self))])
         )
-        images = normalised(rows[:, 1:]).reshape(-1, 3, _SIDE, _SIDE)
-        return {"image": enlarged(images, self._factor), "label": rows[:, 0].to(torch.int64)}
+        images = normalised(rows[:, self._num_labels :]).reshape(-1, 3, _SIDE, _SIDE)
+        label = rows[:, self._num_labels - 1].to(torch.int64)
+        return {"image": enlarged_to(images, self._image_size), "label": label}
 
 
-def open_cifar10(root: str, image_size: int) -> DataSet:
-    """CIFAR-10 below ``root`` (or ``root`` itself): 50,000 to train with, 10,000 held out.
+def open_cifar(version: _Version, root: str, image_size: int) -> DataSet:
+    """One of the sets below ``root`` (or ``root`` itself): 50,000 to train with, 10,000 held out.
 
     Args:
-        root: folder with ``cifar-10-batches-bin/`` or with its ``.bin`` files.
-        image_size: side in pixels, a multiple of 32; pixels are repeated. No augmentation.
+        version: ``CIFAR10`` or ``CIFAR100``.
+        root: folder with the set's folder or with its ``.bin`` files.
+        image_size: side in pixels; pixels are repeated. No augmentation.
 
     Raises:
         DataError: every file that is missing or has not the right form.
     """
-    folder = Path(root) / _FOLDER if (Path(root) / _FOLDER).is_dir() else Path(root)
-    problems = [p for name in _TRAIN + _HELD_OUT if (p := _problem(folder / name)) is not None]
+    below = Path(root) / version.folder
+    folder = below if below.is_dir() else Path(root)
+    problems = [
+        problem
+        for name in version.train + version.held_out
+        if (problem := _problem(folder / name, version)) is not None
+    ]
     if problems:
         raise DataError(problems)
     train, held_out = (
-        _Cifar([folder / name for name in names], image_size // _SIDE)
-        for names in (_TRAIN, _HELD_OUT)
+        _Cifar([folder / name for name in names], version, image_size)
+        for names in (version.train, version.held_out)
     )
-    return DataSet(train, held_out, NUM_CLASSES)
+    return DataSet(train, held_out, version.num_classes)

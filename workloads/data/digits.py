@@ -19,7 +19,7 @@ import torch
 from harness.contracts.training import Batch
 from workloads.data.base import DataError, DataSet, checked_ids
 from workloads.data.counter import random_words
-from workloads.data.pictures import enlarged
+from workloads.data.pictures import enlarged_to
 
 NUM_CLASSES = 10
 _HELD_OUT = 360
@@ -58,17 +58,17 @@ class _Digits:
     """Digits decoded and enlarged once, so that a batch is one gather."""
 
     def __init__(
-        self, pictures: torch.Tensor, labels: torch.Tensor, factor: int, channels: int
+        self, pictures: torch.Tensor, labels: torch.Tensor, image_size: int, channels: int
     ) -> None:
         self._pictures, self._labels = pictures, labels
-        self._factor, self._channels = factor, channels
+        self._image_size, self._channels = image_size, channels
 
     def __len__(self) -> int:
         return len(self._labels)
 
     def samples(self, ids: Sequence[int]) -> Batch:
         index = torch.from_numpy(checked_ids(ids, len(self)))
-        pictures = enlarged(self._pictures[index], self._factor)
+        pictures = enlarged_to(self._pictures[index], self._image_size)
         return {
             "image": pictures.expand(-1, self._channels, -1, -1).contiguous(),
             "label": self._labels[index],
@@ -79,21 +79,20 @@ def open_digits(image_size: int, channels: int, seed: int) -> DataSet:
     """The digits: 1,437 to train with and 360 held out, split by ``seed``.
 
     Args:
-        image_size: side in pixels: 8 (as they are) or a multiple of 32 (enlarged smoothly to
-            32, then by repeating pixels).
+        image_size: side in pixels: 8 (as they are), or 32 and more (enlarged smoothly to 32, then
+            by repeating pixels).
         channels: the grey picture is repeated in this many channels.
         seed: of the split.
     """
     pictures, labels = _read()
     order = np.argsort(random_words(seed, "digits split", np.zeros(1, np.int64), len(labels))[0])
-    images, factor = torch.from_numpy(pictures), 1
+    images = torch.from_numpy(pictures)
     if image_size != _SIDE:
         images = torch.nn.functional.interpolate(
             images, size=(32, 32), mode="bilinear", align_corners=False
         )
-        factor = image_size // 32
     parts = [
-        _Digits(images[part], torch.from_numpy(labels)[part], factor, channels)
+        _Digits(images[part], torch.from_numpy(labels)[part], image_size, channels)
         for part in (torch.from_numpy(order[_HELD_OUT:]), torch.from_numpy(order[:_HELD_OUT]))
     ]
     return DataSet(parts[0], parts[1], NUM_CLASSES)

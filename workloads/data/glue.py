@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,8 @@ import torch
 
 from harness.contracts.training import Batch
 from workloads.data.base import DataError, DataSet, checked_ids
-from workloads.data.synthetic import FIRST_WORD, PADDING, START
+from workloads.data.synthetic import PADDING, START
+from workloads.data.words import token
 
 NUM_LABELS = 2
 _HEADER = ["sentence", "label"]
@@ -31,7 +31,7 @@ class _Sentences:
         for row, (sentence, _) in zip(tokens, rows, strict=True):
             words = sentence.split()[: length - 1]
             row[0] = START
-            row[1 : 1 + len(words)] = [_token(word, vocabulary) for word in words]
+            row[1 : 1 + len(words)] = [token(word, vocabulary) for word in words]
         self._tokens = torch.from_numpy(tokens)
 
     def __len__(self) -> int:
@@ -45,10 +45,6 @@ class _Sentences:
             "mask": (tokens != PADDING).to(torch.int64),
             "label": self._labels[index],
         }
-
-
-def _token(word: str, vocabulary: int) -> int:
-    return FIRST_WORD + zlib.crc32(word.lower().encode()) % (vocabulary - FIRST_WORD)
 
 
 def _read(path: Path) -> tuple[list[tuple[str, int]], list[str]]:

@@ -20,14 +20,16 @@ _LAYOUT = (
 )
 
 
-class _Pictures:
-    """Picture files, decoded when they are asked for."""
+class Pictures:
+    """Picture files with their labels, decoded when they are asked for."""
 
     def __init__(self, files: Sequence[tuple[Path, int]], image_size: int) -> None:
+        """Args: the files in the order of their ids, and the side in pixels."""
         self._files = list(files)
         self._image_size = image_size
 
     def __len__(self) -> int:
+        """Number of pictures."""
         return len(self._files)
 
     def _decoded(self, path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
@@ -48,6 +50,11 @@ class _Pictures:
         return np.asarray(picture.crop((left, top, left + side, top + side)))
 
     def samples(self, ids: Sequence[int]) -> Batch:
+        """``image`` (n, 3, side, side) and ``label`` (n).
+
+        Raises:
+            DataError: a file is no picture.
+        """
         chosen = [self._files[one] for one in checked_ids(ids, len(self))]
         bytes_ = torch.from_numpy(np.stack([self._decoded(path) for path, _ in chosen]))
         return {
@@ -101,4 +108,4 @@ def open_image_folder(root: str, image_size: int) -> DataSet:
     ]
     if problems:
         raise DataError(problems)
-    return DataSet(_Pictures(parts[0], image_size), _Pictures(parts[1], image_size), len(classes))
+    return DataSet(Pictures(parts[0], image_size), Pictures(parts[1], image_size), len(classes))

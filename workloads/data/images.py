@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from workloads.data.base import DataSet
-from workloads.data.cifar import open_cifar10
+from workloads.data.cifar import CIFAR10, CIFAR100, open_cifar
 from workloads.data.digits import open_digits
+from workloads.data.food101 import open_food101
 from workloads.data.imagefolder import open_image_folder
 from workloads.data.synthetic import synthetic_pictures
 
@@ -14,6 +15,8 @@ NEEDS_ROOT: Mapping[str, bool] = {
     "digits": False,
     "synthetic": False,
     "cifar10": True,
+    "cifar100": True,
+    "food101": True,
     "imagefolder": True,
 }
 """The sets there are, and whether each reads files below ``root``."""
@@ -27,7 +30,7 @@ def open_images(
     Args:
         data: one of ``NEEDS_ROOT``.
         root: folder of the files, for the sets that need one.
-        image_size: side in pixels, a multiple of 32.
+        image_size: side in pixels, 32 or more.
         synthetic: samples and classes of the synthetic set.
         seed: of the synthetic set, and of the digits' split.
 
@@ -37,7 +40,11 @@ def open_images(
     if data == "digits":
         return open_digits(image_size, 3, seed)
     if data == "cifar10":
-        return open_cifar10(root, image_size)
+        return open_cifar(CIFAR10, root, image_size)
+    if data == "cifar100":
+        return open_cifar(CIFAR100, root, image_size)
+    if data == "food101":
+        return open_food101(root, image_size)
     if data == "imagefolder":
         return open_image_folder(root, image_size)
     return synthetic_pictures(synthetic[0], synthetic[1], image_size, seed)

@@ -12,6 +12,13 @@ def enlarged(images: torch.Tensor, factor: int) -> torch.Tensor:
     return images.repeat_interleave(factor, dim=-2).repeat_interleave(factor, dim=-1)
 
 
+def enlarged_to(images: torch.Tensor, side: int) -> torch.Tensor:
+    """Square pictures with every pixel repeated, so often that they have this side; what is too
+    much at the right and the bottom is cut off."""
+    factor = -(-side // images.shape[-1])
+    return enlarged(images, factor)[..., :side, :side].contiguous()
+
+
 def normalised(values: torch.Tensor) -> torch.Tensor:
     """Bytes 0..255 of colour pictures as floats near 0 with a spread near 1.
 

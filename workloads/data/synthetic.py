@@ -15,7 +15,7 @@ import torch
 from harness.contracts.training import Batch
 from workloads.data.base import DataSet, checked_ids
 from workloads.data.counter import random_floats, random_integers, random_words
-from workloads.data.pictures import enlarged
+from workloads.data.pictures import enlarged_to
 
 HELD_OUT = 512
 """Held-out samples of every synthetic set."""
@@ -37,7 +37,7 @@ class SyntheticPictures:
     num_samples: int
     num_classes: int
     image_size: int
-    """Side in pixels; a multiple of 8."""
+    """Side in pixels."""
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -54,7 +54,7 @@ class SyntheticPictures:
         values = random_floats(self.seed, "pattern", labels, cells) + noise
         images = torch.from_numpy(values).reshape(-1, 3, _COARSE, _COARSE)
         return {
-            "image": enlarged(images, self.image_size // _COARSE),
+            "image": enlarged_to(images, self.image_size),
             "label": torch.from_numpy(labels),
         }
 

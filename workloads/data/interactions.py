@@ -1,0 +1,176 @@
+"""Who liked what: synthetic users and items, and the sets there are, by name.
+
+A training sample is a user, an item, and whether the user has met the item. For each that was
+met, four others stand beside it that were not, as in the paper of NeuMF; which ones is a
+function of the sample's id. Held out is one item of each user, among 99 others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from harness.contracts.training import Batch
+from workloads.data.base import checked_ids
+from workloads.data.counter import random_integers
+from workloads.data.movielens import read_movielens
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "movielens": True}
+"""The sets there are, and whether each reads files below ``root``."""
+NEGATIVES = 4
+"""Items not met beside each that was."""
+CANDIDATES = 100
+"""Items a held-out one is ranked among, itself included."""
+_TRIES = 16
+_GROUPS = 8
+_OWN_GROUP = 7
+"""Of eight synthetic interactions, so many are with items of the user's own group."""
+
+
+class Interactions(Protocol):
+    """Who has met what; users and items are numbered from 0."""
+
+    @property
+    def num_rows(self) -> int:
+        """Interactions to train with."""
+        ...
+
+    @property
+    def num_users(self) -> int:
+        """Of the whole set."""
+        ...
+
+    @property
+    def num_items(self) -> int:
+        """Of the whole set."""
+        ...
+
+    def rows(self, rows: Numbers) -> tuple[Numbers, Numbers]:
+        """User and item of each row."""
+        ...
+
+    def met(self, users: Numbers, items: Numbers) -> npt.NDArray[np.bool_]:
+        """Whether each user (n) has met the items of its row (n, m) in training."""
+        ...
+
+    def held_out(self, users: Numbers) -> Numbers:
+        """The item of each user that nobody trains with."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedTaste:
+    """Synthetic users and items in eight groups: a user mostly meets items of its own group.
+
+    No interaction is held in memory: what a user has met follows from its number.
+    """
+
+    seed: int
+    num_users: int
+    num_items: int
+    each: int
+    """Items that a user has met, beside the one held out."""
+
+    @property
+    def num_rows(self) -> int:
+        """Interactions to train with."""
+        return self.num_users * self.each
+
+    def _of(self, users: Numbers) -> Numbers:
+        """All items of users, (n, each + 1); the last is held out."""
+        width = self.each + 1
+        inside = random_integers(self.seed, "met group", users, width, 8) < _OWN_GROUP
+        own = random_integers(self.seed, "met own", users, width, self.num_items // _GROUPS)
+        own = own * _GROUPS + users[:, None] % _GROUPS
+        anything = random_integers(self.seed, "met any", users, width, self.num_items)
+        items: Numbers = np.where(inside, own, anything)
+        return items
+
+    def rows(self, rows: Numbers) -> tuple[Numbers, Numbers]:
+        """User and item of each row."""
+        users, place = np.divmod(rows, self.each)
+        return users, self._of(users)[np.arange(len(rows)), place]
+
+    def met(self, users: Numbers, items: Numbers) -> npt.NDArray[np.bool_]:
+        """Whether each user (n) has met the items of its row (n, m) in training."""
+        known = self._of(users)[:, : self.each]
+        found: npt.NDArray[np.bool_] = (known[:, None, :] == items[:, :, None]).any(axis=2)
+        return found
+
+    def held_out(self, users: Numbers) -> Numbers:
+        """The item of each user that nobody trains with."""
+        return self._of(users)[:, self.each]
+
+
+@dataclass(frozen=True, eq=False)
+class InteractionSet:
+    """Training samples, and what is held out."""
+
+    interactions: Interactions
+    seed: int
+
+    def __len__(self) -> int:
+        """Samples to train with."""
+        return self.interactions.num_rows * (1 + NEGATIVES)
+
+    def samples(self, ids: Sequence[int]) -> Batch:
+        """``item``, ``user`` and ``label`` (1: met), all (n)."""
+        index = checked_ids(ids, len(self))
+        row, place = np.divmod(index, 1 + NEGATIVES)
+        users, items = self.interactions.rows(row)
+        drawn = random_integers(self.seed, "negatives", index, _TRIES, self.interactions.num_items)
+        items = np.where(place == 0, items, self._not_met(users, drawn))
+        return {
+            "item": torch.from_numpy(items),
+            "user": torch.from_numpy(users),
+            "label": torch.from_numpy((place == 0).astype(np.float32)),
+        }
+
+    def _not_met(self, users: Numbers, drawn: Numbers) -> Numbers:
+        """The first item of each row that the user has not met; the last if there is none."""
+        met = self.interactions.met(users, drawn)
+        met[:, -1] = False
+        chosen: Numbers = drawn[np.arange(len(drawn)), met.argmin(axis=1)]
+        return chosen
+
+    def held_out(self, users: Sequence[int]) -> Batch:
+        """``user`` and ``item``, both (n, 100): the held-out item of each user first."""
+        index = checked_ids(users, self.interactions.num_users)
+        drawn = random_integers(
+            self.seed, "candidates", index, (CANDIDATES - 1) * 2, self.interactions.num_items
+        )
+        last = self.interactions.held_out(index)[:, None]
+        known = self.interactions.met(index, drawn) | (drawn == last)
+        order = np.argsort(known, axis=1, kind="stable")[:, : CANDIDATES - 1]
+        items = np.concatenate([last, np.take_along_axis(drawn, order, axis=1)], axis=1)
+        return {
+            "user": torch.from_numpy(np.repeat(index[:, None], CANDIDATES, axis=1)),
+            "item": torch.from_numpy(items),
+        }
+
+
+def open_interactions(
+    data: str, root: str, users: int, items: int, each: int, seed: int
+) -> InteractionSet:
+    """A set of interactions.
+
+    Args:
+        data: one of ``NEEDS_ROOT``.
+        root: folder of the files, for the sets that need one.
+        users: of the synthetic set.
+        items: of the synthetic set.
+        each: items that a synthetic user has met, beside the one held out.
+        seed: of the synthetic set, and of the items not met.
+
+    Raises:
+        DataError: files that are missing or malformed.
+    """
+    if data == "movielens":
+        return InteractionSet(read_movielens(root), seed)
+    return InteractionSet(GroupedTaste(seed, users, items, each), seed)

@@ -1,0 +1,92 @@
+"""Questions whose answer is a span of a text: synthetic ones, and the sets there are, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from harness.contracts.training import Batch
+from workloads.data.base import DataSet, checked_ids
+from workloads.data.counter import random_integers
+from workloads.data.squad import open_squad
+from workloads.data.synthetic import FIRST_WORD, HELD_OUT, START
+
+NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "squad": True}
+"""The sets there are, and whether each reads files below ``root``."""
+_NUM_MARKERS = 8
+_LONGEST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedSpans:
+    """Texts with one span that is marked at both ends: easy on purpose, to be learned in seconds.
+
+    The text is START, the opening word that is asked for, START, and then words, among them that
+    opening word and, one to three words later, a closing one. The answer is from the one to the
+    other.
+    """
+
+    seed: int
+    stream: str
+    num_samples: int
+    vocabulary: int
+    length: int
+    """Tokens of question and text together."""
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return self.num_samples
+
+    def samples(self, ids: Sequence[int]) -> Batch:
+        """``tokens``, ``segment`` (0 the question, 1 the text) and ``mask``, all (n, length);
+        ``start`` and ``end``, the first and the last token of the answer, (n)."""
+        index = checked_ids(ids, self.num_samples)
+        first_plain = FIRST_WORD + 2 * _NUM_MARKERS
+        words = first_plain + random_integers(
+            self.seed, f"{self.stream} words", index, self.length, self.vocabulary - first_plain
+        )
+        marker = random_integers(self.seed, f"{self.stream} marker", index, 2, _NUM_MARKERS)
+        room = self.length - 2 - _LONGEST
+        place = random_integers(self.seed, f"{self.stream} place", index, 1, room)[:, 0] + 3
+        more = random_integers(self.seed, f"{self.stream} length", index, 1, _LONGEST - 1)[:, 0]
+        rows, end = np.arange(len(index)), place + 1 + more
+        words[:, 0] = words[:, 2] = START
+        words[:, 1] = words[rows, place] = FIRST_WORD + marker[:, 0]
+        words[rows, end] = FIRST_WORD + _NUM_MARKERS + marker[:, 1]
+        segment = np.zeros_like(words)
+        segment[:, 3:] = 1
+        return {
+            "tokens": torch.from_numpy(words),
+            "segment": torch.from_numpy(segment),
+            "mask": torch.ones(words.shape, dtype=torch.int64),
+            "start": torch.from_numpy(place),
+            "end": torch.from_numpy(end),
+        }
+
+
+def open_spans(
+    data: str, root: str, vocabulary: int, length: int, num_samples: int, seed: int
+) -> DataSet:
+    """A set of questions with their texts.
+
+    Args:
+        data: one of ``NEEDS_ROOT``.
+        root: folder of the files, for the sets that need one.
+        vocabulary: tokens the model knows.
+        length: tokens of question and text together.
+        num_samples: of the synthetic set.
+        seed: of the synthetic set.
+
+    Raises:
+        DataError: files that are missing or malformed.
+    """
+    if data == "squad":
+        return open_squad(root, vocabulary, length)
+    train, held_out = (
+        MarkedSpans(seed, stream, count, vocabulary, length)
+        for stream, count in (("train", num_samples), ("held out", HELD_OUT))
+    )
+    return DataSet(train, held_out, length)

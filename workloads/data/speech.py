@@ -1,0 +1,91 @@
+"""Speech as pictures of its spectrum, and what was said: synthetic, and the sets, by name.
+
+A sample has ``spectrum`` (bins, frames), ``num_frames`` of it that were recorded, ``letters``
+(padded with 0) and ``num_letters``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from harness.contracts.training import Batch
+from workloads.data.base import DataSet, checked_ids
+from workloads.data.counter import random_floats, random_integers
+from workloads.data.librispeech import LETTERS, open_librispeech
+from workloads.data.synthetic import HELD_OUT
+
+NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "librispeech": True}
+"""The sets there are, and whether each reads files below ``root``."""
+FRAMES_A_LETTER = 8
+_PAUSE = 3
+"""Of the frames of a letter, so many at its end are silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenLetters:
+    """Letters said one after the other: each has a sound of its own, under noise half as loud."""
+
+    seed: int
+    stream: str
+    num_samples: int
+    num_letters: int
+    """Of the alphabet."""
+    length: int
+    """Letters of an utterance."""
+    bins: int
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return self.num_samples
+
+    def samples(self, ids: Sequence[int]) -> Batch:
+        """See the module."""
+        index = checked_ids(ids, self.num_samples)
+        count, frames = len(index), self.length * FRAMES_A_LETTER
+        letters = 1 + random_integers(
+            self.seed, f"{self.stream} letters", index, self.length, self.num_letters
+        )
+        sound = random_floats(self.seed, "sound", letters.reshape(-1), self.bins)
+        sound = np.repeat(sound.reshape(count, self.length, 1, self.bins), FRAMES_A_LETTER, axis=2)
+        sound[:, :, FRAMES_A_LETTER - _PAUSE :] = 0
+        noise = random_floats(self.seed, f"{self.stream} noise", index, frames * self.bins)
+        spectrum = 2 * sound.reshape(count, frames, self.bins) + noise.reshape(
+            count, frames, self.bins
+        )
+        return {
+            "spectrum": torch.from_numpy(np.ascontiguousarray(spectrum.transpose(0, 2, 1))),
+            "num_frames": torch.full((count,), frames, dtype=torch.int64),
+            "letters": torch.from_numpy(letters),
+            "num_letters": torch.full((count,), self.length, dtype=torch.int64),
+        }
+
+
+def open_speech(
+    data: str, root: str, bins: int, letters: int, num_samples: int, frames: int, seed: int
+) -> DataSet:
+    """A set of utterances; ``num_labels`` counts the alphabet, without the blank.
+
+    Args:
+        data: one of ``NEEDS_ROOT``.
+        root: folder of the files, for the sets that need one.
+        bins: of the spectrum.
+        letters: of a synthetic utterance.
+        num_samples: of the synthetic set.
+        frames: longest utterance that is read from files.
+        seed: of the synthetic set.
+
+    Raises:
+        DataError: files that are missing or malformed.
+    """
+    if data == "librispeech":
+        return open_librispeech(root, bins, frames)
+    alphabet = len(LETTERS)
+    train, held_out = (
+        SpokenLetters(seed, stream, count, alphabet, letters, bins)
+        for stream, count in (("train", num_samples), ("held out", HELD_OUT))
+    )
+    return DataSet(train, held_out, alphabet)

@@ -1,0 +1,89 @@
+"""Texts of which every next word is to be predicted: synthetic ones, and the sets, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from harness.contracts.training import Batch
+from workloads.data.aclimdb import open_aclimdb
+from workloads.data.base import DataSet, checked_ids
+from workloads.data.counter import random_integers
+from workloads.data.synthetic import FIRST_WORD, HELD_OUT, START
+
+NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "aclimdb": True}
+"""The sets there are, and whether each reads files below ``root``."""
+_SURPRISES = 5
+"""One word in so many is any word; the others follow from the word before."""
+_FACTOR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PredictableTexts:
+    """Texts in which a word nearly always has the same successor.
+
+    Word w is followed by word 3w + 1 (cyclically, among the plain words), or, one time in five,
+    by any. So a model that has learned all successors is right four times in five and a little
+    more.
+    """
+
+    seed: int
+    stream: str
+    num_samples: int
+    vocabulary: int
+    length: int
+    """Words that are predicted."""
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return self.num_samples
+
+    def samples(self, ids: Sequence[int]) -> Batch:
+        """``tokens`` from START on, ``label`` (the word after each token) and ``weight`` (whether
+        it counts: all do), all (n, length)."""
+        index = checked_ids(ids, self.num_samples)
+        num_words = self.vocabulary - FIRST_WORD
+        any_word = random_integers(self.seed, f"{self.stream} words", index, self.length, num_words)
+        surprise = random_integers(
+            self.seed, f"{self.stream} surprises", index, self.length, _SURPRISES
+        )
+        words = any_word.copy()
+        for place in range(1, self.length):
+            follows = (_FACTOR * words[:, place - 1] + 1) % num_words
+            words[:, place] = np.where(surprise[:, place] == 0, any_word[:, place], follows)
+        label = FIRST_WORD + words
+        start = np.full((len(index), 1), START)
+        tokens = np.concatenate([start, label[:, :-1]], axis=1)
+        return {
+            "tokens": torch.from_numpy(tokens),
+            "label": torch.from_numpy(label),
+            "weight": torch.ones(label.shape),
+        }
+
+
+def open_streams(
+    data: str, root: str, vocabulary: int, length: int, num_samples: int, seed: int
+) -> DataSet:
+    """A set of texts.
+
+    Args:
+        data: one of ``NEEDS_ROOT``.
+        root: folder of the files, for the sets that need one.
+        vocabulary: tokens the model knows.
+        length: words of a text that are predicted.
+        num_samples: of the synthetic set.
+        seed: of the synthetic set.
+
+    Raises:
+        DataError: files that are missing or malformed.
+    """
+    if data == "aclimdb":
+        return open_aclimdb(root, vocabulary, length)
+    train, held_out = (
+        PredictableTexts(seed, stream, count, vocabulary, length)
+        for stream, count in (("train", num_samples), ("held out", HELD_OUT))
+    )
+    return DataSet(train, held_out, vocabulary)

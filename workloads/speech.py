@@ -1,0 +1,226 @@
+"""A network like Deep Speech 2: convolutions, recurrent layers, and CTC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from harness.contracts.training import Batch
+from workloads.data.speech import NEEDS_ROOT, open_speech
+from workloads.options import Overrides, check_options
+from workloads.training import Recipe, evaluating, held_out_batches, seeded
+
+_BLANK = 0
+_TIME_STRIDE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechSize:
+    """One size of the network."""
+
+    channels: int
+    """Of the convolutions."""
+    num_layers: int
+    """Recurrent ones, both ways each."""
+    width: int
+    """Of each way."""
+    bins: int
+    letters: int
+    """Of a synthetic utterance."""
+    num_samples: int
+    """Of the synthetic set."""
+    frames: int
+    """Longest utterance from files, 10 ms each."""
+    recipe: Recipe
+
+
+class _Recurrent(nn.Module):
+    """BatchNorm over all frames, then a GRU both ways, whose outputs are added."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(inputs)
+        self.gru = nn.GRU(inputs, width, batch_first=True, bidirectional=True)
+
+    def forward(self, frames: torch.Tensor) -> torch.Tensor:
+        """(n, frames, inputs) to (n, frames, width)."""
+        normed = self.norm(frames.transpose(1, 2)).transpose(1, 2)
+        both, _ = self.gru(normed)
+        forwards, backwards = both.chunk(2, dim=2)
+        added: torch.Tensor = forwards + backwards
+        return added
+
+
+class _DeepSpeech(nn.Module):
+    """Two convolutions over time and frequency, recurrent layers, letters."""
+
+    def __init__(self, plan: SpeechSize, num_letters: int) -> None:
+        super().__init__()
+        channels = plan.channels
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(1, channels, (11, 11), stride=(2, _TIME_STRIDE), padding=(5, 5), bias=False),
+            nn.BatchNorm2d(channels),
+            nn.Hardtanh(0.0, 20.0),
+            nn.Conv2d(channels, channels, (11, 11), stride=(2, 1), padding=(5, 5), bias=False),
+            nn.BatchNorm2d(channels),
+            nn.Hardtanh(0.0, 20.0),
+        )
+        inputs = channels * -(-plan.bins // 4)
+        sizes = [inputs] + [plan.width] * plan.num_layers
+        self.layers = nn.ModuleList(
+            _Recurrent(before, plan.width) for before in sizes[: plan.num_layers]
+        )
+        self.letters = nn.Linear(plan.width, num_letters + 1)
+
+    def forward(self, spectrum: torch.Tensor) -> torch.Tensor:
+        """Logarithm of the chance of every letter; (n, frames / 2, letters and blank)."""
+        frames = self.convolutions(spectrum[:, None]).flatten(1, 2).transpose(1, 2)
+        for layer in self.layers:
+            frames = layer(frames)
+        return torch.log_softmax(self.letters(frames), dim=2)
+
+
+class DeepSpeech2:
+    """Speech to letters with CTC: Amodei et al., ICML '16, without a language model.
+
+    Paper has its two-dimensional convolutions with 32 channels and seven recurrent layers of 800.
+    Differs: GRUs of plain layers, each with BatchNorm before it; 11 x 11 kernels.
+    """
+
+    name = "deepspeech2"
+    sizes: Mapping[str, SpeechSize] = {
+        "tiny": SpeechSize(8, 2, 96, 16, 6, 16_384, 400, Recipe(2e-3, warmup_steps=20)),
+        "small": SpeechSize(16, 3, 256, 64, 16, 65_536, 800, Recipe(5e-4, warmup_steps=50)),
+        "paper": SpeechSize(32, 7, 800, 161, 100, 28_539, 1_700, Recipe(3e-4, warmup_steps=500)),
+    }
+
+    def __init__(
+        self,
+        *,
+        size: str = "tiny",
+        data: str = "synthetic",
+        root: str | None = None,
+        data_seed: int = 0,
+        learning_rate: float | None = None,
+        warmup_steps: int | None = None,
+        evaluation_samples: int | None = None,
+    ) -> None:
+        """Open the data; the model is built later.
+
+        Args:
+            size: ``tiny``, ``small`` or ``paper``.
+            data: ``synthetic`` or ``librispeech``.
+            root: folder of the files, for the latter.
+            data_seed: of the synthetic utterances; not of training.
+            learning_rate: at the reference batch; None: the size's own.
+            warmup_steps: None: the size's own.
+            evaluation_samples: evaluate on this many held-out samples only; None: all.
+
+        Raises:
+            ValueError: all options that cannot be, one a line.
+            DataError: files that are missing or malformed.
+        """
+        overrides = Overrides(learning_rate, warmup_steps, evaluation_samples)
+        check_options(
+            size=size,
+            sizes=tuple(self.sizes),
+            data=data,
+            needs_root=NEEDS_ROOT,
+            root=root,
+            overrides=overrides,
+        )
+        self.size = size
+        self._plan = plan = self.sizes[size]
+        self._recipe = overrides.applied_to(plan.recipe)
+        self._evaluation_samples = evaluation_samples
+        self._data = open_speech(
+            data, root or "", plan.bins, plan.letters, plan.num_samples, plan.frames, data_seed
+        )
+        self.num_samples = len(self._data.train)
+
+    def build_model(self, seed: int) -> torch.nn.Module:
+        """The network, its parameters drawn from ``seed``; no other random state moves."""
+        with seeded(seed):
+            return _DeepSpeech(self._plan, self._data.num_labels)
+
+    def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+        """Adam. The paper has SGD with Nesterov's momentum and clipped gradients, which trains
+        only as long as no utterance is much harder than the others."""
+        return torch.optim.Adam(model.parameters(), lr=self._recipe.learning_rate)
+
+    def samples(self, ids: Sequence[int]) -> Batch:
+        """``spectrum`` (n, bins, frames), ``num_frames``, ``letters`` (n, length),
+        ``num_letters``."""
+        return self._data.train.samples(ids)
+
+    def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """Mean over the utterances of the CTC loss a letter, nats."""
+        return _losses(model(batch["spectrum"]), batch).mean()
+
+    def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:
+        """One step of Adam at the learning rate of this batch and step (from 0)."""
+        self._recipe.update(optimizer, global_batch, step)
+
+    def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
+        """Share of letters that are wrong, missing or too much, and loss, held out.
+
+        The likeliest letter of every frame is taken (no beam, no language model).
+        """
+        wrong, num_letters, loss, total = 0, 0, 0.0, 0
+        with evaluating(model):
+            for batch in held_out_batches(model, self._data.held_out, self._evaluation_samples):
+                chances = model(batch["spectrum"])
+                loss += float(_losses(chances, batch).sum())
+                for row, best in enumerate(chances.argmax(dim=2)):
+                    heard = _collapsed(best[: int(_lengths(batch)[row])])
+                    said = batch["letters"][row, : int(batch["num_letters"][row])].tolist()
+                    wrong += _distance(heard, said)
+                    num_letters += len(said)
+                total += len(chances)
+        return {
+            "letter_error_rate": wrong / num_letters,
+            "loss": loss / total,
+            "evaluated_samples": float(total),
+        }
+
+
+def _lengths(batch: Batch) -> torch.Tensor:
+    """Frames that the network has of each utterance."""
+    return (batch["num_frames"] + _TIME_STRIDE - 1) // _TIME_STRIDE
+
+
+def _losses(chances: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """CTC loss a letter of each utterance (Graves et al., ICML '06)."""
+    each = torch.nn.functional.ctc_loss(
+        chances.transpose(0, 1),
+        batch["letters"],
+        _lengths(batch),
+        batch["num_letters"],
+        blank=_BLANK,
+        reduction="none",
+        zero_infinity=True,
+    )
+    return each / batch["num_letters"]
+
+
+def _collapsed(best: torch.Tensor) -> list[int]:
+    """Letters of a path: repetitions once, blanks not at all."""
+    found = torch.unique_consecutive(best)
+    letters: list[int] = found[found != _BLANK].tolist()
+    return letters
+
+
+def _distance(heard: Sequence[int], said: Sequence[int]) -> int:
+    """Fewest letters to change, add and leave out (Levenshtein)."""
+    row = list(range(len(said) + 1))
+    for number, letter in enumerate(heard, 1):
+        before, row[0] = row[0], number
+        for place, other in enumerate(said, 1):
+            before, row[place] = (
+                row[place],
+                min(row[place] + 1, row[place - 1] + 1, before + (letter != other)),
+            )
+    return row[-1]
