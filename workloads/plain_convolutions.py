@@ -11,7 +11,8 @@ import workloads.operators  # noqa: F401  (must run before torchvision is import
 
 # isort: split
 import torch
-from torchvision.models import alexnet, vgg
+from torchvision.models import vgg
+from torchvision.models.alexnet import AlexNet as PublishedAlexNet
 
 from workloads import small_pictures
 from workloads.image_workload import ImageSize, ImageWorkload
@@ -65,5 +66,5 @@ class AlexNet(ImageWorkload):
     def _network(self, width: int | None, num_classes: int) -> torch.nn.Module:
         if width is not None:
             return small_pictures.alexnet(width, num_classes)
-        model: torch.nn.Module = alexnet.alexnet(num_classes=num_classes)
+        model: torch.nn.Module = PublishedAlexNet(num_classes=num_classes)
         return model

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import math
+import os
 import re
 from datetime import UTC, datetime
 
@@ -232,7 +233,8 @@ def check_gavel(folder, text):
     path = folder / "jobs.trace"
     path.write_text(text, newline="")
     trace = read(GavelReader(str(path)))
-    if trace is not None:
+    is_other_layout = not text.strip() or len(text.split("\n")[0].split("\t")) != len(TEN)
+    if trace is not None and not is_other_layout:
         expected = []
         for row in cells(text, TEN, delimiter="\t", quotes=False):
             batch = re.fullmatch(r".+? \(batch size (\d+)\)", row["job_type"])
@@ -349,8 +351,10 @@ def check_json(folder, jobs):
 
 MAKERS["pai"] = (check_pai, st.tuples(PAI_JOBS, PAI_TASKS))
 MAKERS["philly_json"] = (check_json, PHILLY_JOBS)
-SHARES = {"columns": 20_000, "itp": 20_000, "philly": 15_000, "openb": 15_000, "gavel": 15_000,
-          "pai": 5_000, "philly_json": 10_000}  # fmt: skip
+SHARES = {"columns": 0.2, "itp": 0.2, "philly": 0.15, "openb": 0.15, "gavel": 0.15, "pai": 0.05,
+          "philly_json": 0.1}  # fmt: skip
+FILES_IN_ALL = int(os.environ.get("ELASTRACE_ANY_FILES", "10000"))
+"""Of the long test; ELASTRACE_ANY_FILES=100000 makes ten times as many (about 15 min)."""
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -359,10 +363,10 @@ def test_a_few_files(tmp_path, kind):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", MAKERS)
-def test_a_hundred_thousand_files(tmp_path, kind):
-    assert sum(SHARES.values()) == 100_000
-    stand(tmp_path, kind, SHARES[kind])
+def test_many_files(tmp_path, kind):
+    stand(tmp_path, kind, round(SHARES[kind] * FILES_IN_ALL))
 
 
 def stand(folder, kind, count):
