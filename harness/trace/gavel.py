@@ -3,7 +3,7 @@
 - Seven fields (Gavel's simulations): job type, command, an argument's name, whether it needs a
   folder of data, steps, arrival in seconds, GPUs.
 - Ten (its physical cluster): job type, command, working directory, an argument's name, whether
-  it needs a folder of data, steps, GPUs, weight, SLO (-1: none), arrival.
+  it needs a folder of data, steps, GPUs, weight, SLO (negative: none), arrival.
 - Twelve (Shockwave): as ten, with ``mode`` (``static``, ``accordion`` or ``gns``: how the job
   changes its own batch) before the weight and the duration in seconds before the arrival.
 
@@ -16,8 +16,9 @@ Only Shockwave's layout has durations. The others' follow from a table of measur
 steps / steps per second at the job's GPUs. Where a job type was measured on one GPU only, its
 speed there times the GPUs is taken, and the trace's history says for how many jobs.
 
-The SLO of a job is taken as a deadline relative to its arrival: the published code makes it of a
-factor on the duration, and says nothing else of it.
+What an SLO counts is not written in the file, and no published file that is read here has one. So
+one of 0 or more is refused unless ``slo`` says whether it is in seconds or in durations of its job,
+either from the job's arrival; a negative one is none.
 
 Source: Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning
 Workloads", OSDI 2020; Zheng et al., "Shockwave", NSDI 2023.
@@ -68,7 +69,6 @@ _LAYOUTS: Mapping[int, tuple[str, ...]] = {
 _JOB_TYPE = re.compile(r"(.+?) \(batch size (\d+)\)")
 _NO_BATCH = 1
 """Of job types without one (A3C, CycleGAN): a step is a sample."""
-_NO_SLO = -1.0
 WORKLOADS = {
     "ResNet-18": "resnet18",
     "ResNet-50": "resnet50",
@@ -99,6 +99,7 @@ class GavelReader:
         worker_type: which rows of that table count.
         workload_renames: program in the file to workload here; None: ``WORKLOADS``.
         batches: whether the batch in a job type is the ``global`` one or each slot's.
+        slo: what an SLO counts: ``seconds``, ``durations``, or ``refuse`` files that have one.
         elastic: whether a scheduler may give another number of slots than was asked for.
     """
 
@@ -110,6 +111,7 @@ class GavelReader:
         worker_type: str = "v100",
         workload_renames: Mapping[str, str] | None = None,
         batches: Literal["global", "per_slot"] = "global",
+        slo: Literal["refuse", "seconds", "durations"] = "refuse",
         elastic: bool = True,
     ) -> None:
         self._path = Path(path)
@@ -117,6 +119,7 @@ class GavelReader:
         self._worker_type = worker_type
         self._renames = WORKLOADS if workload_renames is None else workload_renames
         self._batches = batches
+        self._slo = slo
         self._elastic = elastic
 
     def recognises(self, columns: Sequence[str]) -> bool:
@@ -131,11 +134,11 @@ class GavelReader:
         arrival_s = numbers(table, "arrival_time", problems)
         slots = numbers(table, "scale_factor", problems, whole=True)
         steps = numbers(table, "total_steps", problems, whole=True)
-        deadline_s = np.full(len(table), np.nan)
+        slo = np.full(len(table), np.nan)
         priority = None
         if "SLO" in table.columns:
             slo = numbers(table, "SLO", problems)
-            deadline_s = np.where(slo == _NO_SLO, np.nan, arrival_s + slo)
+            slo[slo < 0] = np.nan
             priority = numbers(table, "priority_weight", problems, whole=True)
         duration_s = np.full(len(table), np.nan)
         if "duration" in table.columns:
@@ -146,6 +149,7 @@ class GavelReader:
         if self._throughputs is not None:
             speeds = _read_speeds(self._path.parent / self._throughputs, self._worker_type)
             duration_s = _durations(table, speeds, steps, slots, notes)
+        deadline_s = arrival_s + self._allowed_s(table, slo, duration_s)
         if self._batches == "per_slot":
             batch = batch * slots
         return Submissions(
@@ -177,6 +181,22 @@ class GavelReader:
         if self._throughputs is not None:
             made_up.append("duration_s")
         return to_trace(self.parse(), name=self._path.name.split(".")[0], generated=made_up)
+
+    def _allowed_s(self, table: Table, slo: Floats, duration_s: Floats) -> Floats:
+        """Seconds from arrival to deadline; NaN where there is none.
+
+        Raises:
+            TraceError: for every SLO that cannot be turned into seconds.
+        """
+        allowed_s = slo * duration_s if self._slo == "durations" else slo
+        unclear = ~np.isnan(slo) & (np.isnan(allowed_s) | (self._slo == "refuse"))
+        if unclear.any():
+            raise TraceError(
+                f"{table.where(row)}: SLO is {table.columns['SLO'][row]!r}; set reader.slo to"
+                " seconds, or to durations where these are known"
+                for row in np.flatnonzero(unclear).tolist()
+            )
+        return allowed_s
 
     def _table(self) -> Table:
         rows = read_rows(self._path, delimiter="\t", quotes=False)

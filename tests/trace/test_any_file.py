@@ -232,7 +232,7 @@ TEN = ["job_type", "command", "folder", "argument", "data", "steps", "gpus", "we
 def check_gavel(folder, text):
     path = folder / "jobs.trace"
     path.write_text(text, newline="")
-    trace = read(GavelReader(str(path)))
+    trace = read(GavelReader(str(path), slo="seconds"))
     is_other_layout = not text.strip() or len(text.split("\n")[0].split("\t")) != len(TEN)
     if trace is not None and not is_other_layout:
         expected = []
@@ -245,7 +245,7 @@ def check_gavel(folder, text):
                     integer(row["gpus"]),
                     integer(row["steps"]) * (int(batch[1]) if batch else 1),
                     None,
-                    None if slo == -1 else number(row["at"]) + slo,
+                    None if slo < 0 else number(row["at"]) + slo,
                 )
             )
         same(trace, expected)

@@ -40,16 +40,25 @@ def test_gavel_seven_fields(tmp_path):
 
 
 def test_gavel_ten_fields(tmp_path):
-    first, second = gavel(tmp_path, TEN, (*TEN[:-2], 600, 40)).read().jobs
+    first, second = gavel(tmp_path, TEN, (*TEN[:-2], 600, 40), slo="seconds").read().jobs
     assert (first.workload, first.requested_slots, first.priority) == ("lm", 4, 5)
     assert (first.deadline_s, first.deadline_kind) == (None, DeadlineKind.NONE)
     assert second.deadline_s == 610.0
 
 
 def test_gavel_twelve_fields_without_a_batch(tmp_path):
-    (job,) = gavel(tmp_path, TWELVE).read().jobs
+    (job,) = gavel(tmp_path, TWELVE, slo="seconds").read().jobs
     assert (job.workload, job.global_batch, job.work_samples) == ("a3c", 1, 70.0)
     assert (job.duration_s, job.deadline_s) == (123.5, 900.0)
+
+
+def test_gavel_what_an_slo_counts_must_be_said(tmp_path):
+    (problem,) = refused(gavel(tmp_path, TWELVE))
+    assert "jobs.trace:1: SLO is '900'; set reader.slo to seconds, or to durations" in problem
+    (job,) = gavel(tmp_path, (*TWELVE[:9], 2, *TWELVE[10:]), slo="durations").read().jobs
+    assert job.deadline_s == 247.0
+    without = (*TEN[:-2], 2, 40)
+    assert len(refused(gavel(tmp_path, without, slo="durations"))) == 1
 
 
 def test_gavel_batches_of_each_slot(tmp_path):
@@ -79,7 +88,7 @@ def test_gavel_durations_from_speeds(tmp_path):
     assert "duration_s" in trace.generated
     (slow,) = gavel(tmp_path, SEVEN, throughputs="speeds.csv", worker_type="k80").read().jobs
     assert slow.duration_s == 1000.0
-    (problem,) = refused(gavel(tmp_path, TWELVE, throughputs="speeds.csv"))
+    (problem,) = refused(gavel(tmp_path, (*TWELVE[:9], -1, *TWELVE[10:]), throughputs="speeds.csv"))
     assert "jobs.trace:1: speeds.csv has no speed of 'A3C'" in problem.replace(f"{tmp_path}/", "")
     (problem,) = refused(gavel(tmp_path, SEVEN, throughputs="speeds.csv", worker_type="a100"))
     assert "no speed of worker_type 'a100'" in problem
