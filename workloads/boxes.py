@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 MATCH_IOU = 0.5
@@ -45,12 +46,31 @@ def strongest(boxes: torch.Tensor, scores: torch.Tensor) -> list[int]:
     """Which boxes stay when those that overlap a stronger one go; strongest first."""
     order = scores.argsort(descending=True, stable=True)
     order = order[scores[order] >= _LEAST_SCORE][:_MOST_BOXES]
+    hides = (overlaps(boxes[order], boxes[order]) > _SUPPRESS_IOU).numpy()
+    hidden = np.zeros(len(order), dtype=np.bool_)
     kept: list[int] = []
-    while len(order):
-        first, rest = order[0], order[1:]
-        kept.append(int(first))
-        order = rest[overlaps(boxes[first : first + 1], boxes[rest])[0] <= _SUPPRESS_IOU]
+    for place, box in enumerate(order.tolist()):
+        if not hidden[place]:
+            kept.append(box)
+            hidden |= hides[place]
     return kept
+
+
+def _matches(found: Sequence[Found], wanted: Sequence[torch.Tensor]) -> dict[int, tuple[int, int]]:
+    """For each box found that overlaps a right one enough: its picture, and which it overlaps
+    most."""
+    by_picture: dict[int, list[int]] = {}
+    for place, each in enumerate(found):
+        by_picture.setdefault(each.picture, []).append(place)
+    matches = {}
+    for picture, places in by_picture.items():
+        if len(wanted[picture]):
+            shares = overlaps(torch.stack([found[place].box for place in places]), wanted[picture])
+            values, which = shares.max(dim=1)
+            for place, value, best in zip(places, values.tolist(), which.tolist(), strict=True):
+                if value >= MATCH_IOU:
+                    matches[place] = (picture, best)
+    return matches
 
 
 def average_precision(found: Sequence[Found], wanted: Sequence[torch.Tensor]) -> float | None:
@@ -65,21 +85,17 @@ def average_precision(found: Sequence[Found], wanted: Sequence[torch.Tensor]) ->
     total = sum(len(boxes) for boxes in wanted)
     if not total:
         return None
-    claimed = [torch.zeros(len(boxes), dtype=torch.bool) for boxes in wanted]
-    right: list[float] = []
-    for each in sorted(found, key=lambda one: -one.score):
-        truth = wanted[each.picture]
-        best = -1
-        if len(truth):
-            overlap = overlaps(each.box[None], truth)[0]
-            best = int(overlap.argmax())
-            if overlap[best] < MATCH_IOU or claimed[each.picture][best]:
-                best = -1
-        if best >= 0:
-            claimed[each.picture][best] = True
-        right.append(float(best >= 0))
-    if not right:
+    if not found:
         return 0.0
+    matches = _matches(found, wanted)
+    claimed: set[tuple[int, int]] = set()
+    right: list[float] = []
+    for place in sorted(range(len(found)), key=lambda place: -found[place].score):
+        match = matches.get(place)
+        is_right = match is not None and match not in claimed
+        if match is not None:
+            claimed.add(match)
+        right.append(float(is_right))
     hits = torch.tensor(right).cumsum(0)
     recall = hits / total
     precision = hits / torch.arange(1, len(right) + 1)

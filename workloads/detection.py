@@ -11,9 +11,10 @@ from torch.nn import functional
 from harness.contracts.training import Batch
 from workloads.boxes import Found, average_precision, overlaps, strongest
 from workloads.darknet import ANCHORS_A_SCALE, YoloV3Network
+from workloads.data.base import DataSet
 from workloads.data.boxes import NEEDS_ROOT, open_boxes
-from workloads.options import Overrides, check_options
-from workloads.training import Recipe, evaluating, held_out_batches, seeded
+from workloads.sized_workload import SizedWorkload
+from workloads.training import Recipe, evaluating, held_out_batches
 
 _ANCHORS = (
     ((116, 90), (156, 198), (373, 326)),
@@ -41,7 +42,7 @@ class YoloSize:
     recipe: Recipe
 
 
-class YOLOv3:
+class YOLOv3(SizedWorkload[YoloSize]):
     """Detection at three scales with nine anchors: Redmon and Farhadi, arXiv:1804.02767.
 
     Paper has Darknet-53 at 416 x 416. Differs: no pre-training of the backbone, since weights
@@ -49,66 +50,23 @@ class YOLOv3:
     """
 
     name = "yolov3"
+    data_sets = NEEDS_ROOT
     sizes: Mapping[str, YoloSize] = {
         "tiny": YoloSize(8, (1, 1, 1, 1, 1), 64, (8_192, 6), Recipe(2e-3, warmup_steps=20)),
         "small": YoloSize(16, (1, 1, 2, 2, 1), 128, (16_551, 20), Recipe(1e-3, warmup_steps=100)),
         "paper": YoloSize(32, (1, 2, 8, 8, 4), 416, (16_551, 20), Recipe(5e-4, warmup_steps=1_000)),
     }
 
-    def __init__(
-        self,
-        *,
-        size: str = "tiny",
-        data: str = "synthetic",
-        root: str | None = None,
-        data_seed: int = 0,
-        learning_rate: float | None = None,
-        warmup_steps: int | None = None,
-        evaluation_samples: int | None = None,
-    ) -> None:
-        """Open the data; the model is built later.
+    def _open(self, data: str, root: str, seed: int) -> DataSet:
+        """Of ``image`` (n, 3, side, side), ``boxes`` (n, things, 4), ``classes`` (n, things)."""
+        return open_boxes(data, root, self._plan.image_size, self._plan.synthetic, seed)
 
-        Args:
-            size: ``tiny``, ``small`` or ``paper``.
-            data: ``synthetic`` or ``voc``.
-            root: folder of the files, for the latter.
-            data_seed: of the synthetic pictures; not of training.
-            learning_rate: at the reference batch; None: the size's own.
-            warmup_steps: None: the size's own.
-            evaluation_samples: evaluate on this many held-out samples only; None: all.
-
-        Raises:
-            ValueError: all options that cannot be, one a line.
-            DataError: files that are missing or malformed.
-        """
-        overrides = Overrides(learning_rate, warmup_steps, evaluation_samples)
-        check_options(
-            size=size,
-            sizes=tuple(self.sizes),
-            data=data,
-            needs_root=NEEDS_ROOT,
-            root=root,
-            overrides=overrides,
-        )
-        self.size = size
-        self._plan = plan = self.sizes[size]
-        self._recipe = overrides.applied_to(plan.recipe)
-        self._evaluation_samples = evaluation_samples
-        self._data = open_boxes(data, root or "", plan.image_size, plan.synthetic, data_seed)
-        self.num_samples = len(self._data.train)
-
-    def build_model(self, seed: int) -> torch.nn.Module:
-        """The network, its parameters drawn from ``seed``; no other random state moves."""
-        with seeded(seed):
-            return YoloV3Network(self._plan.width, self._plan.repeats, self._data.num_labels)
+    def _build(self) -> torch.nn.Module:
+        return YoloV3Network(self._plan.width, self._plan.repeats, self._data.num_labels)
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         """Adam: without a backbone that was trained before, the paper's SGD starts too slowly."""
         return torch.optim.Adam(model.parameters(), lr=self._recipe.learning_rate)
-
-    def samples(self, ids: Sequence[int]) -> Batch:
-        """``image`` (n, 3, side, side), ``boxes`` (n, things, 4), ``classes`` (n, things)."""
-        return self._data.train.samples(ids)
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Mean over the pictures of the paper's loss: place, size, whether, and what."""
@@ -118,10 +76,6 @@ class YOLOv3:
             for number, raw in enumerate(model(batch["image"]))
         ]
         return torch.stack(parts).sum() / len(batch["image"])
-
-    def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:
-        """One step of Adam at the learning rate of this batch and step (from 0)."""
-        self._recipe.update(optimizer, global_batch, step)
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
         """Mean over the classes of the average precision at half overlap, and loss, held out."""

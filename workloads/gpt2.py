@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import workloads.operators  # noqa: F401  (must run before transformers is imported)
@@ -14,10 +14,11 @@ from transformers.models.gpt2.configuration_gpt2 import GPT2Config
 from transformers.models.gpt2.modeling_gpt2 import GPT2LMHeadModel
 
 from harness.contracts.training import Batch
+from workloads.data.base import DataSet
 from workloads.data.streams import NEEDS_ROOT, open_streams
-from workloads.data.synthetic import END, START
-from workloads.options import Overrides, check_options
-from workloads.training import Recipe, evaluating, held_out_batches, seeded
+from workloads.data.words import END, START
+from workloads.sized_workload import SizedWorkload
+from workloads.training import Recipe, evaluating, held_out_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def _logits(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
     return scores
 
 
-class GPT2:
+class GPT2(SizedWorkload[GPT2Size]):
     """GPT-2 from transformers' own class: Radford et al. 2019.
 
     Paper is the smallest of the published ones, with 124 M parameters. Differs: no pre-training,
@@ -51,6 +52,7 @@ class GPT2:
     """
 
     name = "gpt2"
+    data_sets = NEEDS_ROOT
     sizes: Mapping[str, GPT2Size] = {
         "tiny": GPT2Size(2, 128, 2, 256, 32, 32, 16_384, Recipe(1e-3, warmup_steps=20)),
         "small": GPT2Size(4, 256, 4, 8_192, 128, 128, 65_536, Recipe(5e-4, warmup_steps=100)),
@@ -59,52 +61,12 @@ class GPT2:
         ),
     }
 
-    def __init__(
-        self,
-        *,
-        size: str = "tiny",
-        data: str = "synthetic",
-        root: str | None = None,
-        data_seed: int = 0,
-        learning_rate: float | None = None,
-        warmup_steps: int | None = None,
-        evaluation_samples: int | None = None,
-    ) -> None:
-        """Open the data; the model is built later.
+    def _open(self, data: str, root: str, seed: int) -> DataSet:
+        """Of ``tokens``, ``label`` and ``weight``, all (n, length)."""
+        plan = self._plan
+        return open_streams(data, root, plan.vocabulary, plan.length, plan.num_samples, seed)
 
-        Args:
-            size: ``tiny``, ``small`` or ``paper``.
-            data: ``synthetic`` or ``aclimdb``.
-            root: folder of the files, for the latter.
-            data_seed: of the synthetic texts; not of training.
-            learning_rate: at the reference batch; None: the size's own.
-            warmup_steps: None: the size's own.
-            evaluation_samples: evaluate on this many held-out samples only; None: all.
-
-        Raises:
-            ValueError: all options that cannot be, one a line.
-            DataError: files that are missing or malformed.
-        """
-        overrides = Overrides(learning_rate, warmup_steps, evaluation_samples)
-        check_options(
-            size=size,
-            sizes=tuple(self.sizes),
-            data=data,
-            needs_root=NEEDS_ROOT,
-            root=root,
-            overrides=overrides,
-        )
-        self.size = size
-        self._plan = plan = self.sizes[size]
-        self._recipe = overrides.applied_to(plan.recipe)
-        self._evaluation_samples = evaluation_samples
-        self._data = open_streams(
-            data, root or "", plan.vocabulary, plan.length, plan.num_samples, data_seed
-        )
-        self.num_samples = len(self._data.train)
-
-    def build_model(self, seed: int) -> torch.nn.Module:
-        """The network, its parameters drawn from ``seed``; no other random state moves."""
+    def _build(self) -> torch.nn.Module:
         plan = self._plan
         config = GPT2Config(
             vocab_size=plan.vocabulary,
@@ -115,8 +77,7 @@ class GPT2:
             bos_token_id=START,
             eos_token_id=END,
         )
-        with seeded(seed):
-            model: torch.nn.Module = GPT2LMHeadModel(config)
+        model: torch.nn.Module = GPT2LMHeadModel(config)
         return model
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
@@ -125,18 +86,10 @@ class GPT2:
             model.parameters(), lr=self._recipe.learning_rate, weight_decay=0.01
         )
 
-    def samples(self, ids: Sequence[int]) -> Batch:
-        """``tokens``, ``label`` and ``weight``, all (n, length)."""
-        return self._data.train.samples(ids)
-
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Mean over the texts of the mean cross entropy of their words, nats."""
         each = _word_losses(_logits(model, batch), batch)
         return (each.sum(dim=1) / batch["weight"].sum(dim=1)).mean()
-
-    def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:
-        """One step of AdamW at the learning rate of this batch and step (from 0)."""
-        self._recipe.update(optimizer, global_batch, step)
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
         """Perplexity, share of next words predicted right, and loss a word, held out."""

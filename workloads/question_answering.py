@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import workloads.operators  # noqa: F401  (must run before transformers is imported)
@@ -16,9 +15,10 @@ from transformers.models.electra.configuration_electra import ElectraConfig
 from transformers.models.electra.modeling_electra import ElectraForQuestionAnswering
 
 from harness.contracts.training import Batch
+from workloads.data.base import DataSet
 from workloads.data.spans import NEEDS_ROOT, open_spans
-from workloads.options import Overrides, check_options
-from workloads.training import Recipe, evaluating, held_out_batches, seeded
+from workloads.sized_workload import SizedWorkload
+from workloads.training import Recipe, evaluating, held_out_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,64 +49,15 @@ def _scores(model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.T
     return first, last
 
 
-class _SpanWorkload(ABC):
+class _SpanWorkload(SizedWorkload[SpanSize]):
     """What the two share: everything but the network."""
 
-    name: str
-    sizes: Mapping[str, SpanSize]
+    data_sets = NEEDS_ROOT
 
-    def __init__(
-        self,
-        *,
-        size: str = "tiny",
-        data: str = "synthetic",
-        root: str | None = None,
-        data_seed: int = 0,
-        learning_rate: float | None = None,
-        warmup_steps: int | None = None,
-        evaluation_samples: int | None = None,
-    ) -> None:
-        """Open the data; the model is built later.
-
-        Args:
-            size: ``tiny``, ``small`` or ``paper``.
-            data: ``synthetic`` or ``squad``.
-            root: folder of the files, for the latter.
-            data_seed: of the synthetic questions; not of training.
-            learning_rate: at the reference batch; None: the size's own.
-            warmup_steps: None: the size's own.
-            evaluation_samples: evaluate on this many held-out samples only; None: all.
-
-        Raises:
-            ValueError: all options that cannot be, one a line.
-            DataError: files that are missing or malformed.
-        """
-        overrides = Overrides(learning_rate, warmup_steps, evaluation_samples)
-        check_options(
-            size=size,
-            sizes=tuple(self.sizes),
-            data=data,
-            needs_root=NEEDS_ROOT,
-            root=root,
-            overrides=overrides,
-        )
-        self.size = size
-        self._plan = plan = self.sizes[size]
-        self._recipe = overrides.applied_to(plan.recipe)
-        self._evaluation_samples = evaluation_samples
-        self._data = open_spans(
-            data, root or "", plan.vocabulary, plan.length, plan.num_samples, data_seed
-        )
-        self.num_samples = len(self._data.train)
-
-    @abstractmethod
-    def _network(self) -> torch.nn.Module:
-        """The network of this size."""
-
-    def build_model(self, seed: int) -> torch.nn.Module:
-        """The network, its parameters drawn from ``seed``; no other random state moves."""
-        with seeded(seed):
-            return self._network()
+    def _open(self, data: str, root: str, seed: int) -> DataSet:
+        """Of ``tokens``, ``segment``, ``mask`` (n, length); ``start`` and ``end`` (n)."""
+        plan = self._plan
+        return open_spans(data, root, plan.vocabulary, plan.length, plan.num_samples, seed)
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         """Adam with decoupled weight decay 0.01, as in the paper."""
@@ -114,19 +65,11 @@ class _SpanWorkload(ABC):
             model.parameters(), lr=self._recipe.learning_rate, weight_decay=0.01
         )
 
-    def samples(self, ids: Sequence[int]) -> Batch:
-        """``tokens``, ``segment``, ``mask`` (n, length); ``start`` and ``end`` (n)."""
-        return self._data.train.samples(ids)
-
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Mean cross entropy of the answer's first and last token, nats."""
         first, last = _scores(model, batch)
         cross_entropy = torch.nn.functional.cross_entropy
         return (cross_entropy(first, batch["start"]) + cross_entropy(last, batch["end"])) / 2
-
-    def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:
-        """One step of AdamW at the learning rate of this batch and step (from 0)."""
-        self._recipe.update(optimizer, global_batch, step)
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
         """Share of answers found exactly, mean F1 of their tokens, and loss, held out.
@@ -174,7 +117,7 @@ class BertQA(_SpanWorkload):
         "paper": SpanSize(12, 768, 12, 30_522, 384, 87_599, Recipe(3e-5, warmup_steps=500), 768),
     }
 
-    def _network(self) -> torch.nn.Module:
+    def _build(self) -> torch.nn.Module:
         plan = self._plan
         model: torch.nn.Module = BertForQuestionAnswering(
             BertConfig(
@@ -202,7 +145,7 @@ class Electra(_SpanWorkload):
         "paper": SpanSize(12, 768, 12, 30_522, 384, 87_599, Recipe(1e-4, warmup_steps=500), 768),
     }
 
-    def _network(self) -> torch.nn.Module:
+    def _build(self) -> torch.nn.Module:
         plan = self._plan
         model: torch.nn.Module = ElectraForQuestionAnswering(
             ElectraConfig(

@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from harness.contracts.training import Batch
-from workloads.data.interactions import NEEDS_ROOT, open_interactions
-from workloads.options import Overrides, check_options
-from workloads.training import Recipe, evaluating, seeded
+from workloads.data.base import DataSet
+from workloads.data.interactions import NEEDS_ROOT, interaction_set, open_interactions
+from workloads.sized_workload import SizedWorkload
+from workloads.training import Recipe, evaluating, held_out_batches
 
 _TOP = 10
-_EVALUATION_USERS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,14 @@ class _NeuMF(nn.Module):
         return scores.squeeze(-1)
 
 
-class NeuMF:
+class NeuMF(SizedWorkload[NeuMFSize]):
     """Neural collaborative filtering: He et al., WWW '17, "NeuMF", trained from scratch.
 
     Paper has the tables of MovieLens 20M and the widths of MLPerf's reference.
     """
 
     name = "ncf"
+    data_sets = NEEDS_ROOT
     sizes: Mapping[str, NeuMFSize] = {
         "tiny": NeuMFSize(8, (32, 16, 8), 512, 256, 16, Recipe(5e-3, warmup_steps=10)),
         "small": NeuMFSize(32, (128, 64, 32), 6_040, 3_706, 160, Recipe(1e-3, warmup_steps=50)),
@@ -75,91 +76,39 @@ class NeuMF:
         ),
     }
 
-    def __init__(
-        self,
-        *,
-        size: str = "tiny",
-        data: str = "synthetic",
-        root: str | None = None,
-        data_seed: int = 0,
-        learning_rate: float | None = None,
-        warmup_steps: int | None = None,
-        evaluation_samples: int | None = None,
-    ) -> None:
-        """Open the data; the model is built later.
+    def _open(self, data: str, root: str, seed: int) -> DataSet:
+        """Of ``item``, ``user`` and ``label``, all (n)."""
+        plan = self._plan
+        self._interactions = open_interactions(data, root, plan.users, plan.items, plan.each, seed)
+        return interaction_set(self._interactions, seed)
 
-        Args:
-            size: ``tiny``, ``small`` or ``paper``.
-            data: ``synthetic`` or ``movielens``.
-            root: folder of the files, for the latter.
-            data_seed: of the synthetic users and of the items not met; not of training.
-            learning_rate: at the reference batch; None: the size's own.
-            warmup_steps: None: the size's own.
-            evaluation_samples: evaluate with this many users only; None: all.
-
-        Raises:
-            ValueError: all options that cannot be, one a line.
-            DataError: files that are missing or malformed.
-        """
-        overrides = Overrides(learning_rate, warmup_steps, evaluation_samples)
-        check_options(
-            size=size,
-            sizes=tuple(self.sizes),
-            data=data,
-            needs_root=NEEDS_ROOT,
-            root=root,
-            overrides=overrides,
-        )
-        self.size = size
-        self._plan = plan = self.sizes[size]
-        self._recipe = overrides.applied_to(plan.recipe)
-        self._evaluation_samples = evaluation_samples
-        self._data = open_interactions(
-            data, root or "", plan.users, plan.items, plan.each, data_seed
-        )
-        self.num_samples = len(self._data)
-
-    def build_model(self, seed: int) -> torch.nn.Module:
-        """The network, its parameters drawn from ``seed``; no other random state moves."""
-        plan, interactions = self._plan, self._data.interactions
-        with seeded(seed):
-            return _NeuMF(interactions.num_users, interactions.num_items, plan.factors, plan.hidden)
+    def _build(self) -> torch.nn.Module:
+        plan, interactions = self._plan, self._interactions
+        return _NeuMF(interactions.num_users, interactions.num_items, plan.factors, plan.hidden)
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         """Adam, as in the paper."""
         return torch.optim.Adam(model.parameters(), lr=self._recipe.learning_rate)
-
-    def samples(self, ids: Sequence[int]) -> Batch:
-        """``item``, ``user`` and ``label``, all (n)."""
-        return self._data.samples(ids)
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Mean binary cross entropy, nats."""
         scores = model(batch["user"], batch["item"])
         return torch.nn.functional.binary_cross_entropy_with_logits(scores, batch["label"])
 
-    def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:
-        """One step of Adam at the learning rate of this batch and step (from 0)."""
-        self._recipe.update(optimizer, global_batch, step)
-
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
         """How often the held-out item is among the first ten of a hundred, and how far up.
 
         Source: HR@10 and NDCG@10 of He et al., section 4.1.
         """
-        device = next(model.parameters()).device
-        num_users = self._data.interactions.num_users
-        total = min(num_users, self._evaluation_samples or num_users)
-        hits, gain = 0, 0.0
+        hits, gain, total = 0, 0.0, 0
         with evaluating(model):
-            for start in range(0, total, _EVALUATION_USERS):
-                users = range(start, min(start + _EVALUATION_USERS, total))
-                batch = {k: v.to(device) for k, v in self._data.held_out(users).items()}
+            for batch in held_out_batches(model, self._data.held_out, self._evaluation_samples):
                 scores = model(batch["user"], batch["item"])
                 place = (scores[:, 1:] >= scores[:, :1]).sum(dim=1)  # ties count against it
                 hit = place < _TOP
                 hits += int(hit.sum())
                 gain += float((hit / torch.log2(place + 2.0)).sum())
+                total += len(hit)
         return {
             "hit_ratio": hits / total,
             "ndcg": gain / total,

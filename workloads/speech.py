@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from harness.contracts.training import Batch
+from workloads.data.base import DataSet
 from workloads.data.speech import NEEDS_ROOT, open_speech
-from workloads.options import Overrides, check_options
-from workloads.training import Recipe, evaluating, held_out_batches, seeded
+from workloads.sized_workload import SizedWorkload
+from workloads.training import Recipe, evaluating, held_out_batches
 
 _BLANK = 0
 _TIME_STRIDE = 2
@@ -83,7 +84,7 @@ class _DeepSpeech(nn.Module):
         return torch.log_softmax(self.letters(frames), dim=2)
 
 
-class DeepSpeech2:
+class DeepSpeech2(SizedWorkload[SpeechSize]):
     """Speech to letters with CTC: Amodei et al., ICML '16, without a language model.
 
     Paper has its two-dimensional convolutions with 32 channels and seven recurrent layers of 800.
@@ -91,78 +92,30 @@ class DeepSpeech2:
     """
 
     name = "deepspeech2"
+    data_sets = NEEDS_ROOT
     sizes: Mapping[str, SpeechSize] = {
         "tiny": SpeechSize(8, 2, 96, 16, 6, 16_384, 400, Recipe(2e-3, warmup_steps=20)),
         "small": SpeechSize(16, 3, 256, 64, 16, 65_536, 800, Recipe(5e-4, warmup_steps=50)),
         "paper": SpeechSize(32, 7, 800, 161, 100, 28_539, 1_700, Recipe(3e-4, warmup_steps=500)),
     }
 
-    def __init__(
-        self,
-        *,
-        size: str = "tiny",
-        data: str = "synthetic",
-        root: str | None = None,
-        data_seed: int = 0,
-        learning_rate: float | None = None,
-        warmup_steps: int | None = None,
-        evaluation_samples: int | None = None,
-    ) -> None:
-        """Open the data; the model is built later.
+    def _open(self, data: str, root: str, seed: int) -> DataSet:
+        """Of ``spectrum`` (n, bins, frames), ``num_frames``, ``letters`` (n, length),
+        ``num_letters``."""
+        plan = self._plan
+        return open_speech(data, root, plan.bins, plan.letters, plan.num_samples, plan.frames, seed)
 
-        Args:
-            size: ``tiny``, ``small`` or ``paper``.
-            data: ``synthetic`` or ``librispeech``.
-            root: folder of the files, for the latter.
-            data_seed: of the synthetic utterances; not of training.
-            learning_rate: at the reference batch; None: the size's own.
-            warmup_steps: None: the size's own.
-            evaluation_samples: evaluate on this many held-out samples only; None: all.
-
-        Raises:
-            ValueError: all options that cannot be, one a line.
-            DataError: files that are missing or malformed.
-        """
-        overrides = Overrides(learning_rate, warmup_steps, evaluation_samples)
-        check_options(
-            size=size,
-            sizes=tuple(self.sizes),
-            data=data,
-            needs_root=NEEDS_ROOT,
-            root=root,
-            overrides=overrides,
-        )
-        self.size = size
-        self._plan = plan = self.sizes[size]
-        self._recipe = overrides.applied_to(plan.recipe)
-        self._evaluation_samples = evaluation_samples
-        self._data = open_speech(
-            data, root or "", plan.bins, plan.letters, plan.num_samples, plan.frames, data_seed
-        )
-        self.num_samples = len(self._data.train)
-
-    def build_model(self, seed: int) -> torch.nn.Module:
-        """The network, its parameters drawn from ``seed``; no other random state moves."""
-        with seeded(seed):
-            return _DeepSpeech(self._plan, self._data.num_labels)
+    def _build(self) -> torch.nn.Module:
+        return _DeepSpeech(self._plan, self._data.num_labels)
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         """Adam. The paper has SGD with Nesterov's momentum and clipped gradients, which trains
         only as long as no utterance is much harder than the others."""
         return torch.optim.Adam(model.parameters(), lr=self._recipe.learning_rate)
 
-    def samples(self, ids: Sequence[int]) -> Batch:
-        """``spectrum`` (n, bins, frames), ``num_frames``, ``letters`` (n, length),
-        ``num_letters``."""
-        return self._data.train.samples(ids)
-
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Mean over the utterances of the CTC loss a letter, nats."""
         return _losses(model(batch["spectrum"]), batch).mean()
-
-    def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:
-        """One step of Adam at the learning rate of this batch and step (from 0)."""
-        self._recipe.update(optimizer, global_batch, step)
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
         """Share of letters that are wrong, missing or too much, and loss, held out.

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
 from harness.contracts.training import Batch
 from workloads.attention import TranslationModel
+from workloads.data.base import DataSet
 from workloads.data.synthetic import mirrored_sentences
-from workloads.options import Overrides, check_options
-from workloads.training import Recipe, evaluate_classifier, seeded
+from workloads.sized_workload import SizedWorkload
+from workloads.training import Recipe, evaluate_classifier
 
-_NEEDS_ROOT = {"synthetic": False}
 _LABEL_SMOOTHING = 0.1
 
 
@@ -39,7 +39,7 @@ def _logits(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
     return scores
 
 
-class Transformer:
+class Transformer(SizedWorkload[TransformerSize]):
     """Transformer with shared embeddings, label smoothing and Adam: Vaswani et al. 2017.
 
     Paper is their base model with 37,000 words. Differs: sentences of one length, and a
@@ -48,6 +48,7 @@ class Transformer:
     """
 
     name = "transformer"
+    data_sets: Mapping[str, bool] = {"synthetic": False}
     sizes: Mapping[str, TransformerSize] = {
         "tiny": TransformerSize(2, 128, 4, 256, 48, 8, 65_536, 0.1, Recipe(1e-3, warmup_steps=20)),
         "small": TransformerSize(
@@ -58,60 +59,22 @@ class Transformer:
         ),
     }
 
-    def __init__(
-        self,
-        *,
-        size: str = "tiny",
-        data: str = "synthetic",
-        root: str | None = None,
-        data_seed: int = 0,
-        learning_rate: float | None = None,
-        warmup_steps: int | None = None,
-        evaluation_samples: int | None = None,
-    ) -> None:
-        """Open the data; the model is built later.
-
-        Args:
-            size: ``tiny``, ``small`` or ``paper``.
-            data: ``synthetic``.
-            root: for data sets with files, of which there is none yet.
-            data_seed: of the synthetic sentences; not of training.
-            learning_rate: at the reference batch; None: the size's own.
-            warmup_steps: None: the size's own.
-            evaluation_samples: evaluate on this many held-out samples only; None: all.
-
-        Raises:
-            ValueError: all options that cannot be, one a line.
-        """
-        overrides = Overrides(learning_rate, warmup_steps, evaluation_samples)
-        check_options(
-            size=size,
-            sizes=tuple(self.sizes),
-            data=data,
-            needs_root=_NEEDS_ROOT,
-            root=root,
-            overrides=overrides,
-        )
-        self.size = size
-        self._plan = plan = self.sizes[size]
-        self._recipe = overrides.applied_to(plan.recipe)
-        self._evaluation_samples = evaluation_samples
-        self._data = mirrored_sentences(plan.num_samples, plan.vocabulary, plan.length, data_seed)
-        self.num_samples = len(self._data.train)
-
-    def build_model(self, seed: int) -> torch.nn.Module:
-        """The network, its parameters drawn from ``seed``; no other random state moves."""
+    def _open(self, data: str, root: str, seed: int) -> DataSet:
+        """Of ``source`` (n, length), ``target`` and ``label`` (n, length + 1)."""
         plan = self._plan
-        with seeded(seed):
-            return TranslationModel(
-                vocabulary=plan.vocabulary,
-                max_length=plan.length + 1,
-                width=plan.width,
-                num_layers=plan.num_layers,
-                num_heads=plan.num_heads,
-                hidden=plan.hidden,
-                dropout=plan.dropout,
-            )
+        return mirrored_sentences(plan.num_samples, plan.vocabulary, plan.length, seed)
+
+    def _build(self) -> torch.nn.Module:
+        plan = self._plan
+        return TranslationModel(
+            vocabulary=plan.vocabulary,
+            max_length=plan.length + 1,
+            width=plan.width,
+            num_layers=plan.num_layers,
+            num_heads=plan.num_heads,
+            hidden=plan.hidden,
+            dropout=plan.dropout,
+        )
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         """Adam with the paper's constants (section 5.3)."""
@@ -119,20 +82,12 @@ class Transformer:
             model.parameters(), lr=self._recipe.learning_rate, betas=(0.9, 0.98), eps=1e-9
         )
 
-    def samples(self, ids: Sequence[int]) -> Batch:
-        """``source`` (n, length), ``target`` and ``label`` (n, length + 1)."""
-        return self._data.train.samples(ids)
-
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Mean cross entropy of the next word with label smoothing 0.1, nats."""
         scores = _logits(model, batch).flatten(0, 1)
         return torch.nn.functional.cross_entropy(
             scores, batch["label"].flatten(), label_smoothing=_LABEL_SMOOTHING
         )
-
-    def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:
-        """One step of Adam at the learning rate of this batch and step (from 0)."""
-        self._recipe.update(optimizer, global_batch, step)
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
         """Share of words predicted right after the right words before, and loss, held out."""

@@ -43,8 +43,14 @@ class Workload(Protocol):
         """An optimizer over the model's parameters."""
         ...
 
-    def samples(self, ids: Sequence[int]) -> Batch:
-        """The samples with these ids, stacked along dimension 0, on the CPU."""
+    def samples(self, ids: Sequence[int], epochs: Sequence[int] | None = None) -> Batch:
+        """The samples with these ids, stacked along dimension 0, on the CPU.
+
+        Args:
+            ids: of the samples.
+            epochs: the epoch in which each is consumed; a workload that augments its samples
+                varies them from epoch to epoch. None: as they are stored.
+        """
         ...
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:

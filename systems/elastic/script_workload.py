@@ -71,8 +71,11 @@ class ScriptWorkload:
         """The script's."""
         return self._optimizer
 
-    def samples(self, ids: Sequence[int]) -> Batch:
-        """A batch of the script's data set, under the one name ``BATCH``."""
+    def samples(self, ids: Sequence[int], epochs: Sequence[int] | None = None) -> Batch:
+        """A batch of the script's data set, under the one name ``BATCH``.
+
+        The data set is not told the epoch: it draws what it varies from the random state.
+        """
         dataset = self._feed.dataset
         if hasattr(dataset, "__getitems__"):
             items = dataset.__getitems__(list(ids))

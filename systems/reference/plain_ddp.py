@@ -126,11 +126,14 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
     lines: list[dict[str, Any]] = []
     for step in range(options.steps):
         started = time.monotonic()
-        mine = np.array_split(sequence[step * batch : (step + 1) * batch], world)[rank]
+        taken = np.arange(step * batch, (step + 1) * batch)
+        mine, epochs = (
+            np.array_split(part, world)[rank] for part in (sequence[taken], taken // count)
+        )
         if options.bitwise:
             _seed(seed, step, rank)
         optimizer.zero_grad()
-        loss = workload.loss(parallel, workload.samples(mine.tolist()))
+        loss = workload.loss(parallel, workload.samples(mine.tolist(), epochs.tolist()))
         (loss * (len(mine) * world / batch)).backward()
         workload.update(optimizer, batch, step)
         lines.append(

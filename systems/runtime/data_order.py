@@ -187,6 +187,11 @@ def _permutation(seed: int, num_samples: int, epoch: int) -> npt.NDArray[np.int6
     return np.random.default_rng([seed, _STREAM, epoch]).permutation(num_samples)
 
 
+def epochs_of(ranges: Iterable[Range]) -> list[int]:
+    """The epoch of every sample in some ranges, in their order."""
+    return [part.epoch for part in ranges for _ in range(part.start, part.stop)]
+
+
 def check_kind(values: Mapping[str, Any], kind: str) -> None:
     """Refuse the state of another kind of order.
 

@@ -1,9 +1,10 @@
 """A process that fetches samples for a worker, and the worker's end of it.
 
-It builds the workload a second time (its data, no model) and is then asked for sample ids, one
-line of JSON each time, over a socket that only the two have. It answers with one line that
-describes the tensors, and their bytes. It ends with the worker, however that ends: the kernel
-sees to it, and so does the end of the socket. It inherits nothing else of the worker's.
+It builds the workload a second time (its data, no model) and is then asked for sample ids and
+their epochs, one line of JSON each time, over a socket that only the two have. It answers with
+one line that describes the tensors, and their bytes. It ends with the worker, however that ends:
+the kernel sees to it, and so does the end of the socket. It inherits nothing else of the
+worker's.
 """
 
 from __future__ import annotations
@@ -70,14 +71,14 @@ class LoaderProcess:
             self._read_header()
             self._is_ready = True
 
-    def samples(self, ids: Sequence[int]) -> Batch:
-        """The samples with these ids, the same bits in the same layout as the workload's own.
+    def samples(self, ids: Sequence[int], epochs: Sequence[int]) -> Batch:
+        """As the workload's own: the same bits in the same layout.
 
         Raises:
             LoaderError: the process ended, or the workload raised an exception.
         """
         try:
-            self._socket.sendall(json.dumps(list(ids)).encode() + b"\n")
+            self._socket.sendall(json.dumps([list(ids), list(epochs)]).encode() + b"\n")
         except OSError as error:
             raise LoaderError(f"the loader process is gone: {error}") from error
         return {
@@ -137,7 +138,7 @@ def main() -> int:
         sock.sendall(b"{}\n")
         for line in sock.makefile("rb"):
             try:
-                batch = workload.samples(json.loads(line))
+                batch = workload.samples(*json.loads(line))
             except Exception as error:
                 sock.sendall(_error(error))
                 continue

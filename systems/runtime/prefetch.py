@@ -2,9 +2,9 @@
 
 The order of samples is a pure function, so what the next steps consume is known in advance as
 long as the membership and the batch stay what they are. When they change, what was fetched
-for the old ones is dropped and nobody waits for it. A batch is a pure function of its ids, so
-fetching it earlier, elsewhere, or twice gives the same bits; that asks two things of
-``Workload.samples``: that it touches no random state, and that two threads may call it.
+for the old ones is dropped and nobody waits for it. A batch is a pure function of its ids and
+their epochs, so fetching it earlier, elsewhere, or twice gives the same bits; that asks two
+things of ``Workload.samples``: that it touches no random state, and that two threads may call it.
 
 Source: EDL (Wu et al., TPDS '22), section 4.4 reads ahead in a background thread too.
 Differs: offsets need no report, since only what a step consumes is counted.
@@ -20,11 +20,12 @@ from queue import SimpleQueue
 from typing import TypeAlias
 
 from harness.contracts.training import Batch, Workload
-from systems.runtime.data_order import DataOrder, DataState, Plan, Range
+from systems.runtime.data_order import DataOrder, DataState, Plan, Range, epochs_of
 from systems.runtime.loader import LoaderProcess
 
 CLOSE_TIMEOUT_S = 5.0
 
+Samples: TypeAlias = "Callable[[Sequence[int], Sequence[int]], Batch]"
 Request: TypeAlias = "tuple[tuple[Range, ...], Future[Batch]]"
 
 
@@ -80,7 +81,7 @@ class Prefetcher:
         """
         ranges = plan.parts[rank]
         if not self._depth:
-            return self._workload.samples(self._order.ids(ranges))
+            return self._fetched(ranges)
         if self._failure is not None:
             raise self._failure
         shape = (rank, len(plan.parts), global_batch)
@@ -90,12 +91,12 @@ class Prefetcher:
             found = None
         else:
             found = self._coming.popleft()[1]
-        if found is None or found.cancel():
-            batch = self._workload.samples(self._order.ids(ranges))
-        else:
-            batch = found.result()
+        batch = self._fetched(ranges) if found is None or found.cancel() else found.result()
         self._plan_ahead()  # last, since whoever is woken by it competes for the interpreter
         return batch
+
+    def _fetched(self, ranges: tuple[Range, ...]) -> Batch:
+        return self._workload.samples(self._order.ids(ranges), epochs_of(ranges))
 
     def _plan_ahead(self) -> None:
         rank, num_workers, global_batch = self._shape
@@ -113,7 +114,7 @@ class Prefetcher:
 
     def _fetch(self, loader: LoaderProcess | None) -> None:
         """A fetching thread: what is asked for and not cancelled, until there is no more."""
-        samples: Callable[[Sequence[int]], Batch] = self._workload.samples
+        samples: Samples = self._workload.samples
         if loader is not None:
             try:
                 loader.wait_ready()
@@ -126,7 +127,7 @@ class Prefetcher:
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                future.set_result(samples(self._order.ids(ranges)))
+                future.set_result(samples(self._order.ids(ranges), epochs_of(ranges)))
             except Exception as error:
                 future.set_exception(error)
 

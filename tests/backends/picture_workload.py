@@ -18,7 +18,7 @@ class Pictures:
         pictures = torch.randn(num_samples, 3, 4, 4, generator=rng)
         self._pictures = pictures.to(memory_format=torch.channels_last)
 
-    def samples(self, ids):
+    def samples(self, ids, epochs=None):
         if self._fail_on in ids:
             raise LookupError(f"no sample {self._fail_on}")
         ids = torch.as_tensor(ids)
@@ -28,5 +28,6 @@ class Pictures:
             "shared": ids[:, None].expand(-1, 3),
             "flag": ids % 2 == 0,
             "half": self._pictures[ids].mean(dim=(1, 2, 3)).to(torch.bfloat16),
+            "epoch": torch.as_tensor([0] * len(ids) if epochs is None else epochs),
             "nothing": torch.empty(len(ids), 0),
         }

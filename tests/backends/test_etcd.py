@@ -111,10 +111,12 @@ def test_without_etcd_the_job_trains_on_and_newcomers_wait_for_it(worlds, etcd):
     world = worlds()
     step = world.until_change(world.start((0, 1, 2), step_s=0.002)).step
     before = leader(world, etcd)
+    led = trainers(etcd).index(before)  # by a worker on any of the three slots
+    stay = tuple(slot for slot in range(3) if slot != (led + 1) % 3)
     etcd.stop()
     world.until_step(step + 100)
-    world.do(ChangeKind.RESCALE, (0, 1))  # these know who leads
-    change = world.ask(ChangeKind.RESCALE, (0, 1, 3))  # a newcomer asks etcd
+    world.do(ChangeKind.RESCALE, stay)  # these know who leads
+    change = world.ask(ChangeKind.RESCALE, (*stay, 3))  # a newcomer asks etcd
     etcd.start()
     world.until_change(change)
     assert leader(world, etcd) == before

@@ -50,9 +50,9 @@ def uninterrupted(world, num_workers, **options):
     ("num_workers", "expected", "more"),
     [
         # Up to two workers the layout of buckets does not show in the bits.
-        (1, {"reduction": "ddp"}, {}),
+        pytest.param(1, {"reduction": "ddp"}, {}, marks=pytest.mark.long),
         (2, {"reduction": "ddp"}, {}),
-        (3, {"reduction": "ordered"}, {}),
+        pytest.param(3, {"reduction": "ordered"}, {}, marks=pytest.mark.long),
         (3, {"reduction": "ordered"}, {"data_order": "blocks", "block_samples": 10}),
     ],
 )

@@ -43,6 +43,14 @@ def ready(target):
     return loader
 
 
+def stored(workload, order, ranges):
+    """Piece by piece, as the definition of a range has it."""
+    pieces = [(order.ids([piece]), piece.epoch) for piece in ranges]
+    ids = [one for ids, _ in pieces for one in ids]
+    epochs = [epoch for ids, epoch in pieces for _ in ids]
+    return workload.samples(ids, epochs)
+
+
 def assert_same_through_changes(workload, order, prefetcher, history):
     """Every worker's batches, the membership and the batch changing on the way."""
     state = order.initial()
@@ -50,7 +58,7 @@ def assert_same_through_changes(workload, order, prefetcher, history):
         for _ in range(num_steps):
             plan = order.plan(state, num_workers, batch)
             found = prefetcher.batch(plan, rank, batch)
-            assert_same(found, workload.samples(order.ids(plan.parts[rank])))
+            assert_same(found, stored(workload, order, plan.parts[rank]))
             state = plan.after
 
 
@@ -61,10 +69,11 @@ def test_a_process_gives_the_same_bits_in_the_same_layout():
     workload, loader = Pictures(), LoaderProcess(PICTURES, {})
     loader.wait_ready()
     for ids in ([3], [0, 49, 3, 3], list(range(50))):
-        assert_same(loader.samples(ids), workload.samples(ids))
+        epochs = [index // 3 for index in range(len(ids))]
+        assert_same(loader.samples(ids, epochs), workload.samples(ids, epochs))
     with pytest.raises(LoaderError, match="IndexError"):
-        loader.samples([50])
-    assert_same(loader.samples([7]), workload.samples([7]))
+        loader.samples([50], [0])
+    assert_same(loader.samples([7], [2]), workload.samples([7], [2]))
     loader.close()
 
 
@@ -116,12 +125,12 @@ class Gated(Tiny):
         self.begun, self.gate = threading.Event(), threading.Event()
         self.fetched_in = []
 
-    def samples(self, ids):
+    def samples(self, ids, epochs=None):
         self.fetched_in.append(threading.current_thread())
         if threading.current_thread() is not threading.main_thread():
             self.begun.set()
             assert self.gate.wait(30)
-        return super().samples(ids)
+        return super().samples(ids, epochs)
 
 
 def test_what_was_fetched_for_the_old_membership_keeps_nobody_waiting():

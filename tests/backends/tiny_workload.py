@@ -61,7 +61,7 @@ class Tiny:
             return torch.optim.Adafactor(model.parameters(), lr=0.01)
         return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
-    def samples(self, ids):
+    def samples(self, ids, epochs=None):
         ids = torch.as_tensor(ids)
         return {"x": self._x[ids], "y": self._y[ids]}
 

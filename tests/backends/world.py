@@ -178,14 +178,15 @@ class World:
         seed=7,
         floors=None,
         digest_every=0,
+        workload=None,
         **options,
     ):
-        """Start a job; returns the change's id."""
+        """Start a job of a workload (None: the tiny one with ``options``); the change's id."""
         spec = JobSpec(job_id, 0.0, "tiny", len(slots) or 1, 1e9, max(batch, 1))
         self._jobs[job_id] = spec
         order = TrainingOrder(
             job_id=job_id,
-            workload=WorkloadSpec("tiny", TINY, options),
+            workload=workload or WorkloadSpec("tiny", TINY, options),
             seed=seed,
             target_step=steps,
             job_dir=self.job_dir(job_id),

@@ -1,5 +1,7 @@
 """The suite of the backend seam: real processes, every file in configs/backend."""
 
+from itertools import pairwise
+
 import pytest
 
 from harness.contracts.engine import ChangeKind
@@ -187,8 +189,10 @@ def test_paced_steps_take_their_time(world):
     world.start((0, 1), steps=20, floors={1: 0.5, 2: 0.03})
     end = world.until_end()
     lines = list(read_lines(world.job_dir() / "steps.jsonl"))
-    period_s = (lines[-1]["started"] - lines[3]["started"]) / (len(lines) - 4)
-    assert 0.02 < period_s < 0.06
+    started = [line["started"] for line in lines[3:]]
+    periods_s = sorted(after - before for before, after in pairwise(started))
+    assert (started[-1] - started[0]) / len(periods_s) > 0.02
+    assert periods_s[len(periods_s) // 4] < 0.06  # others may have waited for a core
     assert end.results["pace_overruns"] == sum(line["late"] for line in lines)
     assert end.results["pace_overruns"] < 10
 

@@ -17,10 +17,10 @@ from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
 from tests.backends.world import (
     REDOES_STEPS,
-    backends,
     consumed_by_epoch,
     consumed_ids,
     descendants,
+    options,
     warmths,
     workers,
 )
@@ -145,11 +145,20 @@ def test_workers_listen_on_the_hosts_own_address_only(world):
     assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
-@pytest.mark.parametrize("start", ["cold", "preimported", "spare"])
-@pytest.mark.parametrize("name", backends())
+SOON = ("static-cold", "stop_resume-preimported", "warm_restart-preimported", "stop_free-spare")
+"""Each backend in one warmth; the other warmths are for the long tests."""
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        pytest.param(name, start, id=f"{name}-{start}", marks=() if soon else pytest.mark.long)
+        for name in options("backend")
+        for start in warmths(name)
+        for soon in [f"{name}-{start}" in SOON]
+    ],
+)
 def test_sigkill_of_the_driver_leaves_no_process(name, start, tmp_path):
-    if start not in warmths(name):
-        pytest.skip(f"{name} can only start {', '.join(warmths(name))}")
     marker = f"{tmp_path.name}-{os.getpid()}-{time.monotonic_ns()}"
     driver = subprocess.Popen(
         [sys.executable, "-m", "tests.backends.drive_forever", name, start, str(tmp_path)],

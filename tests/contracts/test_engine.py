@@ -177,7 +177,10 @@ def test_two_jobs_run_at_once_and_one_is_stopped(opened):
         opened.wait(math.inf)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=pytest.mark.long if one == "live_faults" else ()) for one in NAMES],
+)
 def test_the_same_replay_runs_on_every_engine(name, tmp_path):
     """Same trace, same kind of scheduler: the same jobs end, with the same work done."""
     options = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))

@@ -65,11 +65,11 @@ def options(file, name):
 
 
 @functools.cache
-def workload(file, name):
+def workload(file, name, **more):
     entry = options(file, name)
     entry.pop("memory_bytes_per_worker")
     module, _, kind = entry.pop("_target_").rpartition(".")
-    return getattr(importlib.import_module(module), kind)(**entry, evaluation_samples=24)
+    return getattr(importlib.import_module(module), kind)(**entry, **more, evaluation_samples=24)
 
 
 def state(model):
@@ -137,6 +137,28 @@ def test_samples_are_addressed_by_id(file, name, size):
     assert torch.equal(torch.get_rng_state(), random_state)
     image_or_text = next(iter(together))
     assert not torch.equal(together[image_or_text][0], together[image_or_text][1])
+
+
+@every_runnable
+def test_augmented_samples_are_addressed_by_id_and_epoch(file, name, size):
+    entry = options(file, name)
+    if "wide" in entry["_target_"]:
+        pytest.skip("it has the options of its network alone")
+    plain, varied = workload(file, name), workload(file, name, augment=True)
+    ids, epochs = [3, 5, plain.num_samples - 1, 0, 5, 17] * 2, [0] * 6 + [4] * 6
+    stored, together = plain.samples(ids), varied.samples(ids, epochs)
+    assert_same(stored, plain.samples(ids, epochs))
+    assert_same(stored, varied.samples(ids))
+    torch.manual_seed(1)
+    random_state = torch.get_rng_state()
+    for place, (one, epoch) in enumerate(zip(ids, epochs, strict=True)):
+        for key, value in varied.samples([one], [epoch]).items():
+            assert torch.equal(value[0], together[key][place]), (key, one)
+    assert torch.equal(torch.get_rng_state(), random_state)
+    for key, value in stored.items():
+        assert (value.dtype, value.shape) == (together[key].dtype, together[key].shape)
+    assert any(not stored[key].equal(together[key]) for key in stored)
+    assert any(not value[:6].equal(value[6:]) for value in together.values())
 
 
 @every_runnable

@@ -199,6 +199,7 @@ def test_the_example_grows_and_shrinks(run, tmp_path):
     assert sum(losses[-20:]) < sum(losses[:20]) / 4
 
 
+@pytest.mark.long
 def test_the_example_outlives_a_worker(run, tmp_path):
     job = run(EXAMPLES / "digits_elastic.py", "16", str(tmp_path / "digits.pt"), workers=2)
     job.until_step(30)

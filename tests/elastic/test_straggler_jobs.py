@@ -78,7 +78,7 @@ def finish(world):
     return world.until_end()
 
 
-@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_a_slow_worker_leaves_in_order_and_the_bits_are_those_of_the_history(
     worlds, launcher, tmp_path, victim
 ):

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -71,16 +72,19 @@ def test_an_emulated_device_falls_behind_by_that_share(tmp_path: Path) -> None:
         while not out.exists() or not out.read_text():
             assert not launcher.ended()
             time.sleep(0.01)
-        usual = rounds_per_s(out)
-        slowing = Slowing(lambda signum: launcher.signal(handle, signum), 0.5, 0.04, 60.0)
-        slow = rounds_per_s(out)
-        slowing.end()
+        ratios = []
+        for _ in range(5):  # in turn, since the machine's load may change
+            usual = rounds_per_s(out)
+            slowing = Slowing(lambda signum: launcher.signal(handle, signum), 0.5, 0.04, 60.0)
+            slow = rounds_per_s(out)
+            slowing.end()
+            ratios.append(slow / usual)
     finally:
         launcher.close()
-    assert slow / usual == pytest.approx(0.5, abs=0.12)
+    assert median(ratios) == pytest.approx(0.5, abs=0.12)
 
 
-def rounds_per_s(out: Path, seconds: float = 2.0) -> float:
+def rounds_per_s(out: Path, seconds: float = 0.6) -> float:
     """Rounds of 10 ms that a process wrote down, one byte each, in so long."""
     before, started = out.stat().st_size, time.monotonic()
     time.sleep(seconds)

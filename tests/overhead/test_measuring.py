@@ -74,6 +74,7 @@ def test_the_backend_went_through_the_ordinary_engine(record, folder):
     assert (facts["steps_executed"], facts["steps_credited"]) == (STEPS, 0)
 
 
+@pytest.mark.long
 def test_finished_blocks_are_not_run_again(record, folder, words, capsys):
     paths = {path: path.stat().st_ctime_ns for path in folder.glob("work/blocks/*.json")}
     (lost, *_) = sorted(path for path in paths if "-plain-" in path.name)
@@ -114,6 +115,7 @@ def test_mistakes_are_told_before_anything_starts(words, more, fact, capsys):
     assert captured.out == ""
 
 
+@pytest.mark.long
 def test_a_script_that_fails_is_told_with_its_last_words(words, tmp_path, capsys):
     words = [*words, "--work", str(tmp_path), "--reference", "tests.backends.nothing_here"]
     assert main(words) == 1

@@ -86,7 +86,10 @@ def test_a_run_stops_and_stores_nothing(tmp_path, started, signum, code):
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("signum", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long)],
+)
 def test_a_sweep_stops_its_points(tmp_path, started, signum, code):
     process = started(tmp_path, "seed=0,1,2", "-m")
     eventually(lambda: partial_runs(tmp_path))
@@ -143,7 +146,13 @@ def processes_of(folder):
     return found
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "signum",
+    [
+        signal.SIGKILL,
+        *(pytest.param(one, marks=pytest.mark.long) for one in (signal.SIGINT, signal.SIGTERM)),
+    ],
+)
 def test_no_worker_outlives_a_live_run(tmp_path, started, signum):
     process = started(tmp_path, *LIVE)
     eventually(lambda: list((tmp_path / "runs").glob(".partial-*/jobs/*/*")))

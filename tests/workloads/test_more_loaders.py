@@ -12,7 +12,7 @@ from workloads.data.aclimdb import open_aclimdb
 from workloads.data.base import DataError
 from workloads.data.cifar import CIFAR100, open_cifar
 from workloads.data.food101 import open_food101
-from workloads.data.interactions import InteractionSet
+from workloads.data.interactions import interaction_set
 from workloads.data.librispeech import LETTERS, open_librispeech
 from workloads.data.movielens import read_movielens
 from workloads.data.squad import open_squad
@@ -211,12 +211,18 @@ def test_items_not_met_are_not_met(tmp_path):
     ]
     (tmp_path / "u.data").write_text("\n".join(rows))
     found = read_movielens(str(tmp_path))
-    data = InteractionSet(found, seed=1)
-    batch = data.samples(range(len(data)))
+    data = interaction_set(found, seed=1)
+    ids = range(len(data.train))
+    batch = data.train.samples(ids)
     met = found.met(batch["user"].numpy(), batch["item"].numpy()[:, None])[:, 0]
     assert met[batch["label"].numpy() == 1].all()
     assert met[batch["label"].numpy() == 0].mean() < 0.01
-    ranked = data.held_out(range(6))["item"]
+    other = data.augmented(batch, 2, np.arange(len(ids)))
+    assert other["item"][batch["label"] == 1].equal(batch["item"][batch["label"] == 1])
+    anew = other["item"][batch["label"] == 0]
+    assert (anew != batch["item"][batch["label"] == 0]).any()
+    assert found.met(other["user"].numpy(), other["item"].numpy()[:, None])[:, 0].mean() < 0.22
+    ranked = data.held_out.samples(range(6))["item"]
     assert ranked.shape == (6, 100)
     assert (ranked[:, 1:] != ranked[:, :1]).all()
 

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from harness.contracts.training import Batch
+from workloads.data.augmentation import blanked
 from workloads.data.base import DataError, DataSet, checked_ids
-from workloads.data.synthetic import END, PADDING, START
-from workloads.data.words import token, words_of
+from workloads.data.words import END, PADDING, START, token, words_of
 
 _FOLDER = "aclImdb"
 _KINDS = ("neg", "pos")
@@ -83,4 +83,4 @@ def open_aclimdb(root: str, vocabulary: int, length: int) -> DataSet:
     if problems:
         raise DataError(problems)
     train, held_out = (_Reviews(files, vocabulary, length) for files in parts)
-    return DataSet(train, held_out, vocabulary)
+    return DataSet(train, held_out, vocabulary, blanked("tokens"))

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.contracts.training import Batch
+from workloads.data.augmentation import Augmented
 
 
 class DataError(ValueError):
@@ -41,11 +42,14 @@ class SampleSet(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A training set, the held-out samples, and how many labels they use."""
+    """A training set, the held-out samples, and what is known of both."""
 
     train: SampleSet
     held_out: SampleSet
     num_labels: int
+    """How many there are."""
+    augmented: Augmented
+    """How training samples are varied where that is asked for."""
 
 
 def checked_ids(ids: Sequence[int], num_samples: int) -> npt.NDArray[np.int64]:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from harness.contracts.training import Batch
+from workloads.data.augmentation import mirrored_with_boxes
 from workloads.data.base import DataSet, checked_ids
 from workloads.data.counter import random_floats, random_integers
 from workloads.data.synthetic import HELD_OUT
@@ -104,4 +105,4 @@ def open_boxes(
         ColouredBoxes(seed, stream, count, synthetic[1], image_size)
         for stream, count in (("train", synthetic[0]), ("held out", HELD_OUT))
     )
-    return DataSet(train, held_out, synthetic[1])
+    return DataSet(train, held_out, synthetic[1], mirrored_with_boxes)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 
 from harness.contracts.training import Batch
+from workloads.data.augmentation import shifted_and_mirrored
 from workloads.data.base import DataError, DataSet, checked_ids
 from workloads.data.pictures import enlarged_to, normalised
 
@@ -122,7 +123,7 @@ def open_cifar(version: _Version, root: str, image_size: int) -> DataSet:
     Args:
         version: ``CIFAR10`` or ``CIFAR100``.
         root: folder with the set's folder or with its ``.bin`` files.
-        image_size: side in pixels; pixels are repeated. No augmentation.
+        image_size: side in pixels; pixels are repeated.
 
     Raises:
         DataError: every file that is missing or has not the right form.
@@ -140,4 +141,4 @@ def open_cifar(version: _Version, root: str, image_size: int) -> DataSet:
         _Cifar([folder / name for name in names], version, image_size)
         for names in (version.train, version.held_out)
     )
-    return DataSet(train, held_out, version.num_classes)
+    return DataSet(train, held_out, version.num_classes, shifted_and_mirrored)

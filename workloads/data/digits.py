@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 
 from harness.contracts.training import Batch
+from workloads.data.augmentation import shifted
 from workloads.data.base import DataError, DataSet, checked_ids
 from workloads.data.counter import random_words
 from workloads.data.pictures import enlarged_to
@@ -95,4 +96,4 @@ def open_digits(image_size: int, channels: int, seed: int) -> DataSet:
         _Digits(images[part], torch.from_numpy(labels)[part], image_size, channels)
         for part in (torch.from_numpy(order[_HELD_OUT:]), torch.from_numpy(order[:_HELD_OUT]))
     ]
-    return DataSet(parts[0], parts[1], NUM_CLASSES)
+    return DataSet(parts[0], parts[1], NUM_CLASSES, shifted)

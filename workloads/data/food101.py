@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from workloads.data.augmentation import shifted_and_mirrored
 from workloads.data.base import DataError, DataSet
 from workloads.data.imagefolder import Pictures
 
@@ -19,7 +20,7 @@ def open_food101(root: str, image_size: int) -> DataSet:
     """Food-101 below ``root`` (or ``root`` itself), split as its authors did.
 
     Labels are the places in ``meta/classes.txt``, ids those in ``meta/train.txt`` and
-    ``meta/test.txt``. No augmentation.
+    ``meta/test.txt``.
 
     Args:
         root: folder with ``food-101/`` or with its ``meta`` and ``images``.
@@ -50,7 +51,8 @@ def open_food101(root: str, image_size: int) -> DataSet:
         problems = [*problems[:_MAX_PROBLEMS], f"{meta}: and {left} more lines like these"]
     if problems:
         raise DataError(problems)
-    return DataSet(Pictures(train, image_size), Pictures(held_out, image_size), len(classes))
+    pictures = [Pictures(files, image_size) for files in (train, held_out)]
+    return DataSet(pictures[0], pictures[1], len(classes), shifted_and_mirrored)
 
 
 def _lines(path: Path) -> list[str]:

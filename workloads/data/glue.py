@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from harness.contracts.training import Batch
+from workloads.data.augmentation import blanked
 from workloads.data.base import DataError, DataSet, checked_ids
-from workloads.data.synthetic import PADDING, START
-from workloads.data.words import token
+from workloads.data.words import PADDING, START, token
 
 NUM_LABELS = 2
 _HEADER = ["sentence", "label"]
@@ -93,6 +93,5 @@ def open_sst2(root: str, vocabulary: int, length: int) -> DataSet:
     (train, wrong), (held_out, wrong_too) = _read(folder / "train.tsv"), _read(folder / "dev.tsv")
     if wrong or wrong_too:
         raise DataError(wrong + wrong_too)
-    return DataSet(
-        _Sentences(train, vocabulary, length), _Sentences(held_out, vocabulary, length), NUM_LABELS
-    )
+    sentences = [_Sentences(rows, vocabulary, length) for rows in (train, held_out)]
+    return DataSet(sentences[0], sentences[1], NUM_LABELS, blanked("tokens"))

@@ -10,6 +10,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 
 from harness.contracts.training import Batch
+from workloads.data.augmentation import shifted_and_mirrored
 from workloads.data.base import DataError, DataSet, checked_ids
 from workloads.data.pictures import normalised
 
@@ -81,7 +82,7 @@ def open_image_folder(root: str, image_size: int) -> DataSet:
     """Pictures below ``root``: ``train/CLASS/`` to train with, ``val/CLASS/`` held out.
 
     Labels are the class folders' names in alphabetical order, ids the files' in the order
-    of class and file name. No augmentation: a sample is a function of its id.
+    of class and file name.
 
     Raises:
         DataError: a folder is missing or holds no picture, or ``val`` has a class that
@@ -108,4 +109,5 @@ def open_image_folder(root: str, image_size: int) -> DataSet:
     ]
     if problems:
         raise DataError(problems)
-    return DataSet(Pictures(parts[0], image_size), Pictures(parts[1], image_size), len(classes))
+    pictures = [Pictures(files, image_size) for files in parts]
+    return DataSet(pictures[0], pictures[1], len(classes), shifted_and_mirrored)

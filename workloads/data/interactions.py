@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from harness.contracts.training import Batch
-from workloads.data.base import checked_ids
+from workloads.data.base import DataSet, checked_ids
 from workloads.data.counter import random_integers
 from workloads.data.movielens import read_movielens
 
@@ -109,14 +109,14 @@ class GroupedTaste:
 
 
 @dataclass(frozen=True, eq=False)
-class InteractionSet:
-    """Training samples, and what is held out."""
+class TrainingPairs:
+    """Users with items that they have met, and with items that they have not."""
 
     interactions: Interactions
     seed: int
 
     def __len__(self) -> int:
-        """Samples to train with."""
+        """Number of samples."""
         return self.interactions.num_rows * (1 + NEGATIVES)
 
     def samples(self, ids: Sequence[int]) -> Batch:
@@ -124,24 +124,41 @@ class InteractionSet:
         index = checked_ids(ids, len(self))
         row, place = np.divmod(index, 1 + NEGATIVES)
         users, items = self.interactions.rows(row)
-        drawn = random_integers(self.seed, "negatives", index, _TRIES, self.interactions.num_items)
-        items = np.where(place == 0, items, self._not_met(users, drawn))
+        items = np.where(place == 0, items, self._not_met(users, self.seed, index))
         return {
             "item": torch.from_numpy(items),
             "user": torch.from_numpy(users),
             "label": torch.from_numpy((place == 0).astype(np.float32)),
         }
 
-    def _not_met(self, users: Numbers, drawn: Numbers) -> Numbers:
-        """The first item of each row that the user has not met; the last if there is none."""
+    def _not_met(self, users: Numbers, seed: int, draws: Numbers) -> Numbers:
+        """The first item drawn for each user that it has not met; the last if there is none."""
+        drawn = random_integers(seed, "negatives", draws, _TRIES, self.interactions.num_items)
         met = self.interactions.met(users, drawn)
         met[:, -1] = False
         chosen: Numbers = drawn[np.arange(len(drawn)), met.argmin(axis=1)]
         return chosen
 
-    def held_out(self, users: Sequence[int]) -> Batch:
+    def augmented(self, batch: Batch, seed: int, draws: Numbers) -> Batch:
+        """The same users, with other items that they have not met; as in the paper of NeuMF."""
+        others = torch.from_numpy(self._not_met(batch["user"].numpy(), seed, draws))
+        return {**batch, "item": torch.where(batch["label"] == 1, batch["item"], others)}
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """For each user the item that nobody trains with, among others that it has not met."""
+
+    interactions: Interactions
+    seed: int
+
+    def __len__(self) -> int:
+        """Number of users."""
+        return self.interactions.num_users
+
+    def samples(self, ids: Sequence[int]) -> Batch:
         """``user`` and ``item``, both (n, 100): the held-out item of each user first."""
-        index = checked_ids(users, self.interactions.num_users)
+        index = checked_ids(ids, len(self))
         drawn = random_integers(
             self.seed, "candidates", index, (CANDIDATES - 1) * 2, self.interactions.num_items
         )
@@ -155,10 +172,21 @@ class InteractionSet:
         }
 
 
+def interaction_set(interactions: Interactions, seed: int) -> DataSet:
+    """Pairs to train with, and the held-out items among their candidates; two labels.
+
+    Args:
+        interactions: who has met what.
+        seed: of the items not met.
+    """
+    train = TrainingPairs(interactions, seed)
+    return DataSet(train, Candidates(interactions, seed), 2, train.augmented)
+
+
 def open_interactions(
     data: str, root: str, users: int, items: int, each: int, seed: int
-) -> InteractionSet:
-    """A set of interactions.
+) -> Interactions:
+    """Who has met what.
 
     Args:
         data: one of ``NEEDS_ROOT``.
@@ -166,11 +194,11 @@ def open_interactions(
         users: of the synthetic set.
         items: of the synthetic set.
         each: items that a synthetic user has met, beside the one held out.
-        seed: of the synthetic set, and of the items not met.
+        seed: of the synthetic set.
 
     Raises:
         DataError: files that are missing or malformed.
     """
     if data == "movielens":
-        return InteractionSet(read_movielens(root), seed)
-    return InteractionSet(GroupedTaste(seed, users, items, each), seed)
+        return read_movielens(root)
+    return GroupedTaste(seed, users, items, each)

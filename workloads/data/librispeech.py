@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from harness.contracts.training import Batch
+from workloads.data.augmentation import masked_spectrum
 from workloads.data.base import DataError, DataSet, checked_ids
 
 LETTERS = " 'ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -113,7 +114,7 @@ def open_librispeech(root: str, bins: int, frames: int) -> DataSet:
     if problems:
         raise DataError(problems)
     train, held_out = (_Utterances(part, bins, frames, sound) for part in parts)
-    return DataSet(train, held_out, len(LETTERS))
+    return DataSet(train, held_out, len(LETTERS), masked_spectrum)
 
 
 def _read(folder: Path, frames: int, sound: Any, problems: list[str]) -> list[_Utterance]:

@@ -9,10 +9,12 @@ import numpy as np
 import torch
 
 from harness.contracts.training import Batch
+from workloads.data.augmentation import blanked
 from workloads.data.base import DataSet, checked_ids
 from workloads.data.counter import random_integers
 from workloads.data.squad import open_squad
-from workloads.data.synthetic import FIRST_WORD, HELD_OUT, START
+from workloads.data.synthetic import HELD_OUT
+from workloads.data.words import FIRST_WORD, START
 
 NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "squad": True}
 """The sets there are, and whether each reads files below ``root``."""
@@ -89,4 +91,4 @@ def open_spans(
         MarkedSpans(seed, stream, count, vocabulary, length)
         for stream, count in (("train", num_samples), ("held out", HELD_OUT))
     )
-    return DataSet(train, held_out, length)
+    return DataSet(train, held_out, length, blanked("tokens"))

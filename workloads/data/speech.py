@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from harness.contracts.training import Batch
+from workloads.data.augmentation import masked_spectrum
 from workloads.data.base import DataSet, checked_ids
 from workloads.data.counter import random_floats, random_integers
 from workloads.data.librispeech import LETTERS, open_librispeech
@@ -88,4 +89,4 @@ def open_speech(
         SpokenLetters(seed, stream, count, alphabet, letters, bins)
         for stream, count in (("train", num_samples), ("held out", HELD_OUT))
     )
-    return DataSet(train, held_out, alphabet)
+    return DataSet(train, held_out, alphabet, masked_spectrum)

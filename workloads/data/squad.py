@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from harness.contracts.training import Batch
+from workloads.data.augmentation import blanked
 from workloads.data.base import DataError, DataSet, checked_ids
-from workloads.data.synthetic import PADDING, START
-from workloads.data.words import token, words_of
+from workloads.data.words import PADDING, START, token, words_of
 
 _TRAIN, _HELD_OUT = "train-v1.1.json", "dev-v1.1.json"
 _WAY_OUT = (
@@ -145,4 +145,6 @@ def open_squad(root: str, vocabulary: int, length: int) -> DataSet:
         problems = [*problems[:_MAX_PROBLEMS], f"{root}: and {left} more problems like these"]
     if problems:
         raise DataError(problems)
-    return DataSet(_Questions(train, length), _Questions(held_out, length), length)
+    return DataSet(
+        _Questions(train, length), _Questions(held_out, length), length, blanked("tokens")
+    )

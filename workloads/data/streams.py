@@ -10,9 +10,11 @@ import torch
 
 from harness.contracts.training import Batch
 from workloads.data.aclimdb import open_aclimdb
+from workloads.data.augmentation import blanked
 from workloads.data.base import DataSet, checked_ids
 from workloads.data.counter import random_integers
-from workloads.data.synthetic import FIRST_WORD, HELD_OUT, START
+from workloads.data.synthetic import HELD_OUT
+from workloads.data.words import FIRST_WORD, START
 
 NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "aclimdb": True}
 """The sets there are, and whether each reads files below ``root``."""
@@ -86,4 +88,4 @@ def open_streams(
         PredictableTexts(seed, stream, count, vocabulary, length)
         for stream, count in (("train", num_samples), ("held out", HELD_OUT))
     )
-    return DataSet(train, held_out, vocabulary)
+    return DataSet(train, held_out, vocabulary, blanked("tokens"))

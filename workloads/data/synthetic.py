@@ -13,15 +13,14 @@ import numpy as np
 import torch
 
 from harness.contracts.training import Batch
+from workloads.data.augmentation import blanked, shifted
 from workloads.data.base import DataSet, checked_ids
 from workloads.data.counter import random_floats, random_integers, random_words
 from workloads.data.pictures import enlarged_to
+from workloads.data.words import END, FIRST_WORD, START
 
 HELD_OUT = 512
 """Held-out samples of every synthetic set."""
-FIRST_WORD = 3
-"""Tokens below it are special: padding 0, start 1, end 2."""
-PADDING, START, END = 0, 1, 2
 _COARSE = 8
 
 
@@ -140,7 +139,7 @@ def synthetic_pictures(num_samples: int, num_classes: int, image_size: int, seed
         SyntheticPictures(seed, stream, count, num_classes, image_size)
         for stream, count in (("train", num_samples), ("held out", HELD_OUT))
     )
-    return DataSet(train, held_out, num_classes)
+    return DataSet(train, held_out, num_classes, shifted)
 
 
 def marked_texts(
@@ -151,7 +150,7 @@ def marked_texts(
         MarkedTexts(seed, stream, count, num_labels, vocabulary, length)
         for stream, count in (("train", num_samples), ("held out", HELD_OUT))
     )
-    return DataSet(train, held_out, num_labels)
+    return DataSet(train, held_out, num_labels, blanked("tokens"))
 
 
 def mirrored_sentences(num_samples: int, vocabulary: int, length: int, seed: int) -> DataSet:
@@ -160,4 +159,4 @@ def mirrored_sentences(num_samples: int, vocabulary: int, length: int, seed: int
         MirroredSentences(seed, stream, count, vocabulary, length)
         for stream, count in (("train", num_samples), ("held out", HELD_OUT))
     )
-    return DataSet(train, held_out, vocabulary)
+    return DataSet(train, held_out, vocabulary, blanked("source"))

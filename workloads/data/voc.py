@@ -12,6 +12,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 
 from harness.contracts.training import Batch
+from workloads.data.augmentation import mirrored_with_boxes
 from workloads.data.base import DataError, DataSet, checked_ids
 from workloads.data.pictures import normalised
 
@@ -102,7 +103,7 @@ def open_voc(root: str, image_size: int) -> DataSet:
     if problems:
         raise DataError(problems)
     train, held_out = (_Pictures(part, image_size) for part in parts)
-    return DataSet(train, held_out, len(CLASSES))
+    return DataSet(train, held_out, len(CLASSES), mirrored_with_boxes)
 
 
 def _read(folder: Path, part: str, problems: list[str]) -> list[_Picture]:

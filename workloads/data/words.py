@@ -6,8 +6,9 @@ import re
 import zlib
 from collections.abc import Iterator
 
-from workloads.data.synthetic import FIRST_WORD
-
+PADDING, START, END = 0, 1, 2
+FIRST_WORD = 3
+"""Tokens below it are special."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
