@@ -8,6 +8,7 @@ from harness.cluster import Cluster
 from harness.contracts.scheduler import Requirement, Scheduler
 from harness.contracts.training import Backend
 from harness.problems import Problem
+from harness.trace.events import TraceEvent
 from harness.trace.job import JobSpec
 
 _FEW = 3
@@ -83,5 +84,29 @@ def size_problems(
             f"{len(large)} of {len(jobs)} jobs ask for more than the cluster's"
             f" {cluster.num_slots} slots ({examples}{more})",
             "choose a larger cluster, or cap the demand with a transform of the trace",
+        )
+    ]
+
+
+def event_problems(
+    events: Sequence[TraceEvent], cluster: Cluster, names: tuple[str, str]
+) -> list[Problem | str]:
+    """Events of slots that the cluster does not have.
+
+    Args:
+        events: of the trace.
+        cluster: where it is replayed.
+        names: chosen options of trace and cluster, for the text.
+    """
+    known = range(cluster.num_slots)
+    strange = sorted({slot for event in events for slot in event.slots if slot not in known})
+    if not strange:
+        return []
+    return [
+        Problem(
+            f"trace={names[0]}, cluster={names[1]}",
+            f"the trace's events name {len(strange)} slots that are not among the cluster's"
+            f" {cluster.num_slots} (first: {strange[0]})",
+            "choose a larger cluster, or other slots for the events",
         )
     ]

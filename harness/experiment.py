@@ -17,7 +17,7 @@ import yaml
 
 from harness.annotations import show
 from harness.build import TARGET, build, is_part, signature_problems
-from harness.checks import ability_problems, size_problems
+from harness.checks import ability_problems, event_problems, size_problems
 from harness.cluster import Cluster
 from harness.config import PARTS, RunConfig, hash_config, hash_json
 from harness.contracts.scheduler import Placement, Scheduler
@@ -110,7 +110,9 @@ def plan(
         names = (choices["scheduler"], choices["backend"])
         problems += ability_problems(scheduler, backend, config.scaling, names)
     if trace is not None and cluster is not None:
-        problems += size_problems(trace.jobs, cluster, (choices["trace"], choices["cluster"]))
+        places = (choices["trace"], choices["cluster"])
+        problems += size_problems(trace.jobs, cluster, places)
+        problems += event_problems(trace.events, cluster, places)
     if trace is None or profile is None or cluster is None or None in parts.values():
         raise UserError(problems)
     setup = EngineSetup(
@@ -124,6 +126,7 @@ def plan(
         run_dir=Path(config.results_dir),
         memory_bytes_per_worker=_memory(config.workload),
         scaling=config.scaling,
+        events=trace.events,
     )
     engine: EngineConfig = parts["engine"]
     place = f"engine={choices['engine']}"

@@ -141,6 +141,7 @@ def describe_trace(trace: Any) -> Mapping[str, Any]:
         "licence": trace.licence,
         "digest": trace.digest,
         "num_jobs": len(trace.jobs),
+        "num_events": len(trace.events),
         "history": list(trace.history),
         "generated": sorted(trace.generated),
     }

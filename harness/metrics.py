@@ -84,6 +84,7 @@ def makespan_window(jobs: Sequence[JobRecord]) -> tuple[float, float] | None:
 def counts(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
     """How the jobs ended, and how often they were disturbed.
 
+    ``jobs_cancelled``: given up by their owners, where the trace has such events.
     ``job_drop_ratio``: refused over submitted jobs [Saxena, section IV-C].
     ``rescales``: changes of a running job's slots that were done. ``preemptions``:
     suspensions that the scheduler decided.
@@ -96,6 +97,7 @@ def counts(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
         "jobs_finished": states.count(JobState.FINISHED),
         "jobs_refused": states.count(JobState.REFUSED),
         "jobs_failed": states.count(JobState.FAILED),
+        "jobs_cancelled": states.count(JobState.CANCELLED) or None,
         "job_drop_ratio": states.count(JobState.REFUSED) / len(jobs),
         "rescales": sum(map(attrgetter("num_rescales"), jobs)),
         "preemptions": sum(map(attrgetter("num_preemptions"), jobs)),
@@ -131,8 +133,10 @@ def jct_penalised_mean_s(jobs: Sequence[JobRecord]) -> float | None:
 
     A job that did not finish (refused, failed, or open at the end) counts as run alone at
     its request after all others: from the last finish on, one after another in order of
-    arrival. Ours. None where such a job's run time alone is not known.
+    arrival. Cancelled ones do not count. Ours. None where such a job's run time alone is not
+    known.
     """
+    jobs = [job for job in jobs if job.state != JobState.CANCELLED]
     done = [job for job in jobs if _finished(job)]
     rest = sorted(
         (job for job in jobs if not _finished(job)), key=attrgetter("arrival_s", "job_id")
@@ -166,13 +170,14 @@ def jct_common_mean_s(runs: Sequence[Sequence[JobRecord]]) -> list[float] | None
 def deadlines(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
     """What became of the deadlines; a job that was refused or did not finish missed its own.
 
+    Jobs that their owners cancelled count neither way.
     ``satisfactory``: met over submitted with a deadline [ElasticFlow]. ``feasible``: met
     over those that some allocation could meet alone on this cluster, arrival + least run
     time alone <= deadline (a deadline that was met counts as feasible, whatever the profile
     says); absent where nobody's least run time is known. Ours. ``tardiness``: mean over the
     finished jobs with a deadline of max(0, finish - deadline).
     """
-    bound = [job for job in jobs if job.deadline_s is not None]
+    bound = [job for job in jobs if job.deadline_s is not None and job.state != JobState.CANCELLED]
     if not bound:
         return {}
     deadline = _column(bound, "deadline_s")

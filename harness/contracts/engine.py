@@ -27,21 +27,25 @@ class JobState(StrEnum):
     FINISHED = "finished"
     FAILED = "failed"
     REFUSED = "refused"
+    CANCELLED = "cancelled"
 
     __hash__ = str.__hash__  # the enumeration's own is a Python call, made millions of times
 
 
-_ENDS = frozenset({JobState.FINISHED, JobState.FAILED})
+_ENDS = frozenset({JobState.FINISHED, JobState.FAILED, JobState.CANCELLED})
 TRANSITIONS: Mapping[JobState, frozenset[JobState]] = {
-    JobState.PENDING: frozenset({JobState.STARTING, JobState.REFUSED}),
+    JobState.PENDING: frozenset({JobState.STARTING, JobState.REFUSED, JobState.CANCELLED}),
     JobState.STARTING: _ENDS | {JobState.RUNNING, JobState.PENDING, JobState.SUSPENDED},
     JobState.RUNNING: _ENDS | {JobState.RESCALING, JobState.SUSPENDING, JobState.SUSPENDED},
     JobState.RESCALING: _ENDS | {JobState.RUNNING, JobState.SUSPENDED},
     JobState.SUSPENDING: _ENDS | {JobState.SUSPENDED, JobState.RUNNING},
-    JobState.SUSPENDED: frozenset({JobState.STARTING, JobState.FAILED, JobState.REFUSED}),
+    JobState.SUSPENDED: frozenset(
+        {JobState.STARTING, JobState.FAILED, JobState.REFUSED, JobState.CANCELLED}
+    ),
     JobState.FINISHED: frozenset(),
     JobState.FAILED: frozenset(),
     JobState.REFUSED: frozenset(),
+    JobState.CANCELLED: frozenset(),
 }
 """Legal transitions. A job that loses its slots goes to SUSPENDED (or back to PENDING if it
 never ran); a suspended job may be refused when its deadline has become hopeless."""
@@ -79,6 +83,7 @@ class EventKind(IntEnum):
     """Kinds of event. Events of one instant are handled in this order, then by arrival of
     the job, then by job id: capacity first, then what ends, then what is new.
 
+    JOB_CANCELLED: its owner gave it up; it may come for a job that never started.
     GRANT_LOST: all workers of a job died, and its grant with them; a change in flight has
     failed with that. GRANT_SHRUNK: some died, or were removed by the backend since they were
     slow, and the job goes on with the others. It comes after the end of a change, since one
@@ -90,15 +95,16 @@ class EventKind(IntEnum):
     SLOT_UP = 1
     JOB_FINISHED = 2
     JOB_FAILED = 3
-    GRANT_LOST = 4
-    CHANGE_FAILED = 5
-    CHANGE_RETRY = 6
-    CHANGE_DONE = 7
-    GRANT_SHRUNK = 8
-    CHANGE_ACCEPTED = 9
-    PROGRESS = 10
-    ARRIVAL = 11
-    WAKE = 12
+    JOB_CANCELLED = 4
+    GRANT_LOST = 5
+    CHANGE_FAILED = 6
+    CHANGE_RETRY = 7
+    CHANGE_DONE = 8
+    GRANT_SHRUNK = 9
+    CHANGE_ACCEPTED = 10
+    PROGRESS = 11
+    ARRIVAL = 12
+    WAKE = 13
 
     __hash__ = int.__hash__
 

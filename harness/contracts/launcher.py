@@ -40,6 +40,8 @@ class ProcessSpec:
     own_env: Mapping[str, str] = field(default_factory=dict)
     """Variables of this process alone, on top of ``env``; they mean nothing to libraries, and
     so can be set when these have been imported."""
+    slot: int | None = None
+    """The slot whose worker it is; None: it only serves a job."""
 
 
 @dataclass(frozen=True, slots=True)

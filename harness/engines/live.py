@@ -10,14 +10,18 @@ and digests follow the executed ones.
 for many accelerators. Such a run is emulated, and says so.
 
 Idle time, when no job has a slot, is always skipped.
+
+Slots that go down by the trace's events take their workers along: these are killed. What serves
+a job beside its workers (the store of its leader's election, a rendezvous) lives on.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import psutil
@@ -30,8 +34,10 @@ from harness.engines.live_job import LiveJob, step_floors, training_order
 from harness.engines.live_needs import estimated_memory_bytes, workload_modules
 from harness.engines.live_observations import SystemSampler, collect
 from harness.engines.setup import EngineSetup
+from harness.faults.watched import WatchedLauncher
 from harness.profiles import ProfileError
 from harness.records import RunRecords
+from harness.trace.events import TraceEventKind
 
 _GUESSED_STEP_S = 0.3
 _GUESSED_START_S = 4.0
@@ -151,6 +157,14 @@ class LiveEngine:
     """See the module's text. One object serves one run; use ``close`` in a ``finally``."""
 
     def __init__(self, options: Live, setup: EngineSetup) -> None:
+        self._processes: WatchedLauncher | None = None
+        if setup.events:
+            self._processes = WatchedLauncher(setup.launcher)
+            setup = replace(setup, launcher=self._processes)
+        self._due = deque(setup.events)
+        """Events of the trace that are still to come."""
+        self._cancelling: dict[str, int] = {}
+        """Jobs that are being stopped for good, and the change that does it."""
         self._options = options
         self._setup = setup
         self._backend = setup.backend
@@ -189,9 +203,17 @@ class LiveEngine:
         while True:
             if self._later:
                 return self._one_instant([])
-            self._skip(until_s)
-            left_s = (until_s - self.now()) * self._options.dilation
+            due_s = self._due[0].time_s if self._due else math.inf
+            if due_s <= min(until_s, self.now()):
+                if events := self._happen():
+                    return self._one_instant(events)
+                continue
+            next_s = min(until_s, due_s)
+            self._skip(next_s)
+            left_s = (next_s - self.now()) * self._options.dilation
             if left_s <= 0:
+                if due_s <= until_s:
+                    continue
                 return []
             reports = self._backend.poll(min(left_s, 0.5))
             self._sampler.sample(self._started)
@@ -226,6 +248,8 @@ class LiveEngine:
         """Hand the changes to the backend; none is ever free here."""
         for change in changes:
             job_id = change.job.job_id
+            if job_id in self._cancelling:
+                continue  # its end overtakes the change
             if change.kind is ChangeKind.START:
                 self._jobs[job_id] = LiveJob(change.job, change.global_batch)
             job = self._jobs[job_id]
@@ -279,6 +303,8 @@ class LiveEngine:
             return []
         now_s = self.now()
         job.note(report)
+        if report.job_id in self._cancelling and report.kind is not ReportKind.FINISHED:
+            return self._cancelled(job, report)
         if report.kind in (ReportKind.DONE, ReportKind.SHRUNK) or job.in_flight:
             # Steps that were executed in the meantime may have had another batch.
             self._backend.hold(job.spec.job_id, job.target_step)
@@ -327,6 +353,48 @@ class LiveEngine:
             )
         ]
 
+    def _happen(self) -> list[Event]:
+        """The trace's events that are due."""
+        now_s = self.now()
+        events: list[Event] = []
+        while self._due and self._due[0].time_s <= now_s:
+            event = self._due.popleft()
+            if event.kind is TraceEventKind.CANCEL:
+                events += self._cancel(event.job_id)
+                continue
+            is_down = event.kind is TraceEventKind.SLOTS_DOWN
+            kind = EventKind.SLOT_DOWN if is_down else EventKind.SLOT_UP
+            events += [Event(now_s, kind, slot=slot) for slot in event.slots]
+            if is_down:
+                self._lose(event.slots)
+        return events
+
+    def _lose(self, slots: tuple[int, ...]) -> None:
+        """Kill the workers on these slots; the backend will say what came of it."""
+        assert self._processes is not None
+        if self._processes.kill_on(slots):
+            for job in self._jobs.values():
+                job.is_losing = job.is_losing or job.may_run_on(slots)
+
+    def _cancel(self, job_id: str) -> list[Event]:
+        """Stop a job for good; one that never started is over at once."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return [Event(self.now(), EventKind.JOB_CANCELLED, job_id)]
+        number = -1 - len(self._cancelling)
+        self._cancelling[job_id] = number
+        batch = job.global_batch
+        self._backend.stop(Change(number, ChangeKind.STOP, job.spec, (), (), batch))
+        return []
+
+    def _cancelled(self, job: LiveJob, report: Report) -> list[Event]:
+        """Of a job that is being stopped only its end is of interest."""
+        job_id = job.spec.job_id
+        if report.change_id != self._cancelling[job_id]:
+            return []
+        self._ended.append(self._jobs.pop(job_id))
+        return [Event(self.now(), EventKind.JOB_CANCELLED, job_id, samples_done=job.samples_done)]
+
     def _rate(self, job: LiveJob) -> float:
         """Samples per second of the engine's clock: the profile's if paced, else measured."""
         if not job.num_workers:
@@ -338,7 +406,11 @@ class LiveEngine:
 
     def _skip(self, until_s: float) -> None:
         """Jump over idle time, or over steady training, to just before the next event."""
-        running = [job for job in self._jobs.values() if job.num_workers or job.in_flight]
+        running = [
+            job
+            for job in self._jobs.values()
+            if job.num_workers or job.in_flight or job.spec.job_id in self._cancelling
+        ]
         now_s = self.now()
         if not running:
             if math.isinf(until_s):
@@ -352,6 +424,8 @@ class LiveEngine:
             or job.steady_steps < options.steady_steps
             or job.steps_executed < options.first_steps
             or job.is_ending
+            or job.is_losing
+            or job.spec.job_id in self._cancelling
             for job in running
         ):
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Collection
 
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.training import Report, ReportKind, TrainingOrder
@@ -29,6 +30,10 @@ class LiveJob:
         self.steps_at_change = 0
         self.num_losses = 0
         self.is_ending = False
+        self.slots: tuple[int, ...] = ()
+        """Those of its workers, as far as is known."""
+        self.is_losing = False
+        """Whether a worker was killed, and the backend has not said yet what came of it."""
         self.heard_at = 0.0
         self.requested_at: dict[int, float] = {}
         """Wall-clock time (monotonic) at which each change was requested, by change id."""
@@ -71,6 +76,11 @@ class LiveJob:
         """Steps executed since the last change."""
         return self.steps_executed - self.steps_at_change
 
+    def may_run_on(self, slots: Collection[int]) -> bool:
+        """Whether a worker of it is on one of these slots, or on its way there."""
+        coming = self.change.slots if self.change is not None else ()
+        return any(slot in slots for slot in (*self.slots, *coming))
+
     def begin(self, change: Change, at: float) -> None:
         """A change is handed to the backend."""
         self.change = change
@@ -94,7 +104,10 @@ class LiveJob:
         if report.step_s > 0:
             self.step_s = report.step_s
         change = self.change
+        if report.kind not in (ReportKind.ACCEPTED, ReportKind.PROGRESS):
+            self.is_losing = False
         if report.kind is ReportKind.DONE and change is not None:
+            self.slots = change.slots
             self.num_workers = len(change.slots)
             if change.slots:
                 self.global_batch = change.global_batch
@@ -105,9 +118,11 @@ class LiveJob:
             self.change = None
         elif report.kind is ReportKind.LOST:
             self.change = None
+            self.slots = ()
             self.num_workers = 0
             self.num_losses += 1
         elif report.kind is ReportKind.SHRUNK:
+            self.slots = report.slots
             self.num_workers = len(report.slots)
             self.steps_at_change = report.step
         elif report.kind is ReportKind.FINISHED:

@@ -13,6 +13,7 @@ from harness.contracts.launcher import Launcher
 from harness.contracts.training import Backend, WorkloadSpec
 from harness.profiles import Profile
 from harness.records import RunRecords
+from harness.trace.events import TraceEvent
 from harness.trace.job import JobSpec
 
 
@@ -32,6 +33,8 @@ class EngineSetup:
     memory_bytes_per_worker: Mapping[str, int]
     """Estimated resident memory of one worker process, by workload, where it is known."""
     scaling: Literal["strong", "weak"] = "strong"
+    events: tuple[TraceEvent, ...] = ()
+    """What happens beside the submissions, in its order: the engine brings it about."""
 
 
 class OpenEngine(Engine, Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from harness.contracts.launcher import Exit, Launcher, ProcessSpec, Spares, SpareSpec
@@ -20,6 +20,7 @@ class Worker:
 
     name: str
     started: float
+    slot: int | None = None
     is_signalled: bool = False
     """Whether anybody has signalled it: its end is no surprise then."""
 
@@ -44,7 +45,7 @@ class WatchedLauncher:
         with self._lock:
             handle = self._inner.start(spec)
         if _NO_WORKER not in spec.name:
-            self.workers[handle] = Worker(spec.name, time.monotonic())
+            self.workers[handle] = Worker(spec.name, time.monotonic(), spec.slot)
         return handle
 
     def signal(self, handle: int, signum: signal.Signals) -> None:
@@ -53,6 +54,13 @@ class WatchedLauncher:
             self.workers[handle].is_signalled = True
         with self._lock:
             self._inner.signal(handle, signum)
+
+    def kill_on(self, slots: Collection[int]) -> int:
+        """Kill every worker on these slots; how many there were."""
+        found = [handle for handle, worker in self.workers.items() if worker.slot in slots]
+        for handle in found:
+            self.signal(handle, signal.SIGKILL)
+        return len(found)
 
     def ended(self) -> list[Exit]:
         """As the inner one."""

@@ -44,6 +44,7 @@ DECIDING = frozenset(
         EventKind.SLOT_UP,
         EventKind.JOB_FINISHED,
         EventKind.JOB_FAILED,
+        EventKind.JOB_CANCELLED,
         EventKind.GRANT_LOST,
         EventKind.GRANT_SHRUNK,
         EventKind.CHANGE_FAILED,
@@ -53,6 +54,13 @@ DECIDING = frozenset(
 )
 """Events after which the scheduler is asked. The others wait in the news of the next view;
 a scheduler whose ``wants_progress`` is True is also asked after PROGRESS and CHANGE_DONE."""
+
+
+_END_OF = {
+    EventKind.JOB_FINISHED: JobState.FINISHED,
+    EventKind.JOB_FAILED: JobState.FAILED,
+    EventKind.JOB_CANCELLED: JobState.CANCELLED,
+}
 
 
 class ReplayError(Exception):
@@ -233,7 +241,7 @@ class _Replay:
         elif kind is EventKind.GRANT_SHRUNK:
             self.grants.shrunk(job, event)
         else:
-            state = JobState.FINISHED if kind is EventKind.JOB_FINISHED else JobState.FAILED
+            state = _END_OF[kind]
             job.samples_done = event.samples_done
             self._end(job, state, event.time_s, event.reason)
 

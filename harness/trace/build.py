@@ -68,7 +68,7 @@ def build_parts(config: Mapping[str, Any], base_dir: Path) -> tuple[Reader, Sequ
         problems.append(Problem("trace.transforms", "is no list", "give a list of transforms"))
         steps = []
     transforms = [
-        _part(step, f"trace.transforms.{number}", "apply", problems)
+        _part(_located(step, base_dir), f"trace.transforms.{number}", "apply", problems)
         for number, step in enumerate(steps)
     ]
     if problems or reader is None:
@@ -103,11 +103,11 @@ def finish(
     return trace
 
 
-def _located(reader: Any, base_dir: Path) -> Any:
-    """The reader's configuration with its path made absolute."""
-    if not isinstance(reader, Mapping) or not isinstance(reader.get("path"), str):
-        return reader
-    return {**reader, "path": str(base_dir / reader["path"])}
+def _located(part: Any, base_dir: Path) -> Any:
+    """The configuration of a reader or transform with its path, if any, made absolute."""
+    if not isinstance(part, Mapping) or not isinstance(part.get("path"), str):
+        return part
+    return {**part, "path": str(base_dir / part["path"])}
 
 
 def _part(config: Any, place: str, method: str, problems: list[Problem | str]) -> Any:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from operator import attrgetter
 
 from harness.problems import Problem, UserError
+from harness.trace.events import TraceEvent, event_problems, in_order
 from harness.trace.job import JobSpec
 
 _SHOWN = 12
@@ -49,9 +50,11 @@ class Trace:
     """Repository, path and commit of the file."""
     licence: str = "not stated"
     generated: frozenset[str] = frozenset()
-    """Fields of ``JobSpec`` whose values were made up, by upstream or by a transform."""
+    """Fields of ``JobSpec`` (or ``events``) that were made up, by upstream or by a transform."""
     history: tuple[str, ...] = ()
     """What was done to the recorded jobs, one readable line for each step."""
+    events: tuple[TraceEvent, ...] = ()
+    """What happens beside the submissions, in its order."""
 
     def __post_init__(self) -> None:
         if not self.jobs:
@@ -70,10 +73,19 @@ class Trace:
             raise TraceError(
                 [f"trace {self.name}: jobs are not in the order of arrival; sort by job.order"]
             )
+        if self.events != in_order(self.events):
+            raise TraceError([f"trace {self.name}: events are not in order; sort by event.order"])
+        wrong = event_problems(self.events, {job.job_id: job.arrival_s for job in self.jobs})
+        if wrong:
+            raise TraceError(
+                f"trace {self.name}: {event.kind} at {event.time_s:.10g} s"
+                f" ({event.job_id or list(event.slots)}): {fact}; correct or remove it"
+                for event, fact in wrong
+            )
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the jobs, as text: one line for each job, every field in order.
+        """SHA-256 of jobs and events, as text: a line for each, every field in order.
 
         Name, source and history do not count, so equal jobs have equal digests. A whole
         number and the equal float are the same.
@@ -81,6 +93,9 @@ class Trace:
         digest = hashlib.sha256("\t".join(_FIELDS).encode())
         for job in self.jobs:
             digest.update(("\n" + "\t".join(map(_text, _values(job)))).encode())
+        for event in self.events:
+            values = (event.time_s, event.kind, event.slots, event.job_id)
+            digest.update(("\nevent\t" + "\t".join(map(_text, values))).encode())
         return digest.hexdigest()
 
     @property
@@ -97,12 +112,34 @@ class Trace:
             generated: fields that the step made up.
 
         Raises:
-            TraceError: no job is left.
+            TraceError: no job is left, or the trace has events, which would not fit any more.
         """
+        if self.events:
+            raise TraceError(
+                [
+                    f"{note.partition(':')[0]} changes the jobs of a trace that has events"
+                    " already; put the transforms that add events last"
+                ]
+            )
         return replace(
             self,
             jobs=tuple(sorted(jobs, key=attrgetter("order"))),
             generated=self.generated.union(generated),
+            history=(*self.history, note),
+        )
+
+    def with_events(
+        self, note: str, events: Iterable[TraceEvent], *, are_generated: bool = True
+    ) -> Trace:
+        """The trace with more events, and the note in its history.
+
+        Raises:
+            TraceError: an event cannot happen.
+        """
+        return replace(
+            self,
+            events=in_order((*self.events, *events)),
+            generated=self.generated.union(["events"] if are_generated else []),
             history=(*self.history, note),
         )
 

@@ -14,6 +14,7 @@ COLUMNS: Mapping[str, tuple[str, float, str]] = {
     "jobs_finished": ("finished", 1, ".0f"),
     "jobs_refused": ("refused", 1, ".0f"),
     "jobs_failed": ("failed", 1, ".0f"),
+    "jobs_cancelled": ("cancelled", 1, ".0f"),
     "jct_mean_s": ("JCT mean, s", 1, ",.1f"),
     "jct_p95_s": ("JCT p95, s", 1, ",.1f"),
     "jct_penalised_mean_s": ("JCT penalised, s", 1, ",.1f"),

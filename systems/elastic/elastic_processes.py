@@ -112,7 +112,7 @@ class ElasticProcesses:
         """How a worker's process is started on its slot."""
         place = self.cluster.slots[slot]
         return self._spec(
-            WORKER_ENTRY, worker, worker, place, place.cores, self.options.runtime.warmth
+            WORKER_ENTRY, worker, worker, place, place.cores, self.options.runtime.warmth, slot
         )
 
     def store_spec(self, number: int, slots: Sequence[int]) -> ProcessSpec:
@@ -135,6 +135,7 @@ class ElasticProcesses:
         place: Slot,
         cores: tuple[int, ...],
         warmth: Warmth,
+        slot: int | None = None,
     ) -> ProcessSpec:
         address, port = self.hands.server.address
         job_id = self.order.job_id
@@ -148,6 +149,7 @@ class ElasticProcesses:
             cores=cores,
             log_path=self.order.job_dir.absolute() / f"{label}.log",
             warmth=warmth,
+            slot=slot,
         )
 
     def _etcd_prefix(self, life: int) -> str:

@@ -105,6 +105,7 @@ def process_spec(
         cores=slot.cores,
         log_path=Path(order.job_dir) / f"worker-{order.generation:04d}-{order.rank:03d}.log",
         warmth=warmth,
+        slot=slot.slot_id,
     )
 
 

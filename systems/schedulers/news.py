@@ -10,6 +10,7 @@ _TOUCHING = frozenset(
         EventKind.ARRIVAL,
         EventKind.JOB_FINISHED,
         EventKind.JOB_FAILED,
+        EventKind.JOB_CANCELLED,
         EventKind.GRANT_LOST,
         EventKind.GRANT_SHRUNK,
         EventKind.CHANGE_FAILED,

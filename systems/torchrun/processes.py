@@ -48,6 +48,7 @@ def agent_spec(
         host=host,
         cores=slot.cores,
         log_path=order.job_dir.absolute() / f"agent-{number:04d}.log",
+        slot=slot.slot_id,
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -11,12 +13,13 @@ import yaml
 
 from harness.build import build
 from harness.cluster import uniform_cluster
-from harness.contracts.engine import Change, ChangeKind, Event, EventKind
+from harness.contracts.engine import Change, ChangeKind, Engine, Event, EventKind
 from harness.contracts.training import WorkloadSpec
 from harness.engines.setup import EngineSetup
 from harness.profiles import load_profile
 from harness.records import RunRecords
 from harness.replay import replay
+from harness.trace.events import TraceEvent, TraceEventKind
 from harness.trace.job import JobSpec
 from systems.backends.stop_resume import StopResume
 from systems.launchers.local import Local
@@ -26,6 +29,10 @@ from systems.schedulers.fifo import Fifo
 CONFIGS = Path(__file__).parents[2] / "configs" / "engine"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 BATCH = 16
+every_engine = pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=pytest.mark.long if one == "live_faults" else ()) for one in NAMES],
+)
 CLUSTER = uniform_cluster(
     name="two", num_hosts=1, devices_per_host=2, device_type="cpu", cores_per_slot=1, num_cores=2
 )
@@ -67,7 +74,7 @@ def job(job_id: str, steps: int, slots: int = 1, arrival_s: float = 0.0) -> JobS
     )
 
 
-def setup(tmp_path: Path, *jobs: JobSpec) -> EngineSetup:
+def setup(tmp_path: Path, *jobs: JobSpec, events: tuple[TraceEvent, ...] = ()) -> EngineSetup:
     return EngineSetup(
         cluster=CLUSTER,
         jobs=jobs,
@@ -78,18 +85,24 @@ def setup(tmp_path: Path, *jobs: JobSpec) -> EngineSetup:
         seed=1,
         run_dir=tmp_path,
         memory_bytes_per_worker={},
+        events=events,
     )
 
 
 @pytest.fixture(params=NAMES)
 def opened(request, tmp_path):
     """An engine, and what closes it; nothing of it is left when the test ends."""
-    options = yaml.safe_load((CONFIGS / f"{request.param}.yaml").read_text(encoding="utf-8"))
+    with open_engine(request.param, tmp_path) as engine:
+        yield engine
+
+
+@contextmanager
+def open_engine(name: str, tmp_path: Path, events: tuple[TraceEvent, ...] = ()) -> Iterator[Engine]:
+    options = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
     if "faults" in options:
         options["faults"]["count"] = 0  # what they do has tests of its own
-    config = build(options, request.param)
     before = set(psutil.Process().children(recursive=True))
-    engine = config.open(setup(tmp_path))
+    engine = build(options, name).open(setup(tmp_path, events=events))
     try:
         yield engine
     finally:
@@ -170,17 +183,45 @@ def test_two_jobs_run_at_once_and_one_is_stopped(opened):
             change(2, ChangeKind.START, second, (), (1,)),
         ]
     )
-    assert until(opened, EventKind.JOB_FINISHED)[-1].job_id == "a"
+    seen = until(opened, EventKind.JOB_FINISHED)
+    assert seen[-1].job_id == "a"
+    while not any(e.kind is EventKind.CHANGE_DONE and e.job_id == "b" for e in seen):
+        seen += until(opened, EventKind.CHANGE_DONE)
     events = apply(opened, change(3, ChangeKind.STOP, second, (1,), ()), then=EventKind.CHANGE_DONE)
     assert events[-1].change_id == 3
     with pytest.raises(RuntimeError):
         opened.wait(math.inf)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(one, marks=pytest.mark.long if one == "live_faults" else ()) for one in NAMES],
-)
+@every_engine
+def test_slots_go_down_with_their_workers_and_jobs_are_cancelled(name, tmp_path):
+    events = (
+        TraceEvent(20.0, TraceEventKind.SLOTS_DOWN, (1,)),
+        TraceEvent(40.0, TraceEventKind.SLOTS_UP, (1,)),
+        TraceEvent(50.0, TraceEventKind.CANCEL, job_id="never"),
+        TraceEvent(60.0, TraceEventKind.CANCEL, job_id="a"),
+    )
+    with open_engine(name, tmp_path, events) as opened:
+        work = job("a", 10**9)
+        apply(opened, change(1, ChangeKind.START, work, (), (0, 1)), then=EventKind.CHANGE_DONE)
+        seen = until(opened, EventKind.GRANT_LOST)
+        assert [e.slot for e in seen if e.kind is EventKind.SLOT_DOWN] == [1]
+        assert 20.0 <= seen[-1].time_s < 25.0
+        resumed = apply(
+            opened, change(2, ChangeKind.RESUME, work, (), (0,)), then=EventKind.CHANGE_DONE
+        )
+        assert resumed[-1].samples_per_s > 0
+        assert [e.slot for e in until(opened, EventKind.SLOT_UP)][-1] == 1
+        first = until(opened, EventKind.JOB_CANCELLED)[-1]
+        second = until(opened, EventKind.JOB_CANCELLED)[-1]
+        assert (first.job_id, second.job_id) == ("never", "a")
+        assert first.samples_done == 0 < second.samples_done
+        assert 50.0 <= first.time_s < 60.0 <= second.time_s < 70.0
+        with pytest.raises(RuntimeError):
+            opened.wait(math.inf)
+
+
+@every_engine
 def test_the_same_replay_runs_on_every_engine(name, tmp_path):
     """Same trace, same kind of scheduler: the same jobs end, with the same work done."""
     options = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))

@@ -61,6 +61,7 @@ class Quiet:
 class Spec:
     def __init__(self, name: str) -> None:
         self.name = name
+        self.slot = None
 
 
 @dataclass

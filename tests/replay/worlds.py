@@ -15,6 +15,7 @@ from harness.engines.simulated import Simulated, SimulatedEngine
 from harness.profiles import Profile, load_profile
 from harness.records import RunRecords
 from harness.replay import replay
+from harness.trace.events import TraceEvent
 from harness.trace.job import JobSpec
 
 
@@ -91,7 +92,11 @@ class FirstFree:
 
 
 def engine(
-    cluster: Cluster, profile: Profile, mechanism: Mechanism | None = None, **options: Any
+    cluster: Cluster,
+    profile: Profile,
+    mechanism: Mechanism | None = None,
+    events: tuple[TraceEvent, ...] = (),
+    **options: Any,
 ) -> SimulatedEngine:
     setup = EngineSetup(
         cluster=cluster,
@@ -103,6 +108,7 @@ def engine(
         seed=0,
         run_dir=Path(),
         memory_bytes_per_worker={},
+        events=events,
     )
     return Simulated(**options).open(setup)
 
@@ -115,6 +121,8 @@ def simulate(
     costs: Mapping[str, float] | None = None,
     mechanism: Mechanism | None = None,
     cells: Any = None,
+    events: tuple[TraceEvent, ...] = (),
+    checkpoint_every_s: float = 600.0,
     **options: Any,
 ) -> RunRecords:
     where = on or cluster()
@@ -124,7 +132,7 @@ def simulate(
         cluster=where,
         scheduler=scheduler,
         placement=FirstFree(),
-        engine=engine(where, known, mechanism),
+        engine=engine(where, known, mechanism, events, checkpoint_every_s=checkpoint_every_s),
         profile=known,
         **options,
     )

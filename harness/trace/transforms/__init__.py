@@ -4,6 +4,12 @@ from harness.trace.transforms.arrivals import CompressArrivals, FirstJobs, TimeW
 from harness.trace.transforms.context import Transform, TransformContext
 from harness.trace.transforms.deadlines import AssignDeadlines
 from harness.trace.transforms.demand import CapDemand, SetElastic, SlotRange
+from harness.trace.transforms.events import (
+    CancelJobs,
+    HostFailures,
+    ReadEvents,
+    TransientSlots,
+)
 from harness.trace.transforms.resample import ResampleOwners, ShakeArrivals
 from harness.trace.transforms.work import (
     AssignBatch,
@@ -16,9 +22,12 @@ __all__ = [
     "AssignBatch",
     "AssignDeadlines",
     "AssignWorkloads",
+    "CancelJobs",
     "CapDemand",
     "CompressArrivals",
     "FirstJobs",
+    "HostFailures",
+    "ReadEvents",
     "RecomputeWork",
     "ResampleOwners",
     "ScaleDurations",
@@ -28,4 +37,5 @@ __all__ = [
     "TimeWindow",
     "Transform",
     "TransformContext",
+    "TransientSlots",
 ]

@@ -1,0 +1,88 @@
+"""What happens beside the submissions: slots that fail or come and go, jobs that are cancelled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class TraceEventKind(StrEnum):
+    """Kinds of event, in the order in which those of one instant happen."""
+
+    SLOTS_DOWN = "slots_down"
+    """Slots are gone without notice, with the workers on them: a failure, or capacity that its
+    owner wants back."""
+    SLOTS_UP = "slots_up"
+    """They are there again."""
+    CANCEL = "cancel"
+    """Its owner gives up a job, whatever its state."""
+
+
+_ORDER = tuple(TraceEventKind)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEvent:
+    """One event of a trace, at a time on its clock.
+
+    Raises:
+        ValueError: a field contradicts another.
+    """
+
+    time_s: float
+    kind: TraceEventKind
+    slots: tuple[int, ...] = ()
+    """Those concerned; ascending."""
+    job_id: str = ""
+    """The job that is cancelled."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", TraceEventKind(self.kind))
+        if not (math.isfinite(self.time_s) and self.time_s >= 0):
+            raise ValueError(f"time_s is {self.time_s}; it must be finite and >= 0")
+        if (self.kind is TraceEventKind.CANCEL) != bool(self.job_id):
+            raise ValueError(f"{self.kind} with job {self.job_id!r}; a job is for cancel alone")
+        if (self.kind is TraceEventKind.CANCEL) == bool(self.slots):
+            raise ValueError(f"{self.kind} with slots {self.slots}; slots go down or up")
+        if any(slot < 0 for slot in self.slots) or list(self.slots) != sorted(set(self.slots)):
+            raise ValueError(f"slots are {self.slots}; give each once, from 0, ascending")
+
+    @property
+    def order(self) -> tuple[float, int, tuple[int, ...], str]:
+        """How events are sorted."""
+        return self.time_s, _ORDER.index(self.kind), self.slots, self.job_id
+
+
+def in_order(events: Iterable[TraceEvent]) -> tuple[TraceEvent, ...]:
+    """The events sorted as a trace has them."""
+    return tuple(sorted(events, key=lambda event: event.order))
+
+
+def event_problems(
+    events: Iterable[TraceEvent], arrivals: Mapping[str, float]
+) -> list[tuple[TraceEvent, str]]:
+    """Events that cannot happen, each with what is wrong.
+
+    Args:
+        events: in their order.
+        arrivals: when each job of the trace arrives, seconds.
+    """
+    problems = []
+    down: set[int] = set()
+    for event in events:
+        if event.kind is TraceEventKind.CANCEL:
+            arrival_s = arrivals.get(event.job_id)
+            if arrival_s is None:
+                problems.append((event, "no job of the trace has this id"))
+            elif event.time_s <= arrival_s:
+                problems.append((event, f"the job only arrives at {arrival_s:.10g} s"))
+            continue
+        is_down = event.kind is TraceEventKind.SLOTS_DOWN
+        wrong = [slot for slot in event.slots if (slot in down) == is_down]
+        if wrong:
+            state = "down" if is_down else "up"
+            problems.append((event, f"slot {wrong[0]} is {state} already"))
+        (down.update if is_down else down.difference_update)(event.slots)
+    return problems

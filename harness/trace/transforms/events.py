@@ -1,0 +1,234 @@
+"""Transforms that add what happens beside the submissions. They come last in the list."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.cluster import Cluster
+from harness.trace.events import TraceEvent, TraceEventKind
+from harness.trace.trace import Trace, TraceError
+from harness.trace.transforms.context import TransformContext, check, positive
+
+_COLUMNS = ("time_s", "event", "slots", "job_id")
+
+
+@dataclass(frozen=True)
+class HostFailures:
+    """Hosts fail without notice and are repaired; both times are exponential.
+
+    Each host of the run's cluster has its own sequence, from 0 to ``until_s`` (by default the
+    end of the last job, if every job started on arrival); a host that is down then is repaired
+    all the same.
+    """
+
+    mean_uptime_s: float
+    """Mean time from a repair to the next failure."""
+    mean_repair_s: float
+    until_s: float | None = None
+
+    def __post_init__(self) -> None:
+        check(
+            positive("mean_uptime_s", self.mean_uptime_s),
+            positive("mean_repair_s", self.mean_repair_s),
+            self.until_s is not None and positive("until_s", self.until_s),
+        )
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The trace with the failures of the run's hosts.
+
+        Raises:
+            TraceError: the run has no cluster.
+        """
+        cluster = _cluster(context, "HostFailures")
+        end_s = _end_s(trace) if self.until_s is None else self.until_s
+        events = []
+        for index, host in enumerate(cluster.hosts):
+            rng = context.rng(f"trace.HostFailures.{index}")
+            windows = self._windows(rng, end_s)
+            events += [event for window in windows for event in _outage(host.slots, *window)]
+        note = (
+            f"HostFailures: {len(events) // 2} of {len(cluster.hosts)} hosts in {end_s:.10g} s,"
+            f" {self.mean_uptime_s:.10g} s apart on each and {self.mean_repair_s:.10g} s long in"
+            f" the mean, seed {context.seed}"
+        )
+        return trace.with_events(note, events)
+
+    def _windows(self, rng: np.random.Generator, end_s: float) -> Iterator[tuple[float, float]]:
+        at_s = rng.exponential(self.mean_uptime_s)
+        while at_s < end_s:
+            until_s = at_s + rng.exponential(self.mean_repair_s)
+            yield at_s, until_s
+            at_s = until_s + rng.exponential(self.mean_uptime_s)
+
+
+@dataclass(frozen=True)
+class TransientSlots:
+    """Slots that are only there for a while, again and again, and leave without notice.
+
+    They are away first: for ``away_s``, then there for ``there_s``, and so on to ``until_s``
+    (by default the end of the last job, if every job started on arrival); from then on they
+    are there. With ``random`` both times are the means of exponential ones, drawn for all of
+    them together.
+    """
+
+    slots: tuple[int, ...]
+    there_s: float
+    away_s: float
+    random: bool = False
+    until_s: float | None = None
+
+    def __post_init__(self) -> None:
+        check(
+            not self.slots and "slots is empty; name the slots that come and go",
+            positive("there_s", self.there_s),
+            positive("away_s", self.away_s),
+            self.until_s is not None and positive("until_s", self.until_s),
+        )
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The trace with the coming and going of the slots."""
+        end_s = _end_s(trace) if self.until_s is None else self.until_s
+        rng = context.rng("trace.TransientSlots")
+        slots = tuple(sorted(set(self.slots)))
+        events: list[TraceEvent] = []
+        at_s = 0.0
+        while at_s < end_s:
+            away_s, there_s = (
+                rng.exponential(mean_s) if self.random else mean_s
+                for mean_s in (self.away_s, self.there_s)
+            )
+            events += _outage(slots, at_s, at_s + away_s)
+            at_s += away_s + there_s
+        note = (
+            f"TransientSlots: {len(slots)} slots, {len(events) // 2} times away for"
+            f" {self.away_s:.10g} s, there for {self.there_s:.10g} s"
+            + (f" in the mean, seed {context.seed}" if self.random else "")
+        )
+        return trace.with_events(note, events)
+
+
+@dataclass(frozen=True)
+class CancelJobs:
+    """Owners give up a share of the jobs, each within so many of its durations after arrival.
+
+    The moment is drawn evenly; a job that has ended by then is not concerned.
+    """
+
+    share: float
+    durations: float = 1.0
+
+    def __post_init__(self) -> None:
+        check(
+            not 0 < self.share <= 1 and f"share is {self.share}; it must lie in (0, 1]",
+            positive("durations", self.durations),
+        )
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The trace with the cancellations.
+
+        Raises:
+            TraceError: the duration of a job is not known.
+        """
+        unknown = [job.job_id for job in trace.jobs if job.duration_s is None]
+        if unknown:
+            raise TraceError(
+                [
+                    f"CancelJobs: {len(unknown)} jobs of {trace.name} have no duration (first:"
+                    f" {unknown[0]}); leave the transform out, or read their durations"
+                ]
+            )
+        rng = context.rng("trace.CancelJobs")
+        drawn = rng.random((len(trace.jobs), 2))
+        events = [
+            TraceEvent(
+                # Above 0, since a job is there before it is given up.
+                job.arrival_s + max(1e-3, moment * self.durations * (job.duration_s or 0.0)),
+                TraceEventKind.CANCEL,
+                job_id=job.job_id,
+            )
+            for job, (chance, moment) in zip(trace.jobs, drawn.tolist(), strict=True)
+            if chance < self.share
+        ]
+        note = (
+            f"CancelJobs: {len(events)} of {len(trace.jobs)} jobs, within {self.durations:.10g}"
+            f" durations of their arrival, seed {context.seed}"
+        )
+        return trace.with_events(note, events)
+
+
+@dataclass(frozen=True)
+class ReadEvents:
+    """Events from a CSV file with the columns time_s, event, slots and job_id.
+
+    ``event`` is slots_down, slots_up or cancel; ``slots`` lists numbers and ranges, such as
+    ``0-3 8``. Times are on the clock of the trace after the transforms before this one.
+    """
+
+    path: str
+    """Absolute, or relative to the folder of the trace's YAML."""
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The trace with the events of the file.
+
+        Raises:
+            TraceError: the file cannot be read, with every line that is wrong.
+        """
+        events, problems = _read(Path(self.path))
+        if problems:
+            raise TraceError(problems)
+        note = f"ReadEvents: {len(events)} events of {Path(self.path).name}"
+        return trace.with_events(note, events, are_generated=False)
+
+
+def _read(path: Path) -> tuple[list[TraceEvent], list[str]]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        return [], [f"{path}: cannot be read ({error}); correct the path of ReadEvents"]
+    rows = list(csv.reader(lines))
+    header = tuple(name.strip() for name in rows[0]) if rows else ()
+    if sorted(header) != sorted(_COLUMNS):
+        wanted = ", ".join(_COLUMNS)
+        return [], [f"{path}:1: the columns are {', '.join(header) or 'none'}; give {wanted}"]
+    events, problems = [], []
+    for number, row in enumerate(rows[1:], 2):
+        if not row:
+            continue
+        try:
+            values = dict(zip(header, map(str.strip, row), strict=True))
+            kind = TraceEventKind(values["event"])
+            slots = tuple(_slots(values["slots"]))
+            events.append(TraceEvent(float(values["time_s"]), kind, slots, values["job_id"]))
+        except ValueError as error:
+            problems.append(f"{path}:{number}: {error}; correct or remove the line")
+    return events, problems
+
+
+def _slots(text: str) -> Iterator[int]:
+    for word in text.split():
+        first, _, last = word.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def _outage(slots: Iterable[int], from_s: float, until_s: float) -> list[TraceEvent]:
+    concerned = tuple(sorted(slots))
+    return [
+        TraceEvent(from_s, TraceEventKind.SLOTS_DOWN, concerned),
+        TraceEvent(until_s, TraceEventKind.SLOTS_UP, concerned),
+    ]
+
+
+def _cluster(context: TransformContext, name: str) -> Cluster:
+    if context.cluster is None:
+        raise TraceError([f"{name} needs a cluster; name one with --cluster"])
+    return context.cluster
+
+
+def _end_s(trace: Trace) -> float:
+    """When the last job ends, if every job starts on arrival; seconds."""
+    return max(job.arrival_s + (job.duration_s or 0.0) for job in trace.jobs)
