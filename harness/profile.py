@@ -120,6 +120,18 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
         raise UserError([Problem(option, f"is {text!r}", way_out)]) from None
 
 
+def _steps(text: str) -> tuple[int, dict[str, int]]:
+    """The number for all workloads, and those for single ones."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, number = part.rpartition("=")
+        if not number.isdecimal() or name in found:
+            way_out = "give one number, and others by workload: 40,ncf=2000"
+            raise UserError([Problem("--steps", f"is {text!r}", way_out)])
+        found[name] = int(number)
+    return found.pop("", 40), found
+
+
 def add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command ``measure``."""
     measure = commands.add_parser(
@@ -138,7 +150,12 @@ def add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         measure.add_argument(flag, default=default, metavar="A,B", help=means)
     measure.add_argument("--cluster", default="cpu2", help="option of the group cluster")
     measure.add_argument("--trials", type=int, default=4, help="runs of each workload and batch")
-    measure.add_argument("--steps", type=int, default=40, help="counted steps at every visit")
+    measure.add_argument(
+        "--steps",
+        default="40",
+        metavar="N,A=N",
+        help="counted steps at every visit, for all workloads and for single ones",
+    )
     measure.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override of every run"
     )
@@ -152,6 +169,7 @@ def measure_profile(options: argparse.Namespace) -> int:
         UserError: an option is wrong; everything at once.
     """
     name = options.file.stem
+    steps, steps_of = _steps(options.steps)
     measurement = Measurement(
         name=name,
         folder=Path("results/sweeps") / f"profile-{name}" / "traces",
@@ -162,7 +180,8 @@ def measure_profile(options: argparse.Namespace) -> int:
         cluster=options.cluster,
         backends=tuple(options.backends.split(",")),
         trials=options.trials,
-        steps=options.steps,
+        steps=steps,
+        steps_of=steps_of,
         words=tuple(options.set),
     )
     planned = points_of(measurement)
@@ -212,7 +231,9 @@ def what_failed(entry: sweep.Entry) -> Problem | None:
     fact = (
         f"{made} of {wanted} changes were made before the job ended, {step_s * 1000:.1f} ms a step"
     )
-    return Problem(place, fact, f"make the visits longer: --steps {steps}")
+    return Problem(
+        place, fact, f"make the visits longer: --steps {entry.point.axes['workload']}={steps}"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,8 +7,8 @@ size, and then finishes. Trial r begins at size r, so that every size is also a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.build import build
@@ -52,6 +52,8 @@ class Measurement:
     trials: int
     steps: int
     """Counted steps at every visit of a size."""
+    steps_of: Mapping[str, int] = field(default_factory=dict)
+    """The same for single workloads, where steps are much shorter or longer than others'."""
     words: tuple[str, ...] = ()
     """Further overrides of every run."""
 
@@ -69,8 +71,9 @@ class Measurement:
             problems.append(
                 Problem("--trials", fact, "give at least one for each size to begin at")
             )
-        if self.steps < 5:
-            problems.append(Problem("--steps", f"is {self.steps}", "give at least 5"))
+        for steps in (self.steps, *self.steps_of.values()):
+            if steps < 5:
+                problems.append(Problem("--steps", f"is {steps}", "give at least 5"))
         if problems:
             raise UserError(problems)
 
@@ -97,11 +100,12 @@ def points_of(measurement: Measurement) -> Sweep:
         turned = sizes[trial % len(sizes) :] + sizes[: trial % len(sizes)]
         for backend in measurement.backends:
             pool, can_rescale, can_suspend = _look_at(measurement, common, backend)
-            script = script_of(turned, measurement.steps, can_rescale, can_suspend)
             num_visits = len(script_visits(turned, can_rescale, can_suspend))
             for workload in pool:
+                counted = measurement.steps_of.get(workload, measurement.steps)
+                script = script_of(turned, counted, can_rescale, can_suspend)
                 for batch in measurement.batches:
-                    steps = num_visits * (WARM_UP_STEPS + measurement.steps)
+                    steps = num_visits * (WARM_UP_STEPS + counted)
                     trace = write_one_job(
                         measurement.folder, workload, batch, turned, steps, _SOURCE
                     )
@@ -130,10 +134,16 @@ def _look_at(
     """Workloads to measure, and whether the backend can rescale and suspend."""
     config = read_words([*common, f"backend={backend}"])
     pool = tuple(read_pool(config.workload))
-    unknown = [name for name in measurement.workloads if name not in pool]
-    if unknown:
-        fact = f"not in pool {measurement.pool}: {', '.join(unknown)}"
-        raise UserError([Problem("--workloads", fact, f"known: {', '.join(pool)}")])
+    problems: list[Problem | str] = []
+    for option, names in (
+        ("--workloads", measurement.workloads),
+        ("--steps", tuple(measurement.steps_of)),
+    ):
+        if unknown := [name for name in names if name not in pool]:
+            fact = f"not in pool {measurement.pool}: {', '.join(unknown)}"
+            problems.append(Problem(option, fact, f"known: {', '.join(pool)}"))
+    if problems:
+        raise UserError(problems)
     abilities: Abilities = build(config.backend, "backend").abilities
     return measurement.workloads or pool, abilities.rescale, abilities.suspend
 

@@ -215,6 +215,10 @@ def test_a_size_no_run_reached_is_left_out(tmp_path):
         (["--sizes", "1,64", "--batches", "32"], "every worker needs at least 1 sample"),
         (["--trials", "1"], "--trials: is 1 for 2 sizes; give at least one for each size"),
         (["--steps", "2"], "--steps: is 2; give at least 5"),
+        (["--steps", "40,ncf=4"], "--steps: is 4; give at least 5"),
+        (["--steps", "40,50"], "--steps: is '40,50'; give one number, and others by workload"),
+        (["--steps", "ncf=many"], "--steps: is 'ncf=many'"),
+        (["--steps", "40,lenet=50"], "--steps: not in pool tiny: lenet"),
         (["--workloads", "lenet"], "lenet"),
         (["--backends", "magic"], "magic"),
         (["--cluster", "moon"], "moon"),
@@ -232,6 +236,15 @@ def test_all_wrong_options_are_told_at_once(tmp_path):
     with pytest.raises(UserError) as caught:
         measurement(tmp_path, sizes=(0,), trials=0, steps=1)
     assert len(caught.value.problems) == 3
+
+
+def test_steps_may_differ_by_workload(tmp_path):
+    short, longer = (
+        points_of(measurement(tmp_path, workloads=("bert", "vgg16"), steps_of=of)).points
+        for of in ({}, {"vgg16": 60})
+    )
+    for one, other in zip(short, longer, strict=True):
+        assert (one.overrides == other.overrides) == (one.axes["workload"] == "bert")
 
 
 @pytest.mark.long
@@ -266,4 +279,4 @@ def test_a_run_that_ended_before_all_changes_writes_no_profile(tmp_path):
     entry = Entry(planned.points[0], words, config, 1.0, "stored", stored=stored)
     problem = what_failed(entry)
     assert "2 of 7 changes were made before the job ended, 1.0 ms a step" in str(problem)
-    assert "--steps 2000" in str(problem)
+    assert "--steps toy=2000" in str(problem) or "=2000" in str(problem)
