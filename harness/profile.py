@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from harness import sweep
 from harness.contracts.engine import JobState
+from harness.contracts.launcher import Warmth
 from harness.problems import Problem, UserError, render
 from harness.profiles import RECORDED, Profile, ProfileError, load_profile
 from harness.profiles.document import read_document
@@ -109,6 +110,8 @@ _LISTS = (
     ("--batches", "32", "global batches"),
     ("--sizes", "1,2", "slot counts"),
     ("--backends", "stop_resume", "options of the group backend; the first gives the speeds"),
+    ("--warmths", "as configured", "how workers start: cold, preimported, spare"),
+    ("--placements", "as configured", "options of the group placement, on several hosts"),
 )
 
 
@@ -118,6 +121,19 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
     except ValueError:
         way_out = "give whole numbers with commas, for example 1,2,4"
         raise UserError([Problem(option, f"is {text!r}", way_out)]) from None
+
+
+_AS_IS = "as configured"
+
+
+def _warmths(text: str) -> tuple[Warmth, ...]:
+    if text == _AS_IS:
+        return ()
+    try:
+        return tuple(map(Warmth, text.split(",")))
+    except ValueError:
+        known = ", ".join(Warmth)
+        raise UserError([Problem("--warmths", f"is {text!r}", f"known: {known}")]) from None
 
 
 def _steps(text: str) -> tuple[int, dict[str, int]]:
@@ -179,6 +195,8 @@ def measure_profile(options: argparse.Namespace) -> int:
         sizes=_numbers("--sizes", options.sizes),
         cluster=options.cluster,
         backends=tuple(options.backends.split(",")),
+        warmths=_warmths(options.warmths),
+        placements=() if options.placements == _AS_IS else tuple(options.placements.split(",")),
         trials=options.trials,
         steps=steps,
         steps_of=steps_of,
@@ -196,12 +214,13 @@ def measure_profile(options: argparse.Namespace) -> int:
     if failed:
         print(*failed, "No profile was written.", sep="\n", file=sys.stderr)
         return 1
-    trials: dict[tuple[str, str, int], list[Trial]] = {}
+    trials: dict[tuple[str, str | None, str, int], list[Trial]] = {}
     for entry in entries:
         assert entry.stored is not None
         axes = entry.point.axes
-        key = (axes["backend"], axes["workload"], int(axes["batch"]))
-        trials.setdefault(key, []).append(evaluate(entry.stored.records))
+        key = (axes["backend"], axes.get("warmth"), axes["workload"], int(axes["batch"]))
+        host_of = entry.planned.setup.cluster.host_of
+        trials.setdefault(key, []).append(evaluate(entry.stored.records, host_of))
     last = entries[-1]
     assert last.stored is not None
     device = ", ".join(last.planned.setup.cluster.device_types)

@@ -89,7 +89,7 @@ def plan_sweep(sweep: Sweep, library: Library | None = None) -> list[Entry]:
     for point in sweep.points:
         words = [*sweep.common, *point.overrides, f"sweep={sweep.label}"]
         try:
-            planned = plan(read_words(words), library)
+            planned = plan(read_words(words, library=library), library)
         except UserError as error:
             for problem in error.problems:
                 places.setdefault(str(problem), []).append(point)
@@ -119,12 +119,17 @@ def _placed(text: str, points: Sequence[Point], num_points: int) -> str:
     return f"[{' '.join(points[0].overrides)}] ({len(points)} of {num_points} points) {text}"
 
 
-def read_words(words: Sequence[str], base: Mapping[str, Any] | None = None) -> RunConfig:
+def read_words(
+    words: Sequence[str],
+    base: Mapping[str, Any] | None = None,
+    library: Library | None = None,
+) -> RunConfig:
     """The configuration of one command line.
 
     Args:
         words: overrides in Hydra's grammar.
         base: a stored configuration to start from instead of the defaults.
+        library: what was loaded and checked for others already.
 
     Raises:
         UserError: everything that is wrong with the words and with what they compose.
@@ -140,7 +145,7 @@ def read_words(words: Sequence[str], base: Mapping[str, Any] | None = None) -> R
         raise UserError(problems)
     if problems:  # the words are wrong, but the parts they leave can still be judged
         try:
-            plan(config)
+            plan(config, library)
         except UserError as error:
             problems += error.problems
         raise UserError(problems)

@@ -56,6 +56,11 @@ class ReportRun:
         return _choices(self.stored).get("backend", "?")
 
     @property
+    def generated(self) -> tuple[str, ...]:
+        """What of its trace was made up and not recorded: fields of jobs, or ``events``."""
+        return tuple(self.stored.manifest.get("trace", {}).get("generated", ()))
+
+    @property
     def is_live(self) -> bool:
         """Real worker processes trained: steps were executed."""
         return self.stored.facts.get("steps_executed", 0.0) > 0

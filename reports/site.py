@@ -172,6 +172,7 @@ def _facts(run: ReportRun) -> str:
         "packages": ", ".join(f"{k} {v}" for k, v in manifest.get("packages", {}).items()),
         "trace": f"{trace.get('name', '?')}, {trace.get('num_jobs', '?')} jobs,"
         f" {trace.get('licence', 'licence unknown')}, sha256 {str(trace.get('digest'))[:16]}",
+        "not recorded in it": ", ".join(run.generated),
         "profile": f"{profile.get('source', profile.get('name', 'unknown'))}"
         + (" (measured here)" if run.profile_measured_here else " (not measured here)"),
         "config hash": str(manifest.get("config_hash", "unknown"))[:16],

@@ -103,7 +103,18 @@ def note(runs: Sequence[ReportRun]) -> str:
     by_profile = [run for run in runs if run.is_emulated or not run.is_live]
     if any(not run.profile_measured_here for run in by_profile):
         texts.append("profile not measured here")
+    generated = sorted({field for run in runs for field in run.generated})
+    if generated:
+        texts.append(f"not recorded in the trace: {_listed(generated)}")
     return "; ".join(texts)
+
+
+_LISTED = 4
+
+
+def _listed(fields: Sequence[str]) -> str:
+    more = len(fields) - _LISTED
+    return ", ".join(fields[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def put_note(figure: Figure, runs: Sequence[ReportRun]) -> None:

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.engines.live import Live, LiveEngine
+from harness.engines.live import Live
+from harness.engines.live_engine import LiveEngine
 from harness.engines.setup import EngineSetup
 from harness.faults.busy import BusyProcesses
 from harness.faults.injector import FaultyBackend

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.contracts.engine import ChangeKind
+from harness.contracts.launcher import Warmth
 from harness.profiles.costs import CostCell, RescaleCost
 from harness.profiles.document import Document
 from harness.profiles.table import number
 
 _KEYS = (
     "backend",
+    "warmth",
     "workload",
     "kind",
     "from",
@@ -65,6 +67,10 @@ def _read_cell(
     kind = entry.get("kind")
     if kind is not None and kind not in kinds:
         problems.append(f"kind {kind!r} is unknown; known: {', '.join(kinds)}")
+    warmths = [warmth.value for warmth in Warmth]
+    warmth = entry.get("warmth")
+    if warmth is not None and warmth not in warmths:
+        problems.append(f"warmth {warmth!r} is unknown; known: {', '.join(warmths)}")
     workload = entry.get("workload")
     if workload is not None and workloads is not None and workload not in workloads:
         problems.append(
@@ -98,4 +104,5 @@ def _read_cell(
         kind=None if kind is None else ChangeKind(kind),
         from_slots=sizes["from"],
         to_slots=sizes["to"],
+        warmth=None if warmth is None else Warmth(warmth),
     )

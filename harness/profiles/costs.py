@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.contracts.engine import ChangeKind
+from harness.contracts.launcher import Warmth
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,14 @@ class CostCell:
     kind: ChangeKind | None = None
     from_slots: int | None = None
     to_slots: int | None = None
+    warmth: Warmth | None = None
+    """How the backend started its workers."""
 
     @property
-    def rank(self) -> tuple[bool, bool, bool]:
+    def rank(self) -> tuple[bool, ...]:
         """How specific the cell is; larger is asked first."""
-        return self.workload is not None, self.backend is not None, self.kind is not None
+        fields = self.workload, self.backend, self.kind, self.warmth
+        return tuple(value is not None for value in fields)
 
     def describe(self) -> str:
         """Its match fields, for messages."""
@@ -46,6 +50,7 @@ class CostCell:
         return (
             f"{self.backend or 'any backend'}, {self.workload or 'any workload'},"
             f" {self.kind.value if self.kind else 'any kind'}, {sizes}"
+            + (f", {self.warmth.value}" if self.warmth else "")
         )
 
 
@@ -60,11 +65,13 @@ def find_cost(
     kind: ChangeKind,
     from_slots: int,
     to_slots: int,
+    warmth: Warmth | None = None,
 ) -> RescaleCost | None:
     """The cost of one change, or None where no cell matches.
 
-    Cells that name the workload come before cells that do not, then those that name the
-    backend, then those that name the kind. Among equally specific cells: the exact sizes;
+    A cell that names a warmth matches no other (None: any). Cells that name the workload come
+    before cells that do not, then those that name the backend, then those that name the kind,
+    then those that name the warmth. Among equally specific cells: the exact sizes;
     else the nearest larger ones in the same direction (both sizes at least as large, least
     sum of differences, then the smaller target, so a cost is rather over- than
     underestimated); else a cell without sizes.
@@ -75,6 +82,7 @@ def find_cost(
         if cell.backend in (None, backend)
         and cell.workload in (None, workload)
         and cell.kind in (None, kind)
+        and (warmth is None or cell.warmth in (None, warmth))
     ]
     for rank in sorted({cell.rank for cell in matching}, reverse=True):
         unsized: CostCell | None = None

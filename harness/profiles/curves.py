@@ -98,6 +98,9 @@ class Curve:
 class Family:
     """All curves of one workload, by global batch."""
 
+    across: Family | None = None
+    """Those with the slots on several hosts, where they were measured apart."""
+
     def __init__(self, cells: Mapping[int, Mapping[int, float]]) -> None:
         self._rows: dict[int, Row | LinearRow] = {
             batch: Row(cells[batch]) for batch in sorted(cells)

@@ -26,15 +26,24 @@ class Trial:
     step_s: dict[int, float]
     """Mean seconds from the start of one step to that of the next, by number of workers."""
     costs: dict[CostKey, list[RescaleCost]] = field(default_factory=dict)
+    across: frozenset[int] = frozenset()
+    """Numbers of workers that were on several hosts."""
 
 
-def evaluate(records: RunRecords) -> Trial:
+def evaluate(records: RunRecords, host_of: Sequence[int] = ()) -> Trial:
     """Speeds by size and the cost of every change that was done, of a run of one job.
+
+    ``host_of`` is the host of each slot; empty: there is one host.
 
     The cost of ``stop`` is the time from the end of the last step to the report that the job
     has finished: its evaluation, and the end of its workers.
     """
     trial = Trial(step_times(records.steps))
+    trial.across = frozenset(
+        len(grant.slots)
+        for grant in records.grants
+        if host_of and len({host_of[slot] for slot in grant.slots}) > 1
+    )
     for change in records.changes:
         if change.outcome == "done" and change.ended_s is not None:
             key = (ChangeKind(change.kind), len(change.from_slots), len(change.to_slots))

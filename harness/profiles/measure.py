@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 
 from harness.build import build
 from harness.compose import quote
 from harness.contracts.engine import Abilities
+from harness.contracts.launcher import Warmth
 from harness.experiment import read_pool
 from harness.problems import Problem, UserError
 from harness.study import Point
@@ -49,6 +51,11 @@ class Measurement:
     cluster: str
     backends: tuple[str, ...]
     """The first one's speed is the throughput; costs are measured of each."""
+    warmths: tuple[Warmth, ...]
+    """Ways to start workers, of each backend that can start them so; empty: as configured."""
+    placements: tuple[str, ...]
+    """Options of the group placement; empty: as configured. Speeds on several hosts are kept
+    apart from those on one."""
     trials: int
     steps: int
     """Counted steps at every visit of a size."""
@@ -99,9 +106,13 @@ def points_of(measurement: Measurement) -> Sweep:
     for trial in range(measurement.trials):
         turned = sizes[trial % len(sizes) :] + sizes[: trial % len(sizes)]
         for backend in measurement.backends:
-            pool, can_rescale, can_suspend = _look_at(measurement, common, backend)
+            pool, warmths, can_rescale, can_suspend = _look_at(measurement, common, backend)
             num_visits = len(script_visits(turned, can_rescale, can_suspend))
-            for workload in pool:
+            for workload, warmth, placement in product(
+                pool, measurement.warmths or (None,), measurement.placements or (None,)
+            ):
+                if warmth is not None and warmth not in warmths:
+                    continue
                 counted = measurement.steps_of.get(workload, measurement.steps)
                 script = script_of(turned, counted, can_rescale, can_suspend)
                 for batch in measurement.batches:
@@ -109,29 +120,29 @@ def points_of(measurement: Measurement) -> Sweep:
                     trace = write_one_job(
                         measurement.folder, workload, batch, turned, steps, _SOURCE
                     )
-                    points.append(
-                        Point(
-                            (
-                                f"trace={trace}",
-                                f"backend={backend}",
-                                f"scheduler.script={quote(script)}",
-                                f"repetition={trial}",
-                            ),
-                            {
-                                "backend": backend,
-                                "workload": workload,
-                                "batch": str(batch),
-                                "trial": str(trial),
-                            },
-                        )
-                    )
+                    words = [
+                        f"trace={trace}",
+                        f"backend={backend}",
+                        f"scheduler.script={quote(script)}",
+                        f"repetition={trial}",
+                    ]
+                    axes = {"backend": backend}
+                    if warmth is not None:
+                        words.append(f"backend.start={warmth.value}")
+                        axes["warmth"] = warmth.value
+                    if placement is not None:
+                        words.append(f"placement={placement}")
+                        axes["placement"] = placement
+                    axes |= {"workload": workload, "batch": str(batch), "trial": str(trial)}
+                    points.append(Point(tuple(words), axes))
     return Sweep(f"profile-{measurement.name}", common, points)
 
 
 def _look_at(
     measurement: Measurement, common: Sequence[str], backend: str
-) -> tuple[tuple[str, ...], bool, bool]:
-    """Workloads to measure, and whether the backend can rescale and suspend."""
+) -> tuple[tuple[str, ...], Sequence[Warmth], bool, bool]:
+    """Workloads to measure, how the backend can start workers, whether it can rescale and
+    suspend."""
     config = read_words([*common, f"backend={backend}"])
     pool = tuple(read_pool(config.workload))
     problems: list[Problem | str] = []
@@ -144,8 +155,10 @@ def _look_at(
             problems.append(Problem(option, fact, f"known: {', '.join(pool)}"))
     if problems:
         raise UserError(problems)
-    abilities: Abilities = build(config.backend, "backend").abilities
-    return measurement.workloads or pool, abilities.rescale, abilities.suspend
+    built = build(config.backend, "backend")
+    abilities: Abilities = built.abilities
+    warmths = tuple(map(Warmth, built.warmths))
+    return measurement.workloads or pool, warmths, abilities.rescale, abilities.suspend
 
 
 def tour(sizes: Sequence[int]) -> list[int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.contracts.engine import ChangeKind
+from harness.contracts.launcher import Warmth
 from harness.profiles.costs import CostCell, RescaleCost, find_cost
 from harness.profiles.curves import Curve, Family
 from harness.profiles.errors import ProfileError
@@ -27,7 +28,7 @@ class Profile:
     """SHA-256 of all numbers of the profile."""
     families: Mapping[str, Family] = field(repr=False)
     cost_cells: Sequence[CostCell] = field(repr=False)
-    _costs: dict[tuple[str, str, ChangeKind, int, int], RescaleCost] = field(
+    _costs: dict[tuple[Any, ...], RescaleCost] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -52,22 +53,34 @@ class Profile:
             )
         return family.curve(global_batch)
 
+    def across_hosts(self, workload: str) -> Family | None:
+        """Curves of a workload with its slots on several hosts; None: not measured apart."""
+        family = self.families.get(workload)
+        return None if family is None else family.across
+
     def rescale_cost(
-        self, backend: str, workload: str, kind: ChangeKind, from_slots: int, to_slots: int
+        self,
+        backend: str,
+        workload: str,
+        kind: ChangeKind,
+        from_slots: int,
+        to_slots: int,
+        warmth: Warmth | None = None,
     ) -> RescaleCost:
         """What a change costs; ``find_cost`` has the rule for cells that are absent.
 
         Raises:
             ProfileError: no cell matches the change.
         """
-        key = (backend, workload, kind, from_slots, to_slots)
+        key = (backend, workload, kind, from_slots, to_slots, warmth)
         cost = self._costs.get(key)
         if cost is None:
             cost = find_cost(self.cost_cells, *key)
             if cost is None:
                 raise ProfileError(
                     [
-                        f"profile {self.name}: no rescale cost for backend {backend!r}, workload"
+                        f"profile {self.name}: no rescale cost for backend {backend!r}"
+                        f"{f', start={warmth.value}' if warmth else ''}, workload"
                         f" {workload!r}, {kind.value} {from_slots}→{to_slots}; measure it, or add a"
                         " cell without sizes to rescale_costs, or run with"
                         " engine.rescale_cost=zero"

@@ -25,7 +25,9 @@ PROVENANCE = ("hardware", "versions", "source", "licence", "trials", "spread", "
 """What every profile must say about itself, besides ``measured_here``."""
 
 _KEYS = ("name", "path", "costs", "provenance", "throughput", "rescale_costs")
-_CURVE_KEYS = ("file", "unit", "samples_per_s", "device", "source", "licence", "spread", "remark")
+_TABLE_KEYS = ("file", "unit", "samples_per_s", "spread")
+_ACROSS = "across_hosts"
+_CURVE_KEYS = (*_TABLE_KEYS, _ACROSS, "device", "source", "licence", "remark")
 
 
 def load_profile(config: Mapping[str, Any] | DictConfig | str | Path) -> Profile:
@@ -71,9 +73,12 @@ def _read(
     if data.get("costs") is not None:
         cells = _read_other_costs(document, folder / str(data["costs"]), provenance, problems)
     families = {workload: Family(table) for workload, table in tables.items() if table}
+    across = _read_across(document, data.get("throughput"), folder, problems)
+    for workload in across.keys() & families.keys():
+        families[workload].across = Family(across[workload])
     families[RECORDED] = Family.linear()
     origins[RECORDED] = {"device": "none", "source": "assumed: T(w) = w, work in slot-seconds"}
-    digest = _digest(tables, cells)
+    digest = _digest(tables, across, cells)
     return Profile(
         str(name), {**provenance, "digest": digest, "curves": origins}, digest, families, cells
     )
@@ -142,15 +147,37 @@ def _read_throughput(
         if not entry.get("device"):
             problems.append(f"{document.place(*keys)}: device is missing; name what it ran on")
         origins[str(workload)] = {
-            key: entry[key] for key in entry if key not in ("file", "samples_per_s", "unit")
+            key: entry[key]
+            for key in entry
+            if key not in ("file", "samples_per_s", "unit", _ACROSS)
         }
         tables[str(workload)] = _read_curve(document, keys, entry, folder, problems)
     return tables, origins
 
 
+def _read_across(
+    document: Document, value: object, folder: Path, problems: list[str]
+) -> dict[str, Cells]:
+    """Tables by workload for slots on several hosts, where there are any."""
+    tables: dict[str, Cells] = {}
+    for workload, entry in value.items() if isinstance(value, Mapping) else ():
+        if not isinstance(entry, Mapping) or _ACROSS not in entry:
+            continue
+        keys = ("throughput", str(workload), _ACROSS)
+        if not isinstance(entry[_ACROSS], Mapping):
+            problems.append(
+                f"{document.place(*keys)}: is not a mapping; give file or samples_per_s"
+            )
+            continue
+        _check_keys(document, entry[_ACROSS], keys, _TABLE_KEYS, problems)
+        if table := _read_curve(document, keys, entry[_ACROSS], folder, problems):
+            tables[str(workload)] = table
+    return tables
+
+
 def _read_curve(
     document: Document,
-    keys: tuple[str, str],
+    keys: tuple[str, ...],
     entry: Mapping[str, Any],
     folder: Path,
     problems: list[str],
@@ -187,13 +214,12 @@ def _read_other_costs(
     return read_cost_cells(other, other.data["rescale_costs"], None, problems)
 
 
-def _digest(tables: Mapping[str, Cells], cells: Sequence[CostCell]) -> str:
+def _digest(
+    tables: Mapping[str, Cells], across: Mapping[str, Cells], cells: Sequence[CostCell]
+) -> str:
     """SHA-256 of the numbers, in one canonical spelling."""
-    spelled = {
-        "throughput": {
-            workload: [[batch, sorted(row.items())] for batch, row in sorted(table.items())]
-            for workload, table in tables.items()
-        },
+    spelled: dict[str, Any] = {
+        "throughput": _spelled(tables),
         "rescale_costs": sorted(
             [
                 cell.describe(),
@@ -204,5 +230,14 @@ def _digest(tables: Mapping[str, Cells], cells: Sequence[CostCell]) -> str:
             for cell in cells
         ),
     }
+    if across:
+        spelled["across_hosts"] = _spelled(across)
     text = json.dumps(spelled, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _spelled(tables: Mapping[str, Cells]) -> dict[str, Any]:
+    return {
+        workload: [[batch, sorted(row.items())] for batch, row in sorted(table.items())]
+        for workload, table in tables.items()
+    }

@@ -12,8 +12,8 @@ from harness.profiles.costs import RescaleCost
 from harness.profiles.evaluate import CostKey, Trial, median_cost, relative_spread
 from harness.profiles.measure import Measurement
 
-Trials = Mapping[tuple[str, str, int], Sequence[Trial]]
-"""Trials by backend, workload and global batch."""
+Trials = Mapping[tuple[str, str | None, str, int], Sequence[Trial]]
+"""Trials by backend, warmth (None: not told apart), workload and global batch."""
 
 
 def profile_text(
@@ -30,30 +30,33 @@ def profile_text(
     ]
     lines.append("throughput:")
     backend = measurement.backends[0]
-    speeds: dict[str, dict[int, Sequence[Trial]]] = {}
-    for (name, workload, batch), found in trials.items():
+    speeds: dict[str, dict[int, list[Trial]]] = {}
+    for (name, _, workload, batch), found in trials.items():
         if name == backend:
-            speeds.setdefault(workload, {})[batch] = found
+            speeds.setdefault(workload, {}).setdefault(batch, []).extend(found)
     for workload, by_batch in speeds.items():
-        table, spread = {}, {}
-        for batch, found in sorted(by_batch.items()):
-            rates = {
-                size: [batch / trial.step_s[size] for trial in found if size in trial.step_s]
-                for size in sorted({size for trial in found for size in trial.step_s})
-            }
-            table[batch] = {size: round(median(values), 4) for size, values in rates.items()}
-            spread[batch] = {
-                size: round(relative_spread(values), 4) for size, values in rates.items()
-            }
-        lines += [
-            f"  {workload}:",
-            f"    device: {_flow(device)}",
-            f"    samples_per_s: {_flow(table)}",
-            f"    spread: {_flow(spread)}",
-        ]
+        lines += [f"  {workload}:", f"    device: {_flow(device)}"]
+        lines += [f"    {line}" for line in _speeds(by_batch, are_across=False)]
+        if across := _speeds(by_batch, are_across=True):
+            lines += ["    across_hosts:", *(f"      {line}" for line in across)]
     lines.append("rescale_costs:")
     lines += [f"  - {_flow(cell)}" for cell in _cells(trials)]
     return "\n".join(lines) + "\n"
+
+
+def _speeds(by_batch: Mapping[int, Sequence[Trial]], *, are_across: bool) -> list[str]:
+    """Speeds and their spread by batch and size, on one host or across several."""
+    table, spread = {}, {}
+    for batch, found in sorted(by_batch.items()):
+        rates: dict[int, list[float]] = {}
+        for trial in found:
+            for size, step_s in trial.step_s.items():
+                if (size in trial.across) == are_across:
+                    rates.setdefault(size, []).append(batch / step_s)
+        if rates:
+            table[batch] = {size: round(median(rates[size]), 4) for size in sorted(rates)}
+            spread[batch] = {size: round(relative_spread(rates[size]), 4) for size in sorted(rates)}
+    return [f"samples_per_s: {_flow(table)}", f"spread: {_flow(spread)}"] if table else []
 
 
 def _provenance(measurement: Measurement, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,7 +75,7 @@ def _provenance(measurement: Measurement, manifest: Mapping[str, Any]) -> dict[s
         "spread": "largest minus smallest trial, over the median; beside each curve and cost",
         "rescale_costs": (
             "measured in the same runs; medians. A change that was not measured is charged the"
-            " largest measured cost of its backend and workload"
+            " largest measured cost of its backend, warmth and workload"
         ),
         "measured_here": True,
         "setting": (
@@ -87,15 +90,16 @@ def _provenance(measurement: Measurement, manifest: Mapping[str, Any]) -> dict[s
 
 
 def _cells(trials: Trials) -> list[dict[str, Any]]:
-    """Cost cells of every backend and workload; batches are pooled."""
-    pooled: dict[tuple[str, str], dict[CostKey, list[RescaleCost]]] = {}
-    for (backend, workload, _), found in trials.items():
-        costs = pooled.setdefault((backend, workload), {})
+    """Cost cells of every backend, warmth and workload; batches are pooled."""
+    pooled: dict[tuple[str, str | None, str], dict[CostKey, list[RescaleCost]]] = {}
+    for (backend, warmth, workload, _), found in trials.items():
+        costs = pooled.setdefault((backend, warmth, workload), {})
         for trial in found:
             for key, values in trial.costs.items():
                 costs.setdefault(key, []).extend(values)
     cells = []
-    for (backend, workload), costs in pooled.items():
+    for (backend, warmth, workload), costs in pooled.items():
+        whose = {"backend": backend, **({"warmth": warmth} if warmth else {}), "workload": workload}
         largest = RescaleCost(0.0, 0.0, {})
         for (kind, before, after), values in sorted(costs.items()):
             cost = median_cost(values)
@@ -103,8 +107,7 @@ def _cells(trials: Trials) -> list[dict[str, Any]]:
             totals = [value.preparation_s + value.pause_s for value in values]
             cells.append(
                 {
-                    "backend": backend,
-                    "workload": workload,
+                    **whose,
                     "kind": kind.value,
                     "from": before,
                     "to": after,
@@ -116,8 +119,7 @@ def _cells(trials: Trials) -> list[dict[str, Any]]:
             )
         cells.append(
             {
-                "backend": backend,
-                "workload": workload,
+                **whose,
                 **_seconds(largest),
                 "remark": "assumed for changes that were not measured",
             }

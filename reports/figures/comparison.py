@@ -34,6 +34,9 @@ COLUMNS: Mapping[str, tuple[str, float, str]] = {
     "replay_wall_s": ("wall clock, s", 1, ",.1f"),
 }
 """Heading, factor and format of every column; those that no run has are left out."""
+MADE_UP = " †"
+"""Beside a column that rests on what was not recorded in the trace."""
+_ON_DEADLINES = ("deadline_satisfactory_ratio",)
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
@@ -48,12 +51,21 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
                 " from 5 trials on. A metric that does not apply is empty. Stopping times are"
                 " wall-clock seconds in live rows and seconds of the virtual clock in simulated"
                 " ones: where a live clock was slowed (engine.dilation), they are not comparable"
-                " here; the figure of simulated against live converts them.",
+                " here; the figure of simulated against live converts them." + _made_up(inside),
                 run_ids=[run.run_id for run in inside],
                 table=_table(inside),
             )
         )
     return drawings or [Drawing("comparison", TITLE, missing="No run was selected.")]
+
+
+def _made_up(runs: Sequence[ReportRun]) -> str:
+    """A sentence on what of the traces was not recorded."""
+    fields = sorted({field for run in runs for field in run.generated})
+    if not fields:
+        return ""
+    text = f" Not recorded in the trace, but generated: {', '.join(fields)}."
+    return text + (f"{MADE_UP}: by generated deadlines." if "deadline_s" in fields else "")
 
 
 def _table(runs: Sequence[ReportRun]) -> Table:
@@ -65,7 +77,12 @@ def _table(runs: Sequence[ReportRun]) -> Table:
     ]
     parts = groups(runs, "engine", "system")
     common = _common_jct(parts)
-    header = ["system", "engine", "trials", *(COLUMNS[metric][0] for metric in shown)]
+    has_made_up = any("deadline_s" in run.generated for run in runs)
+    header = ["system", "engine", "trials"]
+    header += [
+        COLUMNS[metric][0] + (MADE_UP if has_made_up and metric in _ON_DEADLINES else "")
+        for metric in shown
+    ]
     if common:
         header.append("JCT mean over jobs that all finished, s")
     rows = []

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from harness.contracts.engine import Event, EventKind
-from harness.engines.live import Live, LiveEngine
+from harness.engines.live import Live
+from harness.engines.live_engine import LiveEngine
 from tests.engines.setups import setup
 
 

@@ -16,7 +16,7 @@ CELLS = [{"backend": "other", "preparation_s": 0.0, "pause_s": 1.0}]
 def test_a_missing_cost_is_told_before_the_run_unless_costs_are_off():
     world = setup(profile(cells=CELLS), job("a"), job("b"))
     (problem,) = Simulated().problems(world)
-    assert "no rescale cost for backend 'stop_resume', workload 'recorded'" in problem
+    assert "no rescale cost for backend 'stop_resume', start=cold, workload 'recorded'" in problem
     assert Simulated(rescale_cost="zero").problems(world) == []
     assert Simulated(rescale_cost_factor=0.0).problems(world) == []
 
@@ -29,7 +29,11 @@ def test_a_missing_curve_is_told_once():
 
 @pytest.mark.parametrize(
     ("options", "fact"),
-    [({"rescale_cost": "some"}, "known: profile, zero"), ({"rescale_cost_factor": -1.0}, ">= 0")],
+    [
+        ({"rescale_cost": "some"}, "known: profile, zero"),
+        ({"rescale_cost_factor": -1.0}, ">= 0"),
+        ({"checkpoint_every_s": 0.0}, "> 0"),
+    ],
 )
 def test_options_out_of_range(options, fact):
     with pytest.raises(ValueError, match=fact):

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from harness.contracts.engine import ChangeKind
+from harness.contracts.launcher import Warmth
 from harness.profiles import ProfileError, load_profile
 
 GOOD = """\
@@ -120,6 +121,61 @@ def test_all_problems_are_told_at_once(write):
     with pytest.raises(ProfileError) as caught:
         load_profile(write(text, TABLE.replace("2.0", "fast")))
     assert len(caught.value.problems) == 3
+
+
+ACROSS = GOOD.replace(
+    "throughput:\n",
+    "throughput:\n"
+    "  far:\n"
+    "    device: a100\n"
+    "    samples_per_s: {64: {1: 10.0, 2: 18.0, 4: 30.0}}\n"
+    "    across_hosts:\n"
+    "      samples_per_s: {64: {2: 12.0, 4: 20.0}}\n",
+)
+
+
+def test_speeds_across_hosts_are_kept_apart(write):
+    profile = load_profile(write(ACROSS))
+    assert profile.throughput("far", 64).samples_per_s(2) == 18.0
+    assert profile.across_hosts("far").curve(64).samples_per_s(2) == 12.0
+    assert profile.across_hosts("toy") is None
+    slower = load_profile(write(ACROSS.replace("2: 12.0", "2: 11.0")))
+    assert profile.digest != slower.digest
+    for wrong, fact in (
+        ("across_hosts: 3\n    #", "across_hosts: is not a mapping"),
+        ("across_hosts:\n      device: x\n      #", "unknown key 'device'"),
+        ("across_hosts:\n      #", "give file or samples_per_s"),
+    ):
+        with pytest.raises(ProfileError, match=fact):
+            load_profile(write(ACROSS.replace("across_hosts:\n      ", wrong)))
+
+
+WARM = GOOD.replace(
+    "rescale_costs:\n",
+    "rescale_costs:\n"
+    "  - {backend: b, warmth: cold, workload: toy, preparation_s: 0, pause_s: 9}\n"
+    "  - {backend: b, warmth: spare, workload: toy, preparation_s: 0, pause_s: 2}\n",
+)
+
+
+def test_costs_may_depend_on_how_workers_start(write):
+    profile = load_profile(write(WARM))
+    asked = ("b", "toy", ChangeKind.START, 0, 4)
+    assert profile.rescale_cost(*asked, Warmth.COLD).pause_s == 9.0
+    assert profile.rescale_cost(*asked, Warmth.SPARE).pause_s == 2.0
+    assert profile.rescale_cost(*asked, Warmth.PREIMPORTED).pause_s == 1.0  # the cell for all
+    # A cell that names the kind as well is asked before one that names the warmth only.
+    assert profile.rescale_cost("b", "toy", ChangeKind.RESCALE, 1, 2, Warmth.COLD).pause_s == 0.1
+    with pytest.raises(ProfileError, match="warmth 'hot' is unknown; known: cold, preimported"):
+        load_profile(write(WARM.replace("warmth: cold", "warmth: hot")))
+
+
+def test_a_cost_that_is_missing_names_the_warmth(write):
+    only_cold = WARM.replace("  - {preparation_s: 0, pause_s: 1}\n", "")
+    with pytest.raises(ProfileError, match="backend 'b', start=preimported, workload 'toy'"):
+        load_profile(write(only_cold)).rescale_cost(
+            "b", "toy", ChangeKind.START, 0, 4, Warmth.PREIMPORTED
+        )
 
 
 def test_problems_of_a_composed_node_name_the_key():

@@ -9,9 +9,11 @@ from typing import Any
 
 from harness.cluster import Cluster, uniform_cluster
 from harness.contracts.engine import Abilities
+from harness.contracts.launcher import Warmth
 from harness.contracts.scheduler import ClusterView, Decision, Knowledge, Requirement
 from harness.engines.setup import EngineSetup
-from harness.engines.simulated import Simulated, SimulatedEngine
+from harness.engines.simulated import Simulated
+from harness.engines.simulated_engine import SimulatedEngine
 from harness.profiles import Profile, load_profile
 from harness.records import RunRecords
 from harness.replay import replay
@@ -63,6 +65,7 @@ class Mechanism:
 
     abilities: Abilities = field(default_factory=lambda: Abilities(True, True, True, True))
     name: str = "stop_resume"
+    warmth: Warmth = Warmth.COLD
 
 
 @dataclass

@@ -18,6 +18,7 @@ from harness.records import ChangeRecord, GrantRecord
 from harness.statistics import estimate, t_quantile
 from harness.store import StoredRun, load_run
 from reports import style
+from reports.figures import comparison
 from reports.figures.simulated_against_live import compare
 from reports.figures.slots_in_use import binned, usage
 from reports.figures.stop_resume_phases import summarise
@@ -173,6 +174,31 @@ def test_notes_mark_emulated_pace_and_foreign_profiles(tmp_path: Path) -> None:
     measured = {**run.manifest, "profile": {"measured_here": True}}
     (here,) = name([StoredRun(run.path, measured, config, run.metrics)])
     assert "not measured here" not in style.note([here])
+
+
+def test_what_was_not_recorded_is_marked_in_figures_and_tables(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    fields = ["deadline_s", "elastic", "events", "max_slots", "work_samples"]
+    trace = {**run.manifest.get("trace", {}), "generated": fields}
+    metrics = {**run.metrics, "deadline_satisfactory_ratio": 0.5}
+    recorded, made_up = (
+        name([StoredRun(run.path, manifest, run.config, metrics)])
+        for manifest in (
+            {**run.manifest, "trace": {**trace, "generated": []}},
+            {**run.manifest, "trace": trace},
+        )
+    )
+    assert "not recorded" not in style.note(recorded)
+    assert style.note(made_up).endswith(
+        "not recorded in the trace: deadline_s, elastic, events, max_slots and 1 more"
+    )
+    (plain,), (marked,) = comparison.draw(recorded), comparison.draw(made_up)
+    assert plain.table is not None
+    assert marked.table is not None
+    assert "deadlines met, %" in plain.table.header
+    assert "deadlines met, % †" in marked.table.header
+    assert "generated" not in plain.caption
+    assert "but generated: deadline_s, elastic, events, max_slots, work_samples." in marked.caption
 
 
 def test_a_study_is_its_label_its_folder_and_its_points(tmp_path: Path) -> None:

@@ -1,0 +1,350 @@
+"""The live engine: real worker processes, the wall clock, and two ways to be quick.
+
+*Fast-forward*: when every running job has been steady for some steps and no change is in
+flight, the steps until just before the next known event are credited instead of executed,
+and the clock jumps. Steps executed and steps credited are counted apart; data, learning rate
+and digests follow the executed ones.
+
+*Paced mode* (``pace: profile``): every step is padded to the profile's curve times
+``dilation`` (wall-clock seconds per second of the engine's clock), so that a few cores stand
+for many accelerators. Such a run is emulated, and says so.
+
+Idle time, when no job has a slot, is always skipped.
+
+Slots that go down by the trace's events take their workers along: these are killed. What serves
+a job beside its workers (the store of its leader's election, a rendezvous) lives on.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from harness.contracts.engine import Abilities, Change, ChangeKind, Event, EventKind
+from harness.contracts.launcher import Warmth
+from harness.contracts.training import Report, ReportKind
+from harness.engines.live_job import LiveJob, step_floors, training_order
+from harness.engines.live_needs import workload_modules
+from harness.engines.live_observations import SystemSampler, collect
+from harness.engines.setup import EngineSetup
+from harness.faults.watched import WatchedLauncher
+from harness.records import RunRecords
+from harness.trace.events import TraceEventKind
+
+if TYPE_CHECKING:
+    from harness.engines.live import Live
+
+_TRAINING_AFTER = frozenset({EventKind.CHANGE_DONE, EventKind.GRANT_SHRUNK})
+
+
+class EngineError(Exception):
+    """The live engine cannot go on; the text says which job, and where its log is."""
+
+
+class LiveEngine:
+    """See the module's text. One object serves one run; use ``close`` in a ``finally``."""
+
+    def __init__(self, options: Live, setup: EngineSetup) -> None:
+        self._processes: WatchedLauncher | None = None
+        if setup.events:
+            self._processes = WatchedLauncher(setup.launcher)
+            setup = replace(setup, launcher=self._processes)
+        self._due = deque(setup.events)
+        """Events of the trace that are still to come."""
+        self._cancelling: dict[str, int] = {}
+        """Jobs that are being stopped for good, and the change that does it."""
+        self._options = options
+        self._setup = setup
+        self._backend = setup.backend
+        self._jobs: dict[str, LiveJob] = {}
+        self._ended: list[LiveJob] = []
+        self._later: list[Event] = []
+        """Events that had to wait for the next instant."""
+        self._skipped_s = 0.0
+        self._idle_skipped_s = 0.0
+        self._started: float | None = None
+        self._sampler = SystemSampler()
+        setup.run_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            setup.launcher.open(workload_modules(setup))
+            self._backend.open(setup.cluster, setup.launcher)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def abilities(self) -> Abilities:
+        """Those of the configured backend."""
+        return self._backend.abilities
+
+    def now(self) -> float:
+        """Seconds since the start of the run: wall clock over dilation, plus what was skipped."""
+        if self._started is None:
+            return 0.0
+        wall_s = time.monotonic() - self._started
+        return wall_s / self._options.dilation + self._skipped_s
+
+    def wait(self, until_s: float) -> list[Event]:
+        """Wait for workers until ``until_s``; skips what need not be executed."""
+        if self._started is None:
+            self._started = time.monotonic()
+        while True:
+            if self._later:
+                return self._one_instant([])
+            due_s = self._due[0].time_s if self._due else math.inf
+            if due_s <= min(until_s, self.now()):
+                if events := self._happen():
+                    return self._one_instant(events)
+                continue
+            next_s = min(until_s, due_s)
+            self._skip(next_s)
+            left_s = (next_s - self.now()) * self._options.dilation
+            if left_s <= 0:
+                if due_s <= until_s:
+                    continue
+                return []
+            reports = self._backend.poll(min(left_s, 0.5))
+            self._sampler.sample(self._started)
+            events = [event for report in reports for event in self._translate(report)]
+            if events:
+                return self._one_instant(events)
+            self._check_stalled()
+
+    def _one_instant(self, events: list[Event]) -> list[Event]:
+        """Events in the documented order; one that would overtake an earlier event of its own
+        job, which it follows from, waits for the next instant, and so does what comes after.
+
+        A grant that has shrunk never waits, or the scheduler would change one that is no more:
+        the progress before it, which it tells as well, is left out.
+        """
+        events, self._later = self._later + events, []
+        shrunk = {e.job_id: i for i, e in enumerate(events) if e.kind is EventKind.GRANT_SHRUNK}
+        events = [
+            event
+            for index, event in enumerate(events)
+            if event.kind is not EventKind.PROGRESS or index > shrunk.get(event.job_id, -1)
+        ]
+        last: dict[str, EventKind] = {}
+        for index, event in enumerate(events):
+            if event.kind < last.get(event.job_id, event.kind):
+                events, self._later = events[:index], events[index:]
+                break
+            last[event.job_id] = event.kind
+        return sorted(events, key=lambda event: event.kind)
+
+    def apply(self, changes: Sequence[Change]) -> list[Event]:
+        """Hand the changes to the backend; none is ever free here."""
+        for change in changes:
+            job_id = change.job.job_id
+            if job_id in self._cancelling:
+                continue  # its end overtakes the change
+            if change.kind is ChangeKind.START:
+                self._jobs[job_id] = LiveJob(change.job, change.global_batch)
+            job = self._jobs[job_id]
+            job.begin(change, time.monotonic())
+            if change.kind is ChangeKind.START:
+                order = training_order(
+                    job, self._setup, self._floors(job), self._options.digest_every
+                )
+                self._backend.start(change, order)
+            elif change.kind is ChangeKind.SUSPEND:
+                self._backend.suspend(change)
+            elif change.kind is ChangeKind.STOP:
+                self._backend.stop(change)
+            else:
+                if change.kind is ChangeKind.RESUME:
+                    self._backend.resume(change)
+                else:
+                    self._backend.rescale(change)
+                self._backend.hold(job_id, job.target_step)
+        return []
+
+    def observe(self, records: RunRecords) -> None:
+        """Add executed steps, evaluations, machine samples and the facts of this run."""
+        assert self._started is not None
+        collect(records, self._ended, self._setup, self._started)
+        records.system.extend(self._sampler.samples)
+        records.facts["idle_skipped_s"] = self._idle_skipped_s
+        records.facts["fast_forwarded_s"] = self._skipped_s - self._idle_skipped_s
+        records.facts["dilation"] = self._options.dilation
+        if self._backend.warmth is Warmth.SPARE:
+            spares = self._setup.launcher.spares()
+            records.facts["spares_used"] = float(spares.used)
+            records.facts["spares_missed"] = float(spares.missed)
+
+    def close(self) -> None:
+        """End every worker and the launcher."""
+        try:
+            self._backend.close()
+        finally:
+            self._setup.launcher.close()
+
+    def _floors(self, job: LiveJob) -> dict[int, float]:
+        if self._options.pace == "none":
+            return {}
+        return step_floors(job.spec, self._setup, self._options.dilation)
+
+    def _translate(self, report: Report) -> list[Event]:
+        """A backend's report as events of this engine's clock."""
+        job = self._jobs.get(report.job_id)
+        if job is None:
+            return []
+        now_s = self.now()
+        job.note(report)
+        if report.job_id in self._cancelling and report.kind is not ReportKind.FINISHED:
+            return self._cancelled(job, report)
+        if report.kind in (ReportKind.DONE, ReportKind.SHRUNK) or job.in_flight:
+            # Steps that were executed in the meantime may have had another batch.
+            self._backend.hold(job.spec.job_id, job.target_step)
+        match report.kind:
+            case ReportKind.PROGRESS:
+                return [
+                    Event(
+                        now_s,
+                        EventKind.PROGRESS,
+                        job.spec.job_id,
+                        samples_done=job.samples_done,
+                        samples_per_s=self._rate(job),
+                    )
+                ]
+            case ReportKind.ACCEPTED:
+                kind = EventKind.CHANGE_ACCEPTED
+            case ReportKind.RETRY:
+                kind = EventKind.CHANGE_RETRY
+            case ReportKind.DONE:
+                kind = EventKind.CHANGE_DONE
+            case ReportKind.FAILED:
+                # Without a change of its own, or without workers to go on with, the job is over.
+                goes_on = report.change_id is not None and job.is_alive
+                kind = EventKind.CHANGE_FAILED if goes_on else EventKind.JOB_FAILED
+            case ReportKind.LOST:
+                kind = EventKind.JOB_FAILED if job.num_losses >= 3 else EventKind.GRANT_LOST
+            case ReportKind.SHRUNK:
+                kind = EventKind.GRANT_SHRUNK
+            case ReportKind.FINISHED:
+                kind = EventKind.JOB_FINISHED
+        if kind in (EventKind.JOB_FINISHED, EventKind.JOB_FAILED):
+            self._ended.append(self._jobs.pop(report.job_id))
+        return [
+            Event(
+                now_s,
+                kind,
+                job.spec.job_id,
+                change_id=report.change_id,
+                samples_done=job.samples_done,
+                samples_per_s=self._rate(job) if kind in _TRAINING_AFTER else 0.0,
+                stopping_time_s=report.stopping_time_s,
+                phases_s=dict(report.phases_s),
+                reason=report.reason.replace(f"{self._setup.run_dir}/", ""),
+                slots=report.slots,
+                num_stragglers=len(report.stragglers),
+            )
+        ]
+
+    def _happen(self) -> list[Event]:
+        """The trace's events that are due."""
+        now_s = self.now()
+        events: list[Event] = []
+        while self._due and self._due[0].time_s <= now_s:
+            event = self._due.popleft()
+            if event.kind is TraceEventKind.CANCEL:
+                events += self._cancel(event.job_id)
+                continue
+            is_down = event.kind is TraceEventKind.SLOTS_DOWN
+            kind = EventKind.SLOT_DOWN if is_down else EventKind.SLOT_UP
+            events += [Event(now_s, kind, slot=slot) for slot in event.slots]
+            if is_down:
+                self._lose(event.slots)
+        return events
+
+    def _lose(self, slots: tuple[int, ...]) -> None:
+        """Kill the workers on these slots; the backend will say what came of it."""
+        assert self._processes is not None
+        if self._processes.kill_on(slots):
+            for job in self._jobs.values():
+                job.is_losing = job.is_losing or job.may_run_on(slots)
+
+    def _cancel(self, job_id: str) -> list[Event]:
+        """Stop a job for good; one that never started is over at once."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return [Event(self.now(), EventKind.JOB_CANCELLED, job_id)]
+        number = -1 - len(self._cancelling)
+        self._cancelling[job_id] = number
+        batch = job.global_batch
+        self._backend.stop(Change(number, ChangeKind.STOP, job.spec, (), (), batch))
+        return []
+
+    def _cancelled(self, job: LiveJob, report: Report) -> list[Event]:
+        """Of a job that is being stopped only its end is of interest."""
+        job_id = job.spec.job_id
+        if report.change_id != self._cancelling[job_id]:
+            return []
+        self._ended.append(self._jobs.pop(job_id))
+        return [Event(self.now(), EventKind.JOB_CANCELLED, job_id, samples_done=job.samples_done)]
+
+    def _rate(self, job: LiveJob) -> float:
+        """Samples per second of the engine's clock: the profile's if paced, else measured."""
+        if not job.num_workers:
+            return 0.0
+        if self._options.pace == "profile":
+            curve = self._setup.profile.throughput(job.spec.workload, job.spec.global_batch)
+            return curve.samples_per_s(job.num_workers, job.global_batch)
+        return job.global_batch / job.step_s if job.step_s > 0 else 0.0
+
+    def _skip(self, until_s: float) -> None:
+        """Jump over idle time, or over steady training, to just before the next event."""
+        running = [
+            job
+            for job in self._jobs.values()
+            if job.num_workers or job.in_flight or job.spec.job_id in self._cancelling
+        ]
+        now_s = self.now()
+        if not running:
+            if math.isinf(until_s):
+                raise RuntimeError("no job has a slot and nothing is due")
+            self._skipped_s += max(0.0, until_s - now_s)
+            self._idle_skipped_s += max(0.0, until_s - now_s)
+            return
+        options = self._options
+        if not options.fast_forward or any(
+            job.in_flight
+            or job.steady_steps < options.steady_steps
+            or job.steps_executed < options.first_steps
+            or job.is_ending
+            or job.is_losing
+            or job.spec.job_id in self._cancelling
+            for job in running
+        ):
+            return
+        rates = {job.spec.job_id: self._rate(job) for job in running}
+        if not all(rates.values()):
+            return
+        slowest_step_s = max(job.global_batch / rates[job.spec.job_id] for job in running)
+        horizon_s = until_s - slowest_step_s
+        for job in running:
+            rate = rates[job.spec.job_id]
+            margin = options.margin_steps * job.global_batch
+            horizon_s = min(horizon_s, now_s + (job.samples_left - margin) / rate)
+        jump_s = horizon_s - now_s
+        if jump_s <= slowest_step_s:
+            return
+        self._skipped_s += jump_s
+        for job in running:
+            job.credit(rates[job.spec.job_id] * jump_s)
+            self._backend.hold(job.spec.job_id, job.target_step)
+
+    def _check_stalled(self) -> None:
+        limit_s = self._options.stall_timeout_s
+        for job in self._jobs.values():
+            silent_s = time.monotonic() - job.heard_at
+            if (job.num_workers or job.in_flight) and silent_s > limit_s:
+                raise EngineError(
+                    f"job {job.spec.job_id} has given no sign of life for {silent_s:.0f} s;"
+                    f" its logs are in {self._setup.run_dir / 'jobs' / job.spec.job_id}."
+                    " Raise engine.stall_timeout_s if its steps really are that long."
+                )

@@ -1,0 +1,359 @@
+"""The simulated engine: a virtual clock, throughput curves and rescale costs.
+
+A running job makes T(w) samples per second by its profile. A change takes the profile's
+cost for (backend, workload, kind, sizes): during preparation the job goes on at its old
+size, during the pause it does not train, and all slots involved are held to the end.
+Preparation and pause of zero make the change free: it is done at once. Where a profile was
+measured with the cost of a STOP (last evaluation, end of the processes), a job ends that much
+after its last sample. A change that comes at the instant of a job's end comes too late: the
+job is finished, whether or not the sums of its samples and times have been rounded up.
+
+Slots that go down take their workers along. A backend that survives goes on with the others,
+after the pause of a rescale to them, and loses nothing; any other loses the job, which begins
+again where it last was saved: at its last change, or ``checkpoint_every_s`` later, and so on.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Sequence
+
+from harness.contracts.engine import Abilities, Change, ChangeKind, Event, EventKind
+from harness.engines.setup import EngineSetup
+from harness.engines.simulated_job import SimulatedJob
+from harness.profiles import RescaleCost
+from harness.records import RunRecords
+from harness.trace.events import TraceEventKind
+
+FREE = RescaleCost(0.0, 0.0, {})
+
+
+class SimulatedEngine:
+    """See the module's text. One object serves one run."""
+
+    def __init__(
+        self, setup: EngineSetup, cost_factor: float, checkpoint_every_s: float = math.inf
+    ) -> None:
+        self._profile = setup.profile
+        self._backend = setup.backend.name
+        self._warmth = setup.backend.warmth
+        self._host_of = setup.cluster.host_of
+        self._abilities = setup.backend.abilities
+        self._cost_factor = cost_factor
+        self._checkpoint_every_s = checkpoint_every_s
+        self._due = deque(setup.events)
+        """Events of the trace that are still to come."""
+        self._stops_cost = cost_factor > 0.0 and any(
+            cell.kind is ChangeKind.STOP for cell in setup.profile.cost_cells
+        )
+        self._now_s = 0.0
+        self._progress: dict[str, SimulatedJob] = {}
+        # (time, kind, arrival, job id, sequence, version, pause begins?, change)
+        self._heap: list[tuple[float, int, float, str, int, int, Change | None]] = []
+        self._sequence = 0
+
+    @property
+    def abilities(self) -> Abilities:
+        """Those of the configured backend."""
+        return self._abilities
+
+    def now(self) -> float:
+        """Virtual seconds since the start of the run."""
+        return self._now_s
+
+    def wait(self, until_s: float) -> list[Event]:
+        """Jump to the next event or to ``until_s``; see ``Engine.wait``."""
+        heap = self._heap
+        events: list[Event] = []
+        due_s = self._due[0].time_s if self._due else math.inf
+        while heap:
+            time_s, kind, _, job_id, _, version, change = heap[0]
+            progress = self._progress.get(job_id)
+            if progress is None or progress.version != version:
+                heapq.heappop(heap)
+                continue
+            if time_s > until_s or time_s > due_s or (events and time_s > self._now_s):
+                break
+            heapq.heappop(heap)
+            self._now_s = time_s
+            if kind == _PAUSE_BEGINS:
+                assert change is not None
+                events.append(self._begin_pause(change, progress))
+            elif kind == EventKind.PROGRESS:
+                events.append(self._go_on(progress))
+            elif change is None:
+                events.append(self._finish_job(job_id))
+            else:
+                events.append(self._finish_change(change, progress, self._cost(change)))
+        if due_s <= until_s and not events:
+            # In an instant of its own, after all that was planned for it has happened.
+            self._now_s = due_s
+            events = self._happen()
+        if not events:
+            if math.isinf(until_s):
+                raise RuntimeError("nothing is under way and nothing is due")
+            self._now_s = max(self._now_s, until_s)
+        return events
+
+    def apply(self, changes: Sequence[Change]) -> list[Event]:
+        """Begin the changes; those without cost are done at once.
+
+        A job that is over is finished instead: a residue of its work that is smaller than the
+        clock can tell would otherwise be suspended, and resumed for no time at all.
+        """
+        events = []
+        for change in changes:
+            job_id = change.job.job_id
+            if change.kind is ChangeKind.START:
+                # One that lost its first workers starts again; what was planned is void.
+                lost = self._progress.get(job_id)
+                self._progress[job_id] = SimulatedJob(change.job, lost.version if lost else 0)
+            progress = self._progress[job_id]
+            progress.change = change
+            cost = self._cost(change)
+            if progress.is_over(self._now_s):
+                events.append(self._finish_job(job_id))
+            elif cost.preparation_s == 0.0 and cost.pause_s == 0.0:
+                progress.settle(self._now_s)
+                events.append(self._finish_change(change, progress, cost))
+            elif cost.preparation_s == 0.0:
+                events.append(self._begin_pause(change, progress))
+            else:
+                self._push(self._now_s + cost.preparation_s, _PAUSE_BEGINS, progress, change)
+        return events
+
+    def _happen(self) -> list[Event]:
+        """The trace's events of this instant."""
+        events: list[Event] = []
+        down: set[int] = set()
+        while self._due and self._due[0].time_s <= self._now_s:
+            event = self._due.popleft()
+            if event.kind is TraceEventKind.CANCEL:
+                events.append(self._cancel(event.job_id))
+                continue
+            is_down = event.kind is TraceEventKind.SLOTS_DOWN
+            kind = EventKind.SLOT_DOWN if is_down else EventKind.SLOT_UP
+            events += [Event(self._now_s, kind, slot=slot) for slot in event.slots]
+            down.update(event.slots if is_down else ())
+        return events + self._lose(down) if down else events
+
+    def _cancel(self, job_id: str) -> Event:
+        progress = self._progress.pop(job_id, None)
+        done = 0.0
+        if progress is not None:
+            progress.settle(self._now_s)
+            done = progress.done
+        return Event(self._now_s, EventKind.JOB_CANCELLED, job_id, samples_done=done)
+
+    def _lose(self, down: set[int]) -> list[Event]:
+        """What becomes of the jobs with workers on these slots, or on their way there."""
+        events: list[Event] = []
+        for progress in list(self._progress.values()):
+            change = progress.change
+            coming = change.slots if change is not None else ()
+            if down.isdisjoint(progress.slots) and down.isdisjoint(coming):
+                continue
+            if progress.is_over(self._now_s):
+                events.append(self._finish_job(progress.job.job_id))
+                continue
+            progress.settle(self._now_s)
+            left = tuple(slot for slot in progress.slots if slot not in down)
+            if left and self._abilities.survive:
+                events += self._survive(progress, left)
+            else:
+                events.append(self._lose_job(progress))
+        return events
+
+    def _survive(self, progress: SimulatedJob, left: tuple[int, ...]) -> list[Event]:
+        """A job goes on with the others; a change that was under way has failed."""
+        job_id, now_s = progress.job.job_id, self._now_s
+        change, before = progress.change, progress.slots
+        progress.slots, progress.change = left, None
+        shrinks = left != before
+        pause_s = self._recovery_s(progress, len(before)) if shrinks else 0.0
+        progress.rate = 0.0
+        progress.version += 1
+        progress.end_s = math.inf
+        going_on = None
+        if pause_s > 0.0:
+            self._push(now_s + pause_s, EventKind.PROGRESS, progress, None)
+        else:
+            going_on = self._go_on(progress)
+        events = []
+        done, rate = progress.done, progress.rate
+        if change is not None:
+            kind = EventKind.CHANGE_FAILED
+            reason = "a slot of the change went down"
+            events.append(
+                Event(now_s, kind, job_id, change.change_id, samples_done=done, reason=reason)
+            )
+        if shrinks:
+            kind = EventKind.GRANT_SHRUNK
+            events.append(
+                Event(now_s, kind, job_id, samples_done=done, samples_per_s=rate, slots=left)
+            )
+        elif going_on is not None:
+            events.append(going_on)
+        return events
+
+    def _recovery_s(self, progress: SimulatedJob, num_before: int) -> float:
+        """How long the survivors stand still: the pause of a rescale to their number."""
+        if self._cost_factor == 0.0:
+            return 0.0
+        sizes = num_before, len(progress.slots)
+        workload = progress.job.workload
+        cost = self._profile.rescale_cost(
+            self._backend, workload, ChangeKind.RESCALE, *sizes, self._warmth
+        )
+        return cost.pause_s * self._cost_factor
+
+    def _go_on(self, progress: SimulatedJob) -> Event:
+        """The job trains on the slots it has."""
+        progress.since_s = self._now_s
+        self._train(progress)
+        job_id, done = progress.job.job_id, progress.done
+        return Event(
+            self._now_s,
+            EventKind.PROGRESS,
+            job_id,
+            samples_done=done,
+            samples_per_s=progress.rate,
+        )
+
+    def _lose_job(self, progress: SimulatedJob) -> Event:
+        """All workers are gone; the job waits at its last checkpoint."""
+        progress.roll_back(self._now_s, self._checkpoint_every_s)
+        progress.slots, progress.change = (), None
+        progress.rate = 0.0
+        progress.end_s = math.inf
+        progress.version += 1
+        return Event(
+            self._now_s,
+            EventKind.GRANT_LOST,
+            progress.job.job_id,
+            samples_done=progress.done,
+            reason="a slot went down",
+        )
+
+    def observe(self, records: RunRecords) -> None:
+        """A simulation knows nothing that the replay has not seen."""
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _cost(self, change: Change) -> RescaleCost:
+        if self._cost_factor == 0.0 or change.kind is ChangeKind.STOP:
+            return FREE
+        cost = self._profile.rescale_cost(
+            self._backend,
+            change.job.workload,
+            change.kind,
+            len(change.previous_slots),
+            len(change.slots),
+            self._warmth,
+        )
+        factor = self._cost_factor
+        if factor == 1.0:
+            return cost
+        return RescaleCost(
+            cost.preparation_s * factor,
+            cost.pause_s * factor,
+            {phase: seconds * factor for phase, seconds in cost.phases_s.items()},
+        )
+
+    def _stop_s(self, progress: SimulatedJob) -> float:
+        """Time between the last sample of a job and its end, seconds."""
+        if not self._stops_cost:
+            return 0.0
+        workload, num_slots = progress.job.workload, len(progress.slots)
+        cost = self._profile.rescale_cost(
+            self._backend, workload, ChangeKind.STOP, num_slots, 0, self._warmth
+        )
+        return (cost.preparation_s + cost.pause_s) * self._cost_factor
+
+    def _begin_pause(self, change: Change, progress: SimulatedJob) -> Event:
+        """Training stops; what was planned for the job is void, its change ends later."""
+        if progress.is_over(self._now_s):
+            return self._finish_job(change.job.job_id)
+        progress.settle(self._now_s)
+        progress.saved, progress.saved_s = progress.done, self._now_s
+        progress.paused_rate = progress.rate
+        progress.rate = 0.0
+        progress.end_s = math.inf
+        progress.version += 1
+        cost = self._cost(change)
+        self._push(self._now_s + cost.pause_s, EventKind.CHANGE_DONE, progress, change)
+        return Event(self._now_s, EventKind.PROGRESS, change.job.job_id, samples_done=progress.done)
+
+    def _finish_change(self, change: Change, progress: SimulatedJob, cost: RescaleCost) -> Event:
+        """The change holds: the job trains at its new size, or not at all."""
+        now_s = self._now_s
+        progress.since_s = progress.saved_s = now_s
+        progress.saved = progress.done
+        progress.slots, progress.batch = change.slots, change.global_batch
+        progress.change = None
+        progress.version += 1
+        if change.kind is ChangeKind.STOP:
+            del self._progress[change.job.job_id]
+        else:
+            self._train(progress)
+        is_rescale = change.kind in (ChangeKind.RESCALE, ChangeKind.MIGRATE)
+        return Event(
+            now_s,
+            EventKind.CHANGE_DONE,
+            change.job.job_id,
+            change_id=change.change_id,
+            samples_done=progress.done,
+            samples_per_s=progress.rate,
+            stopping_time_s=cost.pause_s if is_rescale else None,
+            samples_lost=cost.pause_s * progress.paused_rate if is_rescale else None,
+            phases_s=cost.phases_s,
+        )
+
+    def _finish_job(self, job_id: str) -> Event:
+        """All its work is done; what is still planned for the job is void."""
+        work = self._progress.pop(job_id).job.work_samples
+        return Event(self._now_s, EventKind.JOB_FINISHED, job_id, samples_done=work)
+
+    def _train(self, progress: SimulatedJob) -> None:
+        """From now on at the rate of the job's slots; its end is planned."""
+        progress.rate = self._rate(progress)
+        progress.end_s = math.inf
+        if progress.rate > 0.0:
+            left = max(0.0, progress.job.work_samples - progress.done)
+            progress.end_s = self._now_s + left / progress.rate + self._stop_s(progress)
+            self._push(progress.end_s, EventKind.JOB_FINISHED, progress, None)
+
+    def _rate(self, progress: SimulatedJob) -> float:
+        if not progress.slots:
+            return 0.0
+        job, num_slots = progress.job, len(progress.slots)
+        across = self._profile.across_hosts(job.workload)
+        if across is not None and len({self._host_of[slot] for slot in progress.slots}) > 1:
+            return across.curve(progress.batch).samples_per_s(num_slots)
+        curve = self._profile.throughput(job.workload, job.global_batch)
+        return curve.samples_per_s(num_slots, progress.batch)
+
+    def _push(
+        self, time_s: float, kind: int, progress: SimulatedJob, change: Change | None
+    ) -> None:
+        self._sequence += 1
+        job = progress.job
+        heapq.heappush(
+            self._heap,
+            (
+                time_s,
+                kind,
+                job.arrival_s,
+                job.job_id,
+                self._sequence,
+                progress.version,
+                change,
+            ),
+        )
+
+
+_PAUSE_BEGINS = -1
+"""Internal: the end of a preparation, before all events of its instant."""
