@@ -17,6 +17,7 @@ from harness.tables import TableError
 from reports import site, style
 from reports.drawing import Drawing
 from reports.figures import ALWAYS, FIGURES, ON_REQUEST
+from reports.files import FORMATS
 from reports.selection import ReportRun, SelectionError, select, study_figures
 
 
@@ -87,7 +88,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("reports/site"), metavar="DIR")
     parser.add_argument("--figures", nargs="+", metavar="NAME", help=", ".join(FIGURES))
-    parser.add_argument("--formats", nargs="+", choices=site.FORMATS, default=["svg", "png"])
+    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=["svg", "png"])
     return parser.parse_args(arguments)
 
 

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import base64
 import html
-import io
 import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
-import matplotlib as mpl
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-
 from reports import style
 from reports.drawing import Drawing
+from reports.files import save_all
 from reports.selection import ReportRun
 
-FORMATS = ("svg", "png", "pdf")
 INDEX = "figures.json"
 """Lists every figure: its files and the runs it shows."""
-_METADATA = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None}}
 _TEMPLATE = Path(__file__).with_name("page.html")
 
 
@@ -46,10 +41,10 @@ def write(
     out.mkdir(parents=True, exist_ok=True)
     _remove_earlier(out)
     written, entries, sections, tables = [], [], [], []
-    for group, drawing in drawings:
+    saved = save_all(out / "figures", [drawing for _, drawing in drawings], formats)
+    for (group, drawing), files in zip(drawings, saved, strict=True):
         picture = ""
-        if drawing.figure is not None:
-            files = _save(out / "figures", drawing, formats)
+        if files:
             written += files
             names = [str(file.relative_to(out)) for file in files]
             shown = next((name for name in names if name.endswith(".png")), names[0])
@@ -84,25 +79,6 @@ def _remove_earlier(out: Path) -> None:
         for entry in json.loads(listing.read_text(encoding="utf-8")):
             for name in entry.get("files", ()):
                 (out / name).unlink(missing_ok=True)
-
-
-def _save(folder: Path, drawing: Drawing, formats: Sequence[str]) -> list[Path]:
-    """The figure's files; the same records give the same bytes."""
-    folder.mkdir(parents=True, exist_ok=True)
-    figure = drawing.figure
-    assert figure is not None
-    FigureCanvasAgg(figure)
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # laid out once, not again for every format
-    files = []
-    for form in formats:
-        path = folder / f"{drawing.name}.{form}"
-        content = io.BytesIO()
-        with mpl.rc_context({**style.RC, "svg.hashsalt": drawing.name}):
-            figure.savefig(content, format=form, metadata=_METADATA[form])
-        path.write_bytes(content.getvalue())
-        files.append(path)
-    return files
 
 
 def _picture(drawing: Drawing, files: Sequence[Path]) -> str:

@@ -67,8 +67,7 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], measured: Measured) -> Dra
             va="center", fontsize=6.5, color=style.MUTED,
         )  # fmt: skip
         _points(right, _losses(trials), place, step, looks.colour(cell.system), None)
-    for row, (workload, setting) in enumerate(rows):
-        _noise_band(right, row, measured, workload, setting, next(iter(cells)))
+        _noise_band(right, place, step, measured, cell)
     left.set_xscale("log")
     low, high = left.get_xlim()
     left.set_xlim(low, high * (high / low) ** 0.12)
@@ -93,11 +92,11 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], measured: Measured) -> Dra
         name=name,
         title=f"{TITLE}: {change} ({'; '.join(settings)})",
         caption="Diamonds are medians over changes, bars reach to the 95th percentile, dots are"
-        " single changes. The grey band on the right spans the central 95% of A/A trials: the"
-        " same formula at random moments of undisturbed running, over as long a time. A loss"
-        " inside it is not distinguishable from nothing. The loss is what an undisturbed job"
-        " of the old size would have done more; 'net' in the table holds the five steps after"
-        " the switch to the speed of the new size.",
+        " single changes. The grey bands on the right span the central 95% of A/A trials: the"
+        " same formula at random moments of the system's undisturbed running, over times as long"
+        " as its rescales take. A loss inside its band is not distinguishable from nothing. The"
+        " loss is what an undisturbed job of the old size would have done more; 'net' in the table"
+        " holds the five steps after the switch to the speed of the new size.",
         run_ids=[run.run_id for run in own_runs],
         figure=figure,
         table=_table(cells, measured),
@@ -122,18 +121,31 @@ def _points(
     axis.plot(middle, place, "D", color=colour, markersize=4.2, label=label)
 
 
-def _noise_band(
-    axis: Axes, row: int, measured: Measured, workload: str, setting: str, cell: Cell
-) -> None:
-    losses = [
+def _noise(measured: Measured, cell: Cell) -> list[float]:
+    """A/A trials of the same system, over times as long as its own rescales'."""
+    return [
         one.lost_steps
-        for one in measured.noise_of(workload=workload, setting=setting, before=cell.before)
-    ]
+        for one in measured.noise_of(
+            workload=cell.workload, setting=cell.setting, system=cell.system,
+            before=cell.before, after=cell.after,
+        )
+    ]  # fmt: skip
+
+
+def _noise_band(axis: Axes, place: float, step: float, measured: Measured, cell: Cell) -> None:
+    losses = _noise(measured, cell)
     if len(losses) < 5:
         return
     low, high = np.percentile(losses, [2.5, 97.5])
+    half = 0.46 * step
     axis.fill_betweenx(
-        [row - 0.44, row + 0.44], low, high, color=style.MUTED, alpha=0.22, linewidth=0, zorder=0.5
+        [place - half, place + half],
+        low,
+        high,
+        color=style.MUTED,
+        alpha=0.22,
+        linewidth=0,
+        zorder=0.5,
     )
 
 
@@ -145,13 +157,7 @@ def _table(cells: dict[Cell, list[Trial]], measured: Measured) -> Table:
     ]  # fmt: skip
     rows = []
     for cell, trials in cells.items():
-        noise = [
-            one.lost_steps
-            for one in measured.noise_of(
-                workload=cell.workload, setting=cell.setting, system=cell.system,
-                before=cell.before, after=cell.after,
-            )
-        ]  # fmt: skip
+        noise = _noise(measured, cell)
         stops, losses, net = _stops(trials), _losses(trials), _net(trials)
         band = np.percentile(noise, [2.5, 50, 97.5]) if noise else None
         rows.append(
