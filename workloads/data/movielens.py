@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from workloads.data.base import DataError
 
@@ -78,6 +77,8 @@ def read_movielens(root: str) -> Ratings:
 
 
 def _read(path: Path, separator: str) -> Ratings:
+    import pandas as pd  # not earlier: it starts a thread, beside which no worker can be forked
+
     try:
         table = pd.read_csv(
             path,
