@@ -19,6 +19,7 @@ from reports.drawing import Drawing
 from reports.figures import ALWAYS, FIGURES, ON_REQUEST
 from reports.files import FORMATS
 from reports.selection import ReportRun, SelectionError, select, study_figures
+from reports.selection import name as named
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 (name, drawing)
                 for name in wanted
                 for drawing in (
-                    FIGURES[name](runs if name in ALWAYS else whole)
+                    FIGURES[name](_wanting(name, runs, whole, is_asked=bool(asked)))
                     if asked or name not in ON_REQUEST
                     else _by_study(name, whole)
                 )
@@ -63,16 +64,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _wanting(
+    name: str, runs: Sequence[ReportRun], whole: Sequence[ReportRun], *, is_asked: bool
+) -> Sequence[ReportRun]:
+    """The runs for one figure: where nobody asked for it, not those of studies that ask for
+    others alone."""
+    if name in ALWAYS:
+        return runs
+    if is_asked:
+        return whole
+    wants = {study: study_figures(study) for study in {_study_of(run) for run in whole}}
+    return [run for run in whole if name in (wants[_study_of(run)] or (name,))]
+
+
+def _study_of(run: ReportRun) -> str:
+    return str(run.stored.manifest.get("sweep") or "")
+
+
 def _by_study(name: str, runs: Sequence[ReportRun]) -> list[Drawing]:
-    """A figure for the runs of every study that asks for it, one after another."""
+    """A figure for the runs of every study that asks for it, one after another.
+
+    They are named anew among themselves: what tells runs of other studies apart is of no
+    interest there.
+    """
     studies: dict[str, list[ReportRun]] = {}
     for run in runs:
-        studies.setdefault(str(run.stored.manifest.get("sweep") or ""), []).append(run)
+        studies.setdefault(_study_of(run), []).append(run)
     return [
         replace(drawing, name=f"{study}-{drawing.name}", title=f"{drawing.title}, {study}")
         for study, own in sorted(studies.items())
         if study and name in (study_figures(study) or ())
-        for drawing in FIGURES[name](own)
+        for drawing in FIGURES[name](named(run.stored for run in own))
     ]
 
 

@@ -8,6 +8,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 
 from harness.contracts.engine import ChangeKind
+from harness.contracts.launcher import Warmth
 from harness.profiles import ProfileError, load_profile
 from harness.profiles.read import SHIPPED
 
@@ -103,6 +104,17 @@ def test_assumed_stop_resume_cost_is_charged_to_stop_resume_only():
     assert "assumed" in profile.provenance["rescale_costs"]
     assert profile.rescale_cost("stop_resume", "bert", ChangeKind.RESCALE, 4, 8).pause_s == 30.0
     assert profile.rescale_cost("stop_free", "bert", ChangeKind.RESCALE, 4, 8).pause_s == 0.0
+
+
+def test_every_tiny_workload_was_measured_with_its_costs():
+    pool = yaml.safe_load((SHIPPED.parent / "workload" / "tiny.yaml").read_text())["pool"]
+    profile = shipped("cpu2_catalogue")
+    assert profile.provenance["measured_here"]
+    for workload in pool:
+        assert profile.families[workload].measured_slots(32) == (1, 2)
+        for kind, sizes in ((ChangeKind.RESCALE, (1, 2)), (ChangeKind.RESUME, (0, 2))):
+            asked = ("stop_resume", workload, kind, *sizes, Warmth.PREIMPORTED)
+            assert set(profile.rescale_cost(*asked).phases_s) >= {"spawn", "load", "first_step"}
 
 
 def test_unknown_workload_lists_the_known_ones():

@@ -107,6 +107,22 @@ def test_report_writes_page_figures_and_tables(
     assert "| fifo / stop_resume | live | 5 |" in tables
 
 
+def test_general_figures_leave_out_studies_that_ask_for_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, out = tmp_path / "runs", tmp_path / "site"
+    general = write_run(root, scheduler="fifo", sweep="bench_philly").run_id
+    special = write_run(root, scheduler="edf", sweep="edl_straggler").run_id
+    assert main(["--results", str(root), "--out", str(out), "--formats", "png"]) == 0
+    entries = json.loads((out / "figures.json").read_text())
+    assert {run for entry in entries for run in entry["run_ids"]} == {general}
+    assert special in (out / "index.html").read_text(encoding="utf-8")
+    words = ["--results", str(root), "--out", str(out), "--formats", "png"]
+    assert main([*words, "--figures", "jct_distribution"]) == 0
+    entries = json.loads((out / "figures.json").read_text())
+    assert {run for entry in entries for run in entry["run_ids"]} == {general, special}
+
+
 def test_every_axis_has_a_label_with_its_unit(drawings: dict[str, list[Drawing]]) -> None:
     labelled = re.compile(r"\S.*\(.+\)$")
     checked = 0
