@@ -133,15 +133,20 @@ def read(reader):
 def same(trace, expected):
     """Whether a trace holds what stands in the file: (arrival, slots, work, duration, ...)."""
     first = min(arrival for arrival, *_ in expected)
-    wanted = sorted(
+    wanted = [
         (arrival - first, *rest[:3], None if rest[3] is None else rest[3] - first)
         for arrival, *rest in expected
-    )
-    found = sorted(
+    ]
+    found = [
         (j.arrival_s, j.requested_slots, j.work_samples, j.duration_s, j.deadline_s)
         for j in trace.jobs
-    )
-    assert found == wanted
+    ]
+    assert sorted(found, key=_with_unknown) == sorted(wanted, key=_with_unknown)
+
+
+def _with_unknown(values):
+    """For sorting: what is unknown comes first."""
+    return [(value is not None, 0.0 if value is None else value) for value in values]
 
 
 def check_columns(folder, text):

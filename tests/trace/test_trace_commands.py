@@ -161,7 +161,7 @@ def test_unknown_format_lists_columns_and_formats(capsys, tmp_path):
     code, _, err = run(capsys, "lint", str(path))
     assert code == 2
     assert "the columns a, b are of no known format (" in err
-    assert "itp195, itp195_short" in err
+    assert "itp195, itp195_catalogue" in err
     assert "describe the file in a YAML" in err
 
 
