@@ -26,7 +26,7 @@ class Simulated:
     rescale_cost_factor: float = 1.0
     checkpoint_every_s: float = 600.0
     """Seconds of training between checkpoints, for backends that lose a job with a worker
-    (EDL, section 4.2: ten minutes); infinite: only changes save."""
+    (ten minutes is EDL's example); infinite: only changes save."""
     name: str = "simulated"
     exclusive: ClassVar[bool] = False
 

@@ -80,7 +80,10 @@ def _provenance(measurement: Measurement, manifest: Mapping[str, Any]) -> dict[s
         "measured_here": True,
         "setting": (
             f"workload={measurement.pool} cluster={measurement.cluster}"
-            f" backend={','.join(measurement.backends)} {' '.join(measurement.words)}".strip()
+            f" backend={','.join(measurement.backends)}"
+            + (f" backend.start={','.join(measurement.warmths)}" if measurement.warmths else "")
+            + (f" placement={','.join(measurement.placements)}" if measurement.placements else "")
+            + "".join(f" {word}" for word in measurement.words)
         ),
         "method": (
             f"throughput: {measurement.backends[0]}, mean of at least {measurement.steps} steps at"
