@@ -41,6 +41,7 @@ PASSED_ON = (
     "bitwise_equal",
     "samples_missed",
     "samples_repeated",
+    "steps_repeated",
 )
 """Facts that are metrics as they are; so are all whose name starts with ``similarity_``."""
 

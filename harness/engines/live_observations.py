@@ -99,6 +99,8 @@ def collect(
         records.facts["pace_overrun_share"] = sum(map(float, overruns)) / executed
     records.facts["steps_executed"] = float(executed)
     records.facts["steps_credited"] = float(credited)
+    if repeated := sum(len(steps) - len({s.step for s in steps}) for steps in steps_of.values()):
+        records.facts["steps_repeated"] = float(repeated)
     records.changes = [
         replace(
             change,

@@ -254,11 +254,16 @@ def test_the_same_replay_runs_on_every_engine(name, tmp_path):
     ends = {record.job_id: record.finish_s for record in records.jobs}
     assert starts["b"] >= ends["a"], "two slots for b are free only when a has ended"
     assert starts["c"] >= ends["b"], "gang FIFO never lets c pass b"
-    executed = {record.job_id: 0 for record in records.jobs}
+    executed: dict[str, set[int]] = {record.job_id: set() for record in records.jobs}
     for step in records.steps:
-        executed[step.job_id] += 1
+        executed[step.job_id].add(step.step)
     if records.steps:
-        assert sum(executed.values()) == records.facts["steps_executed"]
-        assert all(count >= 8 for count in executed.values())
+        distinct = sum(map(len, executed.values()))
+        assert distinct == records.facts["steps_executed"]
+        # Where workers are killed, what followed the last checkpoint is made again.
+        repeated = len(records.steps) - distinct
+        assert repeated == records.facts.get("steps_repeated", 0)
+        assert repeated == 0 or records.facts["jobs_lost"] > 0
+        assert all(len(steps) >= 8 for steps in executed.values())
         digests = [e for e in records.evaluations if e.name == "digest_parameters"]
         assert {e.job_id for e in digests} == {"a", "b", "c"}
