@@ -11,8 +11,10 @@ for many accelerators. Such a run is emulated, and says so.
 
 Idle time, when no job has a slot, is always skipped.
 
-Slots that go down by the trace's events take their workers along: these are killed. What serves
-a job beside its workers (the store of its leader's election, a rendezvous) lives on.
+Slots that go down by the trace's events take their workers along: these are killed, and so is
+every worker that is started there before they are up again. What serves a job beside its workers
+(the store of its leader's election, a rendezvous) lives on. That a slot went down is told once
+its jobs' backends have said what became of them.
 """
 
 from __future__ import annotations
@@ -55,6 +57,8 @@ class LiveEngine:
             setup = replace(setup, launcher=self._processes)
         self._due = deque(setup.events)
         """Events of the trace that are still to come."""
+        self._untold: list[Event] = []
+        """Slots that went down, or up again, under a job whose backend has not noticed yet."""
         self._cancelling: dict[str, int] = {}
         """Jobs that are being stopped for good, and the change that does it."""
         self._options = options
@@ -97,8 +101,8 @@ class LiveEngine:
                 return self._one_instant([])
             due_s = self._due[0].time_s if self._due else math.inf
             if due_s <= min(until_s, self.now()):
-                if events := self._happen():
-                    return self._one_instant(events)
+                if events := self._one_instant(self._happen()):
+                    return events
                 continue
             next_s = min(until_s, due_s)
             self._skip(next_s)
@@ -110,8 +114,8 @@ class LiveEngine:
             reports = self._backend.poll(min(left_s, 0.5))
             self._sampler.sample(self._started)
             events = [event for report in reports for event in self._translate(report)]
-            if events:
-                return self._one_instant(events)
+            if events := self._one_instant(events):
+                return events
             self._check_stalled()
 
     def _one_instant(self, events: list[Event]) -> list[Event]:
@@ -134,6 +138,10 @@ class LiveEngine:
                 events, self._later = events[:index], events[index:]
                 break
             last[event.job_id] = event.kind
+        if not self._later:
+            events = events + self._tell()
+        now_s = self.now()
+        events = [replace(event, time_s=now_s) for event in events]
         return sorted(events, key=lambda event: event.kind)
 
     def apply(self, changes: Sequence[Change]) -> list[Event]:
@@ -246,7 +254,7 @@ class LiveEngine:
         ]
 
     def _happen(self) -> list[Event]:
-        """The trace's events that are due."""
+        """The trace's events that are due; those of slots are told by ``_tell``."""
         now_s = self.now()
         events: list[Event] = []
         while self._due and self._due[0].time_s <= now_s:
@@ -254,19 +262,42 @@ class LiveEngine:
             if event.kind is TraceEventKind.CANCEL:
                 events += self._cancel(event.job_id)
                 continue
-            is_down = event.kind is TraceEventKind.SLOTS_DOWN
-            kind = EventKind.SLOT_DOWN if is_down else EventKind.SLOT_UP
-            events += [Event(now_s, kind, slot=slot) for slot in event.slots]
-            if is_down:
-                self._lose(event.slots)
+            assert self._processes is not None
+            if event.kind is TraceEventKind.SLOTS_DOWN:
+                self._processes.take_down(event.slots)
+                self._go_down(event.slots)
+            else:
+                self._processes.bring_up(event.slots)
+                self._untold += [Event(now_s, EventKind.SLOT_UP, slot=slot) for slot in event.slots]
         return events
 
-    def _lose(self, slots: tuple[int, ...]) -> None:
-        """Kill the workers on these slots; the backend will say what came of it."""
-        assert self._processes is not None
-        if self._processes.kill_on(slots):
-            for job in self._jobs.values():
-                job.is_losing = job.is_losing or job.may_run_on(slots)
+    def _go_down(self, slots: tuple[int, ...]) -> None:
+        """Slots went down; one that was to be told up again has not been up."""
+        before = {event.slot for event in self._untold if event.kind is EventKind.SLOT_DOWN}
+        self._untold = [
+            event
+            for event in self._untold
+            if event.kind is EventKind.SLOT_DOWN or event.slot not in slots
+        ]
+        self._untold += [
+            Event(self.now(), EventKind.SLOT_DOWN, slot=slot)
+            for slot in slots
+            if slot not in before
+        ]
+
+    def _tell(self) -> list[Event]:
+        """Slots that went down or up, once no job has workers there or on their way there.
+
+        So nobody ever sees a job that holds a slot which is down.
+        """
+        known: list[Event] = []
+        unknown: list[Event] = []
+        for event in self._untold:
+            assert event.slot is not None
+            is_held = any(job.may_run_on((event.slot,)) for job in self._jobs.values())
+            (unknown if is_held else known).append(event)
+        self._untold = unknown
+        return known
 
     def _cancel(self, job_id: str) -> list[Event]:
         """Stop a job for good; one that never started is over at once."""
@@ -311,14 +342,17 @@ class LiveEngine:
             self._idle_skipped_s += max(0.0, until_s - now_s)
             return
         options = self._options
-        if not options.fast_forward or any(
-            job.in_flight
-            or job.steady_steps < options.steady_steps
-            or job.steps_executed < options.first_steps
-            or job.is_ending
-            or job.is_losing
-            or job.spec.job_id in self._cancelling
-            for job in running
+        if (
+            not options.fast_forward
+            or self._untold
+            or any(
+                job.in_flight
+                or job.steady_steps < options.steady_steps
+                or job.steps_executed < options.first_steps
+                or job.is_ending
+                or job.spec.job_id in self._cancelling
+                for job in running
+            )
         ):
             return
         rates = {job.spec.job_id: self._rate(job) for job in running}

@@ -32,8 +32,6 @@ class LiveJob:
         self.is_ending = False
         self.slots: tuple[int, ...] = ()
         """Those of its workers, as far as is known."""
-        self.is_losing = False
-        """Whether a worker was killed, and the backend has not said yet what came of it."""
         self.heard_at = 0.0
         self.requested_at: dict[int, float] = {}
         """Wall-clock time (monotonic) at which each change was requested, by change id."""
@@ -104,8 +102,6 @@ class LiveJob:
         if report.step_s > 0:
             self.step_s = report.step_s
         change = self.change
-        if report.kind not in (ReportKind.ACCEPTED, ReportKind.PROGRESS):
-            self.is_losing = False
         if report.kind is ReportKind.DONE and change is not None:
             self.slots = change.slots
             self.num_workers = len(change.slots)

@@ -35,6 +35,8 @@ class WatchedLauncher:
         """Those that have not ended."""
         self.crashes: list[str] = []
         """Names of workers that ended with an error and had not been signalled."""
+        self._down: set[int] = set()
+        """Slots on which no worker lives."""
 
     def open(self, preimport: Sequence[str] = ()) -> None:
         """As the inner one."""
@@ -46,6 +48,8 @@ class WatchedLauncher:
             handle = self._inner.start(spec)
         if _NO_WORKER not in spec.name:
             self.workers[handle] = Worker(spec.name, time.monotonic(), spec.slot)
+            if spec.slot in self._down:
+                self.signal(handle, signal.SIGKILL)
         return handle
 
     def signal(self, handle: int, signum: signal.Signals) -> None:
@@ -55,12 +59,16 @@ class WatchedLauncher:
         with self._lock:
             self._inner.signal(handle, signum)
 
-    def kill_on(self, slots: Collection[int]) -> int:
-        """Kill every worker on these slots; how many there were."""
-        found = [handle for handle, worker in self.workers.items() if worker.slot in slots]
-        for handle in found:
-            self.signal(handle, signal.SIGKILL)
-        return len(found)
+    def take_down(self, slots: Collection[int]) -> None:
+        """Kill every worker on these slots, and from now on every one that is started there."""
+        self._down.update(slots)
+        for handle, worker in list(self.workers.items()):
+            if worker.slot in slots:
+                self.signal(handle, signal.SIGKILL)
+
+    def bring_up(self, slots: Collection[int]) -> None:
+        """Workers may live on these slots again."""
+        self._down.difference_update(slots)
 
     def ended(self) -> list[Exit]:
         """As the inner one."""

@@ -160,8 +160,6 @@ class Uniform:
             slots = list(kept[job.job_id])
             while len(slots) < shares[job.job_id] and pool:
                 slots.append(pool.pop()[1])
-            if len(slots) < least_slots(job.spec):
-                continue  # its slot went down, and its loss is still to be told
             if tuple(slots) != _promised(job):
                 side = takes if len(slots) > len(kept[job.job_id]) else gives
                 side[job.job_id] = Grant(len(slots), slots=tuple(slots))

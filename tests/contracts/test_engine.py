@@ -207,6 +207,7 @@ def test_slots_go_down_with_their_workers_and_jobs_are_cancelled(name, tmp_path)
         seen = until(opened, EventKind.GRANT_LOST)
         assert [e.slot for e in seen if e.kind is EventKind.SLOT_DOWN] == [1]
         assert 20.0 <= seen[-1].time_s < 25.0
+        assert told_together(seen)
         resumed = apply(
             opened, change(2, ChangeKind.RESUME, work, (), (0,)), then=EventKind.CHANGE_DONE
         )
@@ -219,6 +220,33 @@ def test_slots_go_down_with_their_workers_and_jobs_are_cancelled(name, tmp_path)
         assert 50.0 <= first.time_s < 60.0 <= second.time_s < 70.0
         with pytest.raises(RuntimeError):
             opened.wait(math.inf)
+
+
+@every_engine
+def test_a_slot_that_goes_down_while_a_worker_is_on_its_way_there(name, tmp_path):
+    """The worker may only be started once its slot is down: it must not live there."""
+    events = (
+        TraceEvent(20.0, TraceEventKind.SLOTS_DOWN, (1,)),
+        TraceEvent(60.0, TraceEventKind.SLOTS_UP, (1,)),
+    )
+    with open_engine(name, tmp_path, events) as opened:
+        work = job("a", 10**9)
+        apply(opened, change(1, ChangeKind.START, work, (), (0,)), then=EventKind.CHANGE_DONE)
+        while opened.now() < 19.8:
+            opened.wait(19.8)
+        opened.apply([change(2, ChangeKind.RESCALE, work, (0,), (0, 1))])
+        seen = until(opened, EventKind.GRANT_LOST)
+        assert [e.slot for e in seen if e.kind is EventKind.SLOT_DOWN] == [1]
+        assert told_together(seen)
+        apply(opened, change(3, ChangeKind.RESUME, work, (), (0,)), then=EventKind.CHANGE_DONE)
+        later = until(opened, EventKind.SLOT_UP)
+        assert not any(e.kind in (EventKind.SLOT_DOWN, EventKind.GRANT_LOST) for e in later)
+
+
+def told_together(events: list[Event]) -> bool:
+    """Whether the slot's end and the job's loss, the last of these events, are of one instant."""
+    (down,) = (event for event in events if event.kind is EventKind.SLOT_DOWN)
+    return down.time_s == events[-1].time_s
 
 
 @every_engine

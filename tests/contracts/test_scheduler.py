@@ -80,6 +80,7 @@ def examine(recorder) -> None:
     for view, decision in zip(recorder.views, recorder.decisions, strict=True):
         granted = Counter({i: one.grant.num_slots for i, one in view.jobs.items() if one.grant})
         before = granted.total()
+        assert all(view.down_slots.isdisjoint(one.slots) for one in view.jobs.values())
         for job_id, change in decision.changes.items():
             spec = view.jobs[job_id].spec
             present = view.jobs[job_id].grant

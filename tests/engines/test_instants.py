@@ -11,7 +11,9 @@ import pytest
 from harness.contracts.engine import Event, EventKind
 from harness.engines.live import Live
 from harness.engines.live_engine import LiveEngine
+from harness.engines.live_job import LiveJob
 from tests.engines.setups import setup
+from tests.replay.worlds import job as spec
 
 
 @pytest.fixture
@@ -39,6 +41,43 @@ def test_an_event_that_would_overtake_another_waits(engine: LiveEngine) -> None:
     accepted, done = EventKind.CHANGE_ACCEPTED, EventKind.CHANGE_DONE
     assert instants(engine, accepted, done) == [[accepted], [done]]
     assert instants(engine, done, accepted) == [[done, accepted]]
+
+
+def test_a_slot_is_told_down_with_the_loss_of_the_job_on_it(engine: LiveEngine) -> None:
+    job = LiveJob(spec("a"), 8)
+    job.slots = (1, 2)
+    engine._jobs["a"] = job
+    engine._go_down((0, 1))
+    assert told(engine) == [(EventKind.SLOT_DOWN, 0)]
+    assert told(engine, EventKind.CHANGE_FAILED) == [(EventKind.CHANGE_FAILED, None)]
+    job.slots = (2,)  # as the report says that the next event follows from
+    assert told(engine, EventKind.GRANT_SHRUNK) == [
+        (EventKind.SLOT_DOWN, 1),
+        (EventKind.GRANT_SHRUNK, None),
+    ]
+    assert told(engine) == []
+
+
+def test_a_slot_that_fails_again_before_it_is_told_has_not_been_up(engine: LiveEngine) -> None:
+    job = LiveJob(spec("a"), 8)
+    job.slots = (1,)
+    engine._jobs["a"] = job
+    engine._go_down((1,))
+    engine._untold.append(Event(0.0, EventKind.SLOT_UP, slot=1))
+    engine._go_down((1,))
+    assert told(engine) == []
+    job.slots = ()
+    assert told(engine, EventKind.GRANT_LOST) == [
+        (EventKind.SLOT_DOWN, 1),
+        (EventKind.GRANT_LOST, None),
+    ]
+
+
+def told(engine: LiveEngine, *kinds: EventKind) -> list[tuple[EventKind, int | None]]:
+    """The next instant, once these events of job a were reported."""
+    events = engine._one_instant([Event(0.0, kind, "a") for kind in kinds])
+    assert len({event.time_s for event in events}) <= 1
+    return [(event.kind, event.slot) for event in events]
 
 
 def test_nothing_comes_between_a_shrunk_grant_and_what_is_known_of_it(engine: LiveEngine) -> None:
