@@ -27,6 +27,23 @@ class ImageSize:
     recipe: Recipe
 
 
+CIFAR10 = (50_000, 10)
+"""Training samples and classes of CIFAR-10, which the synthetic set of size ``small`` has."""
+IMAGENET = (1_281_167, 1_000)
+"""Those of ImageNet-1k, which the one of size ``paper`` has."""
+
+
+def image_sizes(
+    *, tiny: tuple[int, Recipe], small: tuple[int, Recipe], paper: Recipe, paper_side: int = 224
+) -> dict[str, ImageSize]:
+    """The three sizes: tiny and small by width and recipe, over pictures of 32x32."""
+    return {
+        "tiny": ImageSize(tiny[0], 32, (8_192, 10), tiny[1]),
+        "small": ImageSize(small[0], 32, CIFAR10, small[1]),
+        "paper": ImageSize(None, paper_side, IMAGENET, paper),
+    }
+
+
 def _logits(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
     scores: torch.Tensor = model(batch["image"])
     return scores
@@ -37,16 +54,25 @@ class ImageWorkload(SizedWorkload[ImageSize]):
 
     data_sets = NEEDS_ROOT
 
+    @staticmethod
+    @abstractmethod
+    def narrow(width: int, num_classes: int, /) -> torch.nn.Module:
+        """The network for pictures of 32x32."""
+
+    @staticmethod
+    @abstractmethod
+    def published(*, num_classes: int) -> torch.nn.Module:
+        """Torchvision's own."""
+
     def _open(self, data: str, root: str, seed: int) -> DataSet:
         """Of ``image`` (n, 3, side, side) and ``label`` (n)."""
         return open_images(data, root, self._plan.image_size, self._plan.synthetic, seed)
 
-    @abstractmethod
-    def _network(self, width: int | None, num_classes: int) -> torch.nn.Module:
-        """The network of this width (None: as published)."""
-
     def _build(self) -> torch.nn.Module:
-        return self._network(self._plan.width, self._data.num_labels)
+        width, num_classes = self._plan.width, self._data.num_labels
+        if width is None:
+            return self.published(num_classes=num_classes)
+        return self.narrow(width, num_classes)
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         """SGD with momentum 0.9 and weight decay, as the networks' papers have it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 
 import workloads.operators  # noqa: F401  (must run before torchvision is imported)
 
@@ -11,7 +11,7 @@ import torch
 from torchvision.models import inception
 
 from harness.contracts.training import Batch
-from workloads.image_workload import ImageSize, ImageWorkload
+from workloads.image_workload import ImageWorkload, image_sizes
 from workloads.small_inception import small_inception
 from workloads.training import Recipe
 
@@ -23,17 +23,14 @@ class InceptionV3(ImageWorkload):
     """InceptionV3: Szegedy et al., CVPR '16. Size ``paper`` has the auxiliary classifier."""
 
     name = "inception3"
-    sizes: Mapping[str, ImageSize] = {
-        "tiny": ImageSize(8, 32, (8_192, 10), Recipe(0.02, warmup_steps=10)),
-        "small": ImageSize(32, 32, (50_000, 10), Recipe(0.02, warmup_steps=50)),
-        "paper": ImageSize(None, 299, (1_281_167, 1_000), Recipe(0.045, 32, warmup_steps=500)),
-    }
-
-    def _network(self, width: int | None, num_classes: int) -> torch.nn.Module:
-        if width is not None:
-            return small_inception(width, num_classes)
-        model: torch.nn.Module = inception.inception_v3(num_classes=num_classes, init_weights=True)
-        return model
+    sizes = image_sizes(
+        tiny=(8, Recipe(0.02, warmup_steps=10)),
+        small=(32, Recipe(0.02, warmup_steps=50)),
+        paper=Recipe(0.045, 32, warmup_steps=500),
+        paper_side=299,
+    )
+    narrow = staticmethod(small_inception)
+    published = staticmethod(partial(inception.inception_v3, init_weights=True))
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Mean cross entropy, nats; with 0.4 of the auxiliary classifier's where there is one."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import workloads.operators  # noqa: F401  (must run before torchvision is imported)
 
 # isort: split
 import torch
 from torchvision.models import shufflenetv2
 
-from workloads.image_workload import ImageSize, ImageWorkload
+from workloads.image_workload import ImageWorkload, image_sizes
 from workloads.training import Recipe
 
 _REPEATS = (4, 8, 4)
@@ -23,18 +21,17 @@ class ShuffleNetV2(ImageWorkload):
     """
 
     name = "shufflenetv2"
-    sizes: Mapping[str, ImageSize] = {
-        "tiny": ImageSize(48, 32, (8_192, 10), Recipe(0.05, warmup_steps=10)),
-        "small": ImageSize(116, 32, (50_000, 10), Recipe(0.05, warmup_steps=50)),
-        "paper": ImageSize(None, 224, (1_281_167, 1_000), Recipe(0.5, 1_024, warmup_steps=500)),
-    }
+    sizes = image_sizes(
+        tiny=(48, Recipe(0.05, warmup_steps=10)),
+        small=(116, Recipe(0.05, warmup_steps=50)),
+        paper=Recipe(0.5, 1_024, warmup_steps=500),
+    )
+    published = staticmethod(shufflenetv2.shufflenet_v2_x1_0)
 
-    def _network(self, width: int | None, num_classes: int) -> torch.nn.Module:
-        model: torch.nn.Module
-        if width is None:
-            model = shufflenetv2.shufflenet_v2_x1_0(num_classes=num_classes)
-            return model
+    @staticmethod
+    def narrow(width: int, num_classes: int) -> torch.nn.Module:
+        """Its stages as published, from this width on."""
         channels = [24, width, 2 * width, 4 * width, 1_024]
-        model = shufflenetv2.ShuffleNetV2(list(_REPEATS), channels, num_classes)
+        model: torch.nn.Module = shufflenetv2.ShuffleNetV2(list(_REPEATS), channels, num_classes)
         model.maxpool = torch.nn.Identity()
         return model

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import workloads.operators  # noqa: F401  (must run before torchvision is imported)
 
 # isort: split
 import torch
 from torchvision.models import swin_transformer
 
-from workloads.image_workload import ImageSize, ImageWorkload
+from workloads.image_workload import ImageWorkload, image_sizes
 from workloads.training import Recipe
 
 _DEPTHS = (2, 2, 6, 2)
@@ -24,18 +22,17 @@ class SwinT(ImageWorkload):
     """
 
     name = "swin_t"
-    sizes: Mapping[str, ImageSize] = {
-        "tiny": ImageSize(24, 32, (8_192, 10), Recipe(1e-3, warmup_steps=20)),
-        "small": ImageSize(96, 32, (50_000, 10), Recipe(5e-4, warmup_steps=100)),
-        "paper": ImageSize(None, 224, (1_281_167, 1_000), Recipe(1e-3, 1_024, warmup_steps=2_000)),
-    }
+    sizes = image_sizes(
+        tiny=(24, Recipe(1e-3, warmup_steps=20)),
+        small=(96, Recipe(5e-4, warmup_steps=100)),
+        paper=Recipe(1e-3, 1_024, warmup_steps=2_000),
+    )
+    published = staticmethod(swin_transformer.swin_t)
 
-    def _network(self, width: int | None, num_classes: int) -> torch.nn.Module:
-        model: torch.nn.Module
-        if width is None:
-            model = swin_transformer.swin_t(num_classes=num_classes)
-            return model
-        model = swin_transformer.SwinTransformer(
+    @staticmethod
+    def narrow(width: int, num_classes: int) -> torch.nn.Module:
+        """Its stages as published, over smaller patches and windows."""
+        model: torch.nn.Module = swin_transformer.SwinTransformer(
             patch_size=[2, 2],
             embed_dim=width,
             depths=list(_DEPTHS),

@@ -16,7 +16,7 @@ from harness.contracts.training import Batch
 from workloads.data.augmentation import mirrored_with_boxes
 from workloads.data.base import DataSet, checked_ids
 from workloads.data.counter import random_floats, random_integers
-from workloads.data.synthetic import HELD_OUT
+from workloads.data.synthetic import synthetic_set
 from workloads.data.voc import MAX_THINGS, open_voc
 
 NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "voc": True}
@@ -101,8 +101,9 @@ def open_boxes(
     """
     if data == "voc":
         return open_voc(root, image_size)
-    train, held_out = (
-        ColouredBoxes(seed, stream, count, synthetic[1], image_size)
-        for stream, count in (("train", synthetic[0]), ("held out", HELD_OUT))
+    return synthetic_set(
+        lambda stream, count: ColouredBoxes(seed, stream, count, synthetic[1], image_size),
+        synthetic[0],
+        synthetic[1],
+        mirrored_with_boxes,
     )
-    return DataSet(train, held_out, synthetic[1], mirrored_with_boxes)

@@ -13,7 +13,7 @@ from workloads.data.augmentation import blanked
 from workloads.data.base import DataSet, checked_ids
 from workloads.data.counter import random_integers
 from workloads.data.squad import open_squad
-from workloads.data.synthetic import HELD_OUT
+from workloads.data.synthetic import synthetic_set
 from workloads.data.words import FIRST_WORD, START
 
 NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "squad": True}
@@ -87,8 +87,9 @@ def open_spans(
     """
     if data == "squad":
         return open_squad(root, vocabulary, length)
-    train, held_out = (
-        MarkedSpans(seed, stream, count, vocabulary, length)
-        for stream, count in (("train", num_samples), ("held out", HELD_OUT))
+    return synthetic_set(
+        lambda stream, count: MarkedSpans(seed, stream, count, vocabulary, length),
+        num_samples,
+        length,
+        blanked("tokens"),
     )
-    return DataSet(train, held_out, length, blanked("tokens"))

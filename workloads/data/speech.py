@@ -17,7 +17,7 @@ from workloads.data.augmentation import masked_spectrum
 from workloads.data.base import DataSet, checked_ids
 from workloads.data.counter import random_floats, random_integers
 from workloads.data.librispeech import LETTERS, open_librispeech
-from workloads.data.synthetic import HELD_OUT
+from workloads.data.synthetic import synthetic_set
 
 NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "librispeech": True}
 """The sets there are, and whether each reads files below ``root``."""
@@ -85,8 +85,9 @@ def open_speech(
     if data == "librispeech":
         return open_librispeech(root, bins, frames)
     alphabet = len(LETTERS)
-    train, held_out = (
-        SpokenLetters(seed, stream, count, alphabet, letters, bins)
-        for stream, count in (("train", num_samples), ("held out", HELD_OUT))
+    return synthetic_set(
+        lambda stream, count: SpokenLetters(seed, stream, count, alphabet, letters, bins),
+        num_samples,
+        alphabet,
+        masked_spectrum,
     )
-    return DataSet(train, held_out, alphabet, masked_spectrum)

@@ -13,7 +13,7 @@ from workloads.data.aclimdb import open_aclimdb
 from workloads.data.augmentation import blanked
 from workloads.data.base import DataSet, checked_ids
 from workloads.data.counter import random_integers
-from workloads.data.synthetic import HELD_OUT
+from workloads.data.synthetic import synthetic_set
 from workloads.data.words import FIRST_WORD, START
 
 NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "aclimdb": True}
@@ -84,8 +84,9 @@ def open_streams(
     """
     if data == "aclimdb":
         return open_aclimdb(root, vocabulary, length)
-    train, held_out = (
-        PredictableTexts(seed, stream, count, vocabulary, length)
-        for stream, count in (("train", num_samples), ("held out", HELD_OUT))
+    return synthetic_set(
+        lambda stream, count: PredictableTexts(seed, stream, count, vocabulary, length),
+        num_samples,
+        vocabulary,
+        blanked("tokens"),
     )
-    return DataSet(train, held_out, vocabulary, blanked("tokens"))

@@ -6,15 +6,15 @@ samples come from a stream of their own, and the rule to be learned is the same 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from harness.contracts.training import Batch
-from workloads.data.augmentation import blanked, shifted
-from workloads.data.base import DataSet, checked_ids
+from workloads.data.augmentation import Augmented, blanked, shifted
+from workloads.data.base import DataSet, SampleSet, checked_ids
 from workloads.data.counter import random_floats, random_integers, random_words
 from workloads.data.pictures import enlarged_to
 from workloads.data.words import END, FIRST_WORD, START
@@ -133,30 +133,41 @@ class MirroredSentences:
         }
 
 
+def synthetic_set(
+    drawn: Callable[[str, int], SampleSet], num_samples: int, num_labels: int, augmented: Augmented
+) -> DataSet:
+    """A training set and held-out samples: ``drawn`` from a stream each, so many of them."""
+    train, held_out = drawn("train", num_samples), drawn("held out", HELD_OUT)
+    return DataSet(train, held_out, num_labels, augmented)
+
+
 def synthetic_pictures(num_samples: int, num_classes: int, image_size: int, seed: int) -> DataSet:
     """Training and held-out pictures of the same classes."""
-    train, held_out = (
-        SyntheticPictures(seed, stream, count, num_classes, image_size)
-        for stream, count in (("train", num_samples), ("held out", HELD_OUT))
+    return synthetic_set(
+        lambda stream, count: SyntheticPictures(seed, stream, count, num_classes, image_size),
+        num_samples,
+        num_classes,
+        shifted,
     )
-    return DataSet(train, held_out, num_classes, shifted)
 
 
 def marked_texts(
     num_samples: int, num_labels: int, vocabulary: int, length: int, seed: int
 ) -> DataSet:
     """Training and held-out texts under the same markers."""
-    train, held_out = (
-        MarkedTexts(seed, stream, count, num_labels, vocabulary, length)
-        for stream, count in (("train", num_samples), ("held out", HELD_OUT))
+    return synthetic_set(
+        lambda stream, count: MarkedTexts(seed, stream, count, num_labels, vocabulary, length),
+        num_samples,
+        num_labels,
+        blanked("tokens"),
     )
-    return DataSet(train, held_out, num_labels, blanked("tokens"))
 
 
 def mirrored_sentences(num_samples: int, vocabulary: int, length: int, seed: int) -> DataSet:
     """Training and held-out sentence pairs of the same language."""
-    train, held_out = (
-        MirroredSentences(seed, stream, count, vocabulary, length)
-        for stream, count in (("train", num_samples), ("held out", HELD_OUT))
+    return synthetic_set(
+        lambda stream, count: MirroredSentences(seed, stream, count, vocabulary, length),
+        num_samples,
+        vocabulary,
+        blanked("source"),
     )
-    return DataSet(train, held_out, vocabulary, blanked("source"))
