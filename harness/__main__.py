@@ -18,7 +18,7 @@ from harness.config import GROUPS, RunConfig, hash_json
 from harness.estimate import estimate_wall_s
 from harness.experiment import Plan, config_yaml, execute, mirror_run, plan
 from harness.help import of_group, overview
-from harness.interrupts import TIME_LIMIT_EXIT, Interrupted
+from harness.interrupts import TIME_LIMIT_EXIT, Interrupted, run_command
 from harness.problems import Problem, UserError, render, suggest
 from harness.progress import RunProgress
 from harness.similarity import similarity_lines
@@ -278,4 +278,4 @@ def _key(word: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.interrupts import run_command
 from harness.manifest import environment, hardware_slug, machine_load
 from harness.overhead.record import write_json
 
@@ -91,4 +92,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

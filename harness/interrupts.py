@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 TIME_LIMIT_EXIT = 124
 """Exit code of a run stopped at ``max_wall_s`` (as ``timeout`` has it)."""
@@ -22,6 +24,16 @@ class Interrupted(BaseException):
     def exit_code(self) -> int:
         """130 after Ctrl-C, 143 after SIGTERM, 124 at the time limit."""
         return TIME_LIMIT_EXIT if self.signum == signal.SIGALRM else 128 + self.signum
+
+
+def run_command(main: Callable[[], int]) -> NoReturn:
+    """Exit with the code of a command's ``main``; after Ctrl-C with 130, and no traceback."""
+    try:
+        code = main()
+    except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
+        code = 130
+    sys.exit(code)
 
 
 @contextmanager

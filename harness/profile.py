@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from harness import sweep
 from harness.contracts.engine import JobState
 from harness.contracts.launcher import Warmth
+from harness.interrupts import run_command
 from harness.problems import Problem, UserError, render
 from harness.profiles import RECORDED, Profile, ProfileError, load_profile
 from harness.profiles.document import read_document
@@ -281,4 +282,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

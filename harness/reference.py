@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.experiment import Library, plan
+from harness.interrupts import run_command
 from harness.manifest import hardware_slug
 from harness.problems import Problem, UserError, render
 from harness.store import MANIFEST, RunStore, StoredRun, StoreError, iter_runs, load_run
@@ -241,4 +242,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

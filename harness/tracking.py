@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
+from harness.interrupts import run_command
 from harness.problems import UserError
 from harness.store import RESULT_DIRS, StoredRun, StoreError, load_run, run_paths
 from harness.tables import TableError
@@ -347,4 +348,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from harness import metrics
 from harness.contracts.engine import JobState
+from harness.interrupts import run_command
 from harness.records import GrantRecord, JobRecord, RunRecords
 from harness.store import RESULT_DIRS, StoredRun, StoreError, load_run, run_paths
 from harness.tables import TableError
@@ -164,4 +165,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from harness.build import TARGET, build
 from harness.contracts.training import WorkloadSpec
+from harness.interrupts import run_command
 from harness.problems import Problem, UserError
 
 TIMEOUT_S = 180.0
@@ -64,4 +65,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

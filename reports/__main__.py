@@ -12,6 +12,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 
+from harness.interrupts import run_command
 from harness.store import RESULT_DIRS, StoreError
 from harness.tables import TableError
 from reports import site, style
@@ -124,4 +125,4 @@ def _study(word: str | None) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
+import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -46,6 +47,7 @@ def save_all(folder: Path, drawings: Sequence[Drawing], formats: Sequence[str]) 
 
 def _begin(work: _Work) -> None:
     global _work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
     _work = work
 
 

@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from harness.cluster import Cluster
+from harness.interrupts import run_command
 from harness.metrics import Floats
 from harness.problems import UserError
 from harness.trace.catalog import names, open_cluster, open_profile, open_trace
@@ -224,4 +225,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

@@ -12,7 +12,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from harness.interrupts import Interrupted, interruptible
+from harness.interrupts import Interrupted, interruptible, run_command
 from harness.manifest import environment, machine_load
 from harness.overhead import numbers
 from harness.overhead.blocks import Block, BlockError, order_of, plan_cells, run_block
@@ -235,4 +235,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

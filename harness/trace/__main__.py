@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from harness.interrupts import run_command
 from harness.problems import UserError
 from harness.trace.assemble import from_trace
 from harness.trace.catalog import Opened, names, open_cluster, open_profile, open_trace
@@ -128,4 +129,4 @@ def _show(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)
