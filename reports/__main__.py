@@ -74,12 +74,8 @@ def _wanting(
         return runs
     if is_asked:
         return whole
-    wants = {study: study_figures(study) for study in {_study_of(run) for run in whole}}
-    return [run for run in whole if name in (wants[_study_of(run)] or (name,))]
-
-
-def _study_of(run: ReportRun) -> str:
-    return str(run.stored.manifest.get("sweep") or "")
+    wants = {study: study_figures(study) for study in {run.study for run in whole}}
+    return [run for run in whole if name in (wants[run.study] or (name,))]
 
 
 def _by_study(name: str, runs: Sequence[ReportRun]) -> list[Drawing]:
@@ -90,7 +86,7 @@ def _by_study(name: str, runs: Sequence[ReportRun]) -> list[Drawing]:
     """
     studies: dict[str, list[ReportRun]] = {}
     for run in runs:
-        studies.setdefault(_study_of(run), []).append(run)
+        studies.setdefault(run.study, []).append(run)
     return [
         replace(drawing, name=f"{study}-{drawing.name}", title=f"{drawing.title}, {study}")
         for study, own in sorted(studies.items())

@@ -19,6 +19,10 @@ _SETTING = ("trace", "workload", "cluster", "profile", "scaling")
 _LABEL_LENGTH = 28
 
 
+_Labelled = tuple[str, Mapping[str, str]]
+"""A run's study and its options."""
+
+
 class SelectionError(Exception):
     """No run to report on; the text says where was looked and what to do."""
 
@@ -43,6 +47,11 @@ class ReportRun:
     def metrics(self) -> Mapping[str, float]:
         """Its metrics, as stored."""
         return self.stored.metrics
+
+    @property
+    def study(self) -> str:
+        """The study, or sweep, that made it; "" if none did."""
+        return _study_of(self.stored)
 
     @property
     def trial(self) -> tuple[int, int]:
@@ -156,28 +165,27 @@ def study_figures(study: str) -> tuple[str, ...] | None:
 
 
 def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
-    """Name runs so that two have the same names only if they differ in their trial alone."""
-    pending = list(runs)
-    flat = [_flat(run.config) for run in pending]
-    alike: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    for run, values in zip(pending, flat, strict=True):
+    """Name runs so that two have the same names only if they differ in their trial alone.
+
+    Several options of a kind in which studies differ, but not the runs of one, are told by the
+    study's name.
+    """
+    flat = [(run, _flat(run.config)) for run in runs]
+    alike: dict[tuple[str, ...], list[_Labelled]] = {}
+    for run, values in flat:
         for base in (_base(run), _base(run, "engine")):
-            alike.setdefault(base, []).append(values)
+            alike.setdefault(base, []).append((_study_of(run), values))
     named = []
-    for run, values in zip(pending, flat, strict=True):
-        options = [
-            *(key for key in _varying(alike[_base(run, "engine")]) if not _is_engine(key)),
-            *(key for key in _varying(alike[_base(run)]) if _is_engine(key)),
-        ]
+    for run, values in flat:
+        beside, beside_on_engine = alike[_base(run, "engine")], alike[_base(run)]
         choices = _choices(run)
         system = [f"{choices.get('scheduler', '?')} / {choices.get('backend', '?')}"]
         setting = [f"{choices.get('trace', '?')} on {choices.get('cluster', '?')}"]
         setting.append(f"{choices.get('workload', '?')} workloads")
         engine = [choices.get("engine", "?")]
-        for key in options:
-            group = key.split(".")[0]
-            target = system if group in _SYSTEM else setting if group in _SETTING else engine
-            target.append(f"{key.rsplit('.', 1)[-1]}={values.get(key, 'unset')[:_LABEL_LENGTH]}")
+        system += _differences(values, beside, _SYSTEM)
+        setting += _differences(values, beside, _SETTING)
+        engine += _differences(values, beside_on_engine, ("engine",))
         named.append(ReportRun(run, ", ".join(setting), ", ".join(system), ", ".join(engine)))
     return sorted(named, key=lambda r: (r.setting, not r.is_live, r.engine, r.system, r.trial))
 
@@ -201,8 +209,29 @@ def _base(run: StoredRun, *without: str) -> tuple[str, ...]:
     return tuple(f"{key}={value}" for key, value in choices if key not in left_out)
 
 
-def _is_engine(key: str) -> bool:
-    return key.startswith("engine.")
+def _study_of(run: StoredRun) -> str:
+    return str(run.manifest.get("sweep") or "")
+
+
+def _differences(
+    values: Mapping[str, str], beside: Sequence[_Labelled], in_groups: Sequence[str]
+) -> list[str]:
+    """What tells a run from those beside it, in these groups of options."""
+    keys = [key for key in _varying([each for _, each in beside]) if key.split(".")[0] in in_groups]
+    studies: dict[str, list[Mapping[str, str]]] = {}
+    for study, each in beside:
+        studies.setdefault(study, []).append(each)
+    vary_within = {key for configs in studies.values() for key in _varying(configs)}
+    of_study = [key for key in keys if key not in vary_within and all(studies)]
+    texts = []
+    if len(of_study) > 1:
+        own = [values.get(key) for key in of_study]
+        same = {study for study, each in beside if [each.get(key) for key in of_study] == own}
+        texts = [f"study {' and '.join(sorted(same))}"]
+        keys = [key for key in keys if key not in of_study]
+    return texts + [
+        f"{key.rsplit('.', 1)[-1]}={values.get(key, 'unset')[:_LABEL_LENGTH]}" for key in keys
+    ]
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, str]:

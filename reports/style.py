@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
@@ -119,7 +121,37 @@ def _listed(fields: Sequence[str]) -> str:
 
 def put_note(figure: Figure, runs: Sequence[ReportRun]) -> None:
     """Write the note below the figure."""
-    figure.supxlabel(note(runs), fontsize=7.5, color=MUTED, x=0.995, ha="right")
+    _put_below(figure, note(runs))
+
+
+def _put_below(figure: Figure, text: str) -> None:
+    lines = textwrap.wrap(text, _NOTE_LETTERS)
+    figure.supxlabel("\n".join(lines), fontsize=7.5, color=MUTED, x=0.995, ha="right")
+
+
+_NOTE_LETTERS = 125
+"""Letters that fit into a line of the note."""
+
+
+def put_legend(figure: Figure) -> None:
+    """What the lines of all its axes are, once each, above them; the figure grows with it."""
+    handles: dict[str, Artist] = {}
+    for axis in figure.axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    longest = max(map(len, handles), default=0)
+    num_columns = max(1, min(3, int(_LEGEND_LETTERS / (longest + _HANDLE_LETTERS))))
+    width_in, height_in = figure.get_size_inches()
+    num_rows = math.ceil(len(handles) / num_columns)
+    figure.set_size_inches(width_in, height_in + _LEGEND_ROW_IN * num_rows)
+    figure.legend(
+        handles.values(), handles, loc="outside upper left", ncols=num_columns, handlelength=3
+    )
+
+
+_LEGEND_LETTERS, _HANDLE_LETTERS, _LEGEND_ROW_IN = 135, 8, 0.17
+"""Of the legend's letters: as many as fit beside one another, what a line before a name takes,
+and the height of a row."""
 
 
 def put_count_note(figure: Figure, counts: Sequence[int], runs: Sequence[ReportRun]) -> None:
@@ -132,7 +164,7 @@ def put_count_note(figure: Figure, counts: Sequence[int], runs: Sequence[ReportR
     ]
     if any(run.is_emulated for run in runs):
         texts.append("emulated pace (steps padded to a profile)")
-    figure.supxlabel("; ".join(texts), fontsize=7.5, color=MUTED, x=0.995, ha="right")
+    _put_below(figure, "; ".join(texts))
 
 
 def plain_log_ticks(axis: Axis, is_symmetric: bool = False) -> None:

@@ -38,8 +38,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         middle = max(float(np.median(np.concatenate(times))), 1e-9)
         is_wide = longest > _WIDE * middle
         seconds, unit = style.time_unit(middle if is_wide else longest)
-        most = max(len(groups(members, "system")) for members in panels.values())
-        figure = style.new_figure(3.4 + 0.17 * most)
+        figure = style.new_figure(3.4)
         axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
         for axis, ((engine,), members) in zip(axes, panels.items(), strict=True):
             for (system,), trials in groups(members, "system").items():
@@ -62,9 +61,9 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
                 axis.set_xscale("symlog", linthresh=middle / seconds / 10)
                 axis.xaxis.set_major_formatter("{x:,g}")
             axis.set_xlim(left=0)
-            axis.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.19), handlelength=3)
         axes[0].set_ylabel("share of submitted jobs (fraction)")
         style.put_note(figure, inside)
+        style.put_legend(figure)
         drawings.append(
             Drawing(
                 name=name,

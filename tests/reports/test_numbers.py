@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from harness.records import ChangeRecord, GrantRecord
 from harness.statistics import estimate, t_quantile
 from harness.store import StoredRun, load_run
 from reports import style
-from reports.figures import comparison
+from reports.figures import comparison, jct_distribution
 from reports.figures.simulated_against_live import compare
 from reports.figures.slots_in_use import binned, usage
 from reports.figures.stop_resume_phases import summarise
@@ -154,6 +155,42 @@ def test_names_show_the_options_that_differ_and_no_others(tmp_path: Path) -> Non
         "simulated": ("fifo / stop_resume, start=preimported", "simulated"),
     }
     assert [run.system for run in name([cold])] == ["fifo / stop_resume"]
+
+
+def test_studies_that_differ_in_many_options_are_told_apart_by_name(tmp_path: Path) -> None:
+    # The second study has options that the first did not know, the same in all its runs.
+    first = of_study(write_run(tmp_path), "one")
+    second = of_study(renamed(first, "b", warmth="spare", buffers=4), "two")
+    third = of_study(renamed(second, "c", start="preimported"), "two")
+    assert {run.run_id: run.system for run in name([first, second, third])} == {
+        first.run_id: "fifo / stop_resume, study one, start=cold",
+        "b": "fifo / stop_resume, study two, start=cold",
+        "c": "fifo / stop_resume, study two, start=preimported",
+    }
+    # One option is told itself, and so are those of runs that no study has made.
+    one_option = of_study(renamed(first, "d", start="preimported"), "two")
+    assert [run.system for run in name([first, one_option])] == [
+        "fifo / stop_resume, start=cold",
+        "fifo / stop_resume, start=preimported",
+    ]
+    alone = of_study(second, "")
+    assert "buffers=4" in name([first, alone])[0].system
+
+
+def of_study(run: StoredRun, study: str) -> StoredRun:
+    return StoredRun(run.path, {**run.manifest, "sweep": study}, run.config, run.metrics)
+
+
+def test_a_legend_of_long_names_leaves_room_for_the_figure(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    options = [{"option": f"{number:02d}" + "x" * 26, "y" * 60: number} for number in range(12)]
+    runs = name(renamed(run, str(number), **each) for number, each in enumerate(options))
+    (drawing,) = jct_distribution.draw(runs)
+    assert drawing.figure is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a layout that does not work is a warning
+        drawing.figure.draw_without_rendering()
+    assert drawing.figure.axes[0].get_window_extent().height > 150
 
 
 def test_trials_of_one_system_share_its_name(tmp_path: Path) -> None:
