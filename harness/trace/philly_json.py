@@ -201,15 +201,20 @@ def _attempt(place: str, attempt: Any, problems: list[str]) -> Iterator[tuple[fl
     if not isinstance(attempt, Mapping):
         problems.append(f"{place}: is {_short(attempt)}; give an attempt, a mapping")
         return
-    start_s = _date(place, "start_time", attempt.get("start_time"), problems)
-    end_s = _date(place, "end_time", attempt.get("end_time"), problems)
-    hosts = attempt.get("detail") or []
+    if missing := [key for key in ("start_time", "end_time", "detail") if key not in attempt]:
+        # Left empty they mean that it never ran; a name that nobody knows must not.
+        problems.append(f"{place}: has no {' and no '.join(missing)}; give them, or null")
+        return
+    start_s = _date(place, "start_time", attempt["start_time"], problems)
+    end_s = _date(place, "end_time", attempt["end_time"], problems)
+    hosts = attempt["detail"] or []
     if not isinstance(hosts, list) or not all(
-        isinstance(host, Mapping) and isinstance(host.get("gpus") or [], list) for host in hosts
+        isinstance(host, Mapping) and "gpus" in host and isinstance(host["gpus"] or [], list)
+        for host in hosts
     ):
         problems.append(f"{place}.detail is {_short(hosts)}; give a list of hosts with gpus")
         return
-    gpus = sum(len(host.get("gpus") or []) for host in hosts)
+    gpus = sum(len(host["gpus"] or []) for host in hosts)
     if start_s is None or end_s is None or not gpus:
         return
     if end_s < start_s:

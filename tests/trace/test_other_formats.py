@@ -261,6 +261,8 @@ def test_philly_json_selections(tmp_path):
         ({"attempts": {}}, "attempts is {}; give a list"),
         ({"attempts": [3]}, "attempts[0]: is 3; give an attempt"),
         ({"attempts": [{**attempt("None", "None"), "detail": [1]}]}, "give a list of hosts"),
+        ({"attempts": [{**attempt("None", "None"), "detail": [{"ip": "m"}]}]}, "hosts with gpus"),
+        ({"attempts": [{"startTime": "None", "detail": []}]}, "no start_time and no end_time"),
         (
             {"attempts": [attempt("2017-10-07 00:01:00", "2017-10-07 00:00:50", "g")]},
             "ends 10 s before it starts",
