@@ -10,6 +10,7 @@ Ends with 1 if any life went wrong.
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
 import time
@@ -40,7 +41,7 @@ def main(argv=None):
         for number in range(part, options.lives, parts):
             if number in known:
                 continue
-            line = {**live(launcher, number), "commit": now["git_commit"]}
+            line = {**live(launcher, number, options.out), "commit": now["git_commit"]}
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             known[number] = line
@@ -72,8 +73,8 @@ def read(path):
     return {line["number"]: line for line in map(json.loads, lines)}
 
 
-def live(launcher, number):
-    """One life as a line."""
+def live(launcher, number, out):
+    """One life as a line; of one that goes wrong the logs stay, in ``out``."""
     transfer = TRANSFERS[number % len(TRANSFERS)]
     started = time.monotonic()
     problem = ""
@@ -83,6 +84,7 @@ def live(launcher, number):
             life = run_life(launcher, Path(folder), number, transfer, NUM_ACTS, story)
         except Exception:
             problem, life = traceback.format_exc(limit=3), None
+            shutil.copytree(folder, out / f"wrong_{number}", dirs_exist_ok=True)
         left = [process.pid for process in descendants()]
         if left:
             problem += f"\nprocesses left: {left}"
