@@ -246,10 +246,12 @@ class LiveEngine:
         ]
 
     def _happen(self) -> list[Event]:
-        """The trace's events that are due."""
+        """The trace's next events, of one time: those after it are told apart even if they are
+        due as well, so that nobody acts on what is no longer true."""
         now_s = self.now()
+        at_s = self._due[0].time_s
         events: list[Event] = []
-        while self._due and self._due[0].time_s <= now_s:
+        while self._due and self._due[0].time_s == at_s:
             event = self._due.popleft()
             if event.kind is TraceEventKind.CANCEL:
                 events += self._cancel(event.job_id)
@@ -257,16 +259,14 @@ class LiveEngine:
             is_down = event.kind is TraceEventKind.SLOTS_DOWN
             kind = EventKind.SLOT_DOWN if is_down else EventKind.SLOT_UP
             events += [Event(now_s, kind, slot=slot) for slot in event.slots]
+            assert self._processes is not None
             if is_down:
-                self._lose(event.slots)
+                self._processes.take_down(event.slots)
+                for job in self._jobs.values():
+                    job.is_losing = job.is_losing or job.may_run_on(event.slots)
+            else:
+                self._processes.bring_up(event.slots)
         return events
-
-    def _lose(self, slots: tuple[int, ...]) -> None:
-        """Kill the workers on these slots; the backend will say what came of it."""
-        assert self._processes is not None
-        if self._processes.kill_on(slots):
-            for job in self._jobs.values():
-                job.is_losing = job.is_losing or job.may_run_on(slots)
 
     def _cancel(self, job_id: str) -> list[Event]:
         """Stop a job for good; one that never started is over at once."""

@@ -29,11 +29,13 @@ class LiveJob:
         self.step_s = 0.0
         self.steps_at_change = 0
         self.num_losses = 0
+        """How often in a row its workers were lost before a change was done, but for those that
+        went with their slots: nothing is wrong with the job then."""
         self.is_ending = False
         self.slots: tuple[int, ...] = ()
         """Those of its workers, as far as is known."""
         self.is_losing = False
-        """Whether a worker was killed, and the backend has not said yet what came of it."""
+        """Whether a slot of its went down, and the backend has not said yet what came of it."""
         self.heard_at = 0.0
         self.requested_at: dict[int, float] = {}
         """Wall-clock time (monotonic) at which each change was requested, by change id."""
@@ -104,6 +106,7 @@ class LiveJob:
         if report.step_s > 0:
             self.step_s = report.step_s
         change = self.change
+        was_losing = self.is_losing
         if report.kind not in (ReportKind.ACCEPTED, ReportKind.PROGRESS):
             self.is_losing = False
         if report.kind is ReportKind.DONE and change is not None:
@@ -120,7 +123,8 @@ class LiveJob:
             self.change = None
             self.slots = ()
             self.num_workers = 0
-            self.num_losses += 1
+            if not was_losing:
+                self.num_losses += 1
         elif report.kind is ReportKind.SHRUNK:
             self.slots = report.slots
             self.num_workers = len(report.slots)

@@ -31,6 +31,7 @@ class WatchedLauncher:
     def __init__(self, inner: Launcher) -> None:
         self._inner = inner
         self._lock = threading.Lock()
+        self._down: frozenset[int] = frozenset()
         self.workers: dict[int, Worker] = {}
         """Those that have not ended."""
         self.crashes: list[str] = []
@@ -41,11 +42,14 @@ class WatchedLauncher:
         self._inner.open(preimport)
 
     def start(self, spec: ProcessSpec) -> int:
-        """As the inner one; a process that trains is remembered."""
+        """As the inner one; a process that trains is remembered, and lives on no slot that is
+        down: a backend that was asked for it earlier does not know of that."""
         with self._lock:
             handle = self._inner.start(spec)
         if _NO_WORKER not in spec.name:
             self.workers[handle] = Worker(spec.name, time.monotonic(), spec.slot)
+            if spec.slot in self._down:
+                self.signal(handle, signal.SIGKILL)
         return handle
 
     def signal(self, handle: int, signum: signal.Signals) -> None:
@@ -55,12 +59,17 @@ class WatchedLauncher:
         with self._lock:
             self._inner.signal(handle, signum)
 
-    def kill_on(self, slots: Collection[int]) -> int:
-        """Kill every worker on these slots; how many there were."""
+    def take_down(self, slots: Collection[int]) -> int:
+        """Kill every worker on these slots, also those still to come; how many there were."""
+        self._down = self._down.union(slots)
         found = [handle for handle, worker in self.workers.items() if worker.slot in slots]
         for handle in found:
             self.signal(handle, signal.SIGKILL)
         return len(found)
+
+    def bring_up(self, slots: Collection[int]) -> None:
+        """Workers can live on these slots again."""
+        self._down = self._down.difference(slots)
 
     def ended(self) -> list[Exit]:
         """As the inner one."""

@@ -1,0 +1,85 @@
+"""When a job of the live engine that lost its workers again and again is given up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.contracts.engine import Change, ChangeKind, EventKind
+from harness.contracts.launcher import Warmth
+from harness.contracts.training import Report, ReportKind, WorkloadSpec
+from harness.engines.live import Live
+from harness.engines.live_engine import LiveEngine
+from harness.trace.events import TraceEvent, TraceEventKind
+from tests.engines.setups import setup
+from tests.replay.worlds import job, profile
+
+JOB = job("a")
+DOWN = TraceEventKind.SLOTS_DOWN
+UP = TraceEventKind.SLOTS_UP
+
+
+class LosesAll:
+    """A backend, and a launcher, whose workers never come to their first step."""
+
+    warmth = Warmth.COLD
+
+    def __init__(self) -> None:
+        self._reports: list[Report] = []
+
+    def open(self, *_: object) -> None:
+        pass
+
+    def start(self, change: Change, *_: object) -> None:
+        number = change.change_id
+        self._reports = [Report(ReportKind.LOST, "a", 0.0, change_id=number, reason="killed")]
+
+    resume = start
+
+    def hold(self, *_: object) -> None:
+        pass
+
+    def poll(self, timeout_s: float) -> list[Report]:
+        found, self._reports = self._reports, []
+        return found
+
+
+def ends(tmp_path: Path, count: int, *events: TraceEvent) -> list[EventKind]:
+    """What comes of so many starts, one at each second."""
+    fake = LosesAll()
+    changed: dict[str, Any] = {
+        "run_dir": tmp_path,
+        "launcher": fake,
+        "backend": fake,
+        "workloads": {"recorded": WorkloadSpec("recorded", "none", {})},
+    }
+    world = replace(setup(profile(), JOB), events=events, **changed)
+    engine = LiveEngine(Live(), world)
+    found = []
+    for number in range(count):
+        assert engine.wait(float(number)) == []
+        kind = ChangeKind.RESUME if number else ChangeKind.START
+        engine.apply([Change(number, kind, JOB, (), (0,), 8)])
+        if events:
+            engine._skipped_s = number + 0.5
+        told = engine.wait(math.inf)
+        while told[-1].kind in (EventKind.SLOT_DOWN, EventKind.SLOT_UP):
+            told = engine.wait(math.inf)
+        found += [event.kind for event in told]
+        engine._skipped_s = number + 0.9
+        if events:
+            assert [event.kind for event in engine.wait(math.inf)] == [EventKind.SLOT_UP]
+    return found
+
+
+def test_workers_that_die_by_themselves_are_started_three_times(tmp_path: Path) -> None:
+    lost = EventKind.GRANT_LOST
+    assert ends(tmp_path, 3) == [lost, lost, EventKind.JOB_FAILED]
+
+
+def test_what_the_slots_took_along_is_not_held_against_the_job(tmp_path: Path) -> None:
+    outages = [(TraceEvent(n + 0.4, DOWN, (0,)), TraceEvent(n + 0.8, UP, (0,))) for n in range(5)]
+    events = [event for outage in outages for event in outage]
+    assert ends(tmp_path, 5, *events) == [EventKind.GRANT_LOST] * 5
