@@ -3,7 +3,8 @@
 *Fast-forward*: when every running job has been steady for some steps and no change is in
 flight, the steps until just before the next known event are credited instead of executed,
 and the clock jumps. Steps executed and steps credited are counted apart; data, learning rate
-and digests follow the executed ones.
+and digests follow the executed ones. What was credited since the last checkpoint is lost with
+the workers, unless the backend would have written checkpoints in the meantime.
 
 *Paced mode* (``pace: profile``): every step is padded to the profile's curve times
 ``dilation`` (wall-clock seconds per second of the engine's clock), so that a few cores stand
@@ -143,7 +144,9 @@ class LiveEngine:
             if job_id in self._cancelling:
                 continue  # its end overtakes the change
             if change.kind is ChangeKind.START:
-                self._jobs[job_id] = LiveJob(change.job, change.global_batch)
+                self._jobs[job_id] = LiveJob(
+                    change.job, change.global_batch, self._backend.checkpoint_every
+                )
             job = self._jobs[job_id]
             job.begin(change, time.monotonic())
             if change.kind is ChangeKind.START:

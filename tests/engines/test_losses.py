@@ -1,8 +1,9 @@
-"""When a job of the live engine that lost its workers again and again is given up."""
+"""What a job of the live engine loses with its workers, and when it is given up for that."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from harness.contracts.launcher import Warmth
 from harness.contracts.training import Report, ReportKind, WorkloadSpec
 from harness.engines.live import Live
 from harness.engines.live_engine import LiveEngine
+from harness.engines.live_job import LiveJob
 from harness.trace.events import TraceEvent, TraceEventKind
 from tests.engines.setups import setup
 from tests.replay.worlds import job, profile
@@ -25,6 +27,7 @@ class LosesAll:
     """A backend, and a launcher, whose workers never come to their first step."""
 
     warmth = Warmth.COLD
+    checkpoint_every = 0
 
     def __init__(self) -> None:
         self._reports: list[Report] = []
@@ -83,3 +86,39 @@ def test_what_the_slots_took_along_is_not_held_against_the_job(tmp_path: Path) -
     outages = [(TraceEvent(n + 0.4, DOWN, (0,)), TraceEvent(n + 0.8, UP, (0,))) for n in range(5)]
     events = [event for outage in outages for event in outage]
     assert ends(tmp_path, 5, *events) == [EventKind.GRANT_LOST] * 5
+
+
+def trained(checkpoint_every: int) -> Iterator[LiveJob]:
+    """A job that trains, has 100 steps credited and is lost; then the same once more, with a
+    change in between that saves."""
+    live = LiveJob(job("a", work=8000.0), 8, checkpoint_every)
+    live.begin(Change(1, ChangeKind.START, live.spec, (), (0,), 8), 0.0)
+    live.note(report(ReportKind.DONE, 1))
+    live.note(report(ReportKind.PROGRESS, 6))
+    live.credit(800.0)
+    live.note(report(ReportKind.PROGRESS, 9))
+    live.note(report(ReportKind.LOST, 0))
+    yield live
+    live.begin(Change(2, ChangeKind.RESUME, live.spec, (), (0,), 8), 0.0)
+    live.note(report(ReportKind.DONE, 1))
+    live.note(report(ReportKind.PROGRESS, 6))
+    live.credit(800.0)
+    live.begin(Change(3, ChangeKind.MIGRATE, live.spec, (0,), (1,), 8), 0.0)
+    live.note(report(ReportKind.DONE, 8))
+    live.note(report(ReportKind.PROGRESS, 13))
+    live.credit(800.0)
+    live.note(report(ReportKind.LOST, 7))
+    yield live
+
+
+def report(kind: ReportKind, step: int) -> Report:
+    return Report(kind, "a", 0.0, change_id=1, step=step, samples=8 * step)
+
+
+def test_credited_steps_are_lost_that_no_checkpoint_had_saved() -> None:
+    assert [live.samples_done for live in trained(0)] == [0, 8 * 107]
+    assert [live.steps_credited for live in trained(0)] == [0, 100]
+
+
+def test_where_checkpoints_are_written_all_along_credited_steps_are_kept() -> None:
+    assert [live.samples_done for live in trained(10)] == [8 * 100, 8 * 307]
