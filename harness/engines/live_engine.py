@@ -144,9 +144,9 @@ class LiveEngine:
             if job_id in self._cancelling:
                 continue  # its end overtakes the change
             if change.kind is ChangeKind.START:
-                self._jobs[job_id] = LiveJob(
-                    change.job, change.global_batch, self._backend.checkpoint_every
-                )
+                # One that was lost before its first step is started again, and has been lost.
+                every = self._backend.checkpoint_every
+                self._jobs.setdefault(job_id, LiveJob(change.job, change.global_batch, every))
             job = self._jobs[job_id]
             job.begin(change, time.monotonic())
             if change.kind is ChangeKind.START:
