@@ -88,7 +88,7 @@ def counts(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
     ``jobs_cancelled``: given up by their owners, where the trace has such events.
     ``job_drop_ratio``: refused over submitted jobs [Saxena, section IV-C].
     ``rescales``: changes of a running job's slots that were done. ``preemptions``:
-    suspensions that the scheduler decided.
+    suspensions that the scheduler decided, but for those that a loss forestalled.
     """
     if not jobs:
         return {}

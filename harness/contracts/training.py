@@ -192,6 +192,12 @@ class Backend(Protocol):
         """How its workers start."""
         ...
 
+    @property
+    def checkpoint_every(self) -> int:
+        """Steps after which it writes a checkpoint though no change needs one; 0: it never does,
+        and a loss costs all that was done since the last change that saved."""
+        ...
+
     def problems(self, cluster: Cluster) -> list[str]:
         """What it needs around it, or of the cluster, and cannot find: option, fact and way
         out, one a line.

@@ -3,7 +3,8 @@
 *Fast-forward*: when every running job has been steady for some steps and no change is in
 flight, the steps until just before the next known event are credited instead of executed,
 and the clock jumps. Steps executed and steps credited are counted apart; data, learning rate
-and digests follow the executed ones.
+and digests follow the executed ones. What was credited since the last checkpoint is lost with
+the workers, unless the backend would have written checkpoints in the meantime.
 
 *Paced mode* (``pace: profile``): every step is padded to the profile's curve times
 ``dilation`` (wall-clock seconds per second of the engine's clock), so that a few cores stand
@@ -151,7 +152,9 @@ class LiveEngine:
             if job_id in self._cancelling:
                 continue  # its end overtakes the change
             if change.kind is ChangeKind.START:
-                self._jobs[job_id] = LiveJob(change.job, change.global_batch)
+                # One that was lost before its first step is started again, and has been lost.
+                every = self._backend.checkpoint_every
+                self._jobs.setdefault(job_id, LiveJob(change.job, change.global_batch, every))
             job = self._jobs[job_id]
             job.begin(change, time.monotonic())
             if change.kind is ChangeKind.START:
@@ -202,7 +205,7 @@ class LiveEngine:
         if job is None:
             return []
         now_s = self.now()
-        job.note(report)
+        job.note(report, is_outage=job.may_run_on(self._untold_down()))
         if report.job_id in self._cancelling and report.kind is not ReportKind.FINISHED:
             return self._cancelled(job, report)
         if report.kind in (ReportKind.DONE, ReportKind.SHRUNK) or job.in_flight:
@@ -254,10 +257,13 @@ class LiveEngine:
         ]
 
     def _happen(self) -> list[Event]:
-        """The trace's events that are due; those of slots are told by ``_tell``."""
+        """The trace's next events, of one time: those after it are told apart even if they are
+        due as well, so that nobody acts on what is no longer true. Those of slots are told by
+        ``_tell``."""
         now_s = self.now()
+        at_s = self._due[0].time_s
         events: list[Event] = []
-        while self._due and self._due[0].time_s <= now_s:
+        while self._due and self._due[0].time_s == at_s:
             event = self._due.popleft()
             if event.kind is TraceEventKind.CANCEL:
                 events += self._cancel(event.job_id)
@@ -273,7 +279,7 @@ class LiveEngine:
 
     def _go_down(self, slots: tuple[int, ...]) -> None:
         """Slots went down; one that was to be told up again has not been up."""
-        before = {event.slot for event in self._untold if event.kind is EventKind.SLOT_DOWN}
+        before = self._untold_down()
         self._untold = [
             event
             for event in self._untold
@@ -284,6 +290,10 @@ class LiveEngine:
             for slot in slots
             if slot not in before
         ]
+
+    def _untold_down(self) -> set[int]:
+        down = [event.slot for event in self._untold if event.kind is EventKind.SLOT_DOWN]
+        return {slot for slot in down if slot is not None}
 
     def _tell(self) -> list[Event]:
         """Slots that went down or up, once no job has workers there or on their way there.

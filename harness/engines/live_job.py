@@ -15,7 +15,8 @@ from harness.trace.job import JobSpec
 class LiveJob:
     """Progress of one job, as its backend reports it."""
 
-    def __init__(self, spec: JobSpec, global_batch: int) -> None:
+    def __init__(self, spec: JobSpec, global_batch: int, checkpoint_every: int = 0) -> None:
+        """Args: ``checkpoint_every`` as that of ``Backend``."""
         self.spec = spec
         self.global_batch = global_batch
         """Of the steps that are executed now: a change brings its own once it is done."""
@@ -26,9 +27,14 @@ class LiveJob:
         self.samples_executed = 0
         self.samples_credited = 0.0
         self.steps_credited = 0
+        self._checkpoint_every = checkpoint_every
+        self._credits: list[tuple[int, int, int]] = []
+        """Each time that steps were credited: the last step executed before, steps, samples."""
         self.step_s = 0.0
         self.steps_at_change = 0
         self.num_losses = 0
+        """How often in a row its workers were lost before a change was done, but for those that
+        went with their slots: nothing is wrong with the job then."""
         self.is_ending = False
         self.slots: tuple[int, ...] = ()
         """Those of its workers, as far as is known."""
@@ -92,9 +98,17 @@ class LiveJob:
         steps = int(min(samples, self.samples_left) // self.global_batch)
         self.steps_credited += steps
         self.samples_credited += steps * self.global_batch
+        self._credits.append((self.steps_executed, steps, steps * self.global_batch))
 
-    def note(self, report: Report) -> None:
-        """Bring the counters up to a report."""
+    def _lose_credits(self, step: int) -> None:
+        """The job goes on from a checkpoint of this step; what was credited later was not saved."""
+        while self._credits and self._credits[-1][0] > step:
+            _, steps, samples = self._credits.pop()
+            self.steps_credited -= steps
+            self.samples_credited -= samples
+
+    def note(self, report: Report, is_outage: bool = False) -> None:
+        """Bring the counters up to a report; ``is_outage``: a slot of the job is down."""
         self.heard_at = report.at_s
         if report.kind not in (ReportKind.ACCEPTED, ReportKind.RETRY):
             self.steps_executed = report.step
@@ -116,7 +130,10 @@ class LiveJob:
             self.change = None
             self.slots = ()
             self.num_workers = 0
-            self.num_losses += 1
+            if not is_outage:
+                self.num_losses += 1
+            if not self._checkpoint_every:
+                self._lose_credits(report.step)
         elif report.kind is ReportKind.SHRUNK:
             self.slots = report.slots
             self.num_workers = len(report.slots)

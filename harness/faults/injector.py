@@ -77,6 +77,11 @@ class FaultyBackend:
         return self._inner.warmth
 
     @property
+    def checkpoint_every(self) -> int:
+        """That of the inner one."""
+        return self._inner.checkpoint_every
+
+    @property
     def phases(self) -> Phases:
         """Those of the inner one."""
         return self._inner.phases

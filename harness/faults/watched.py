@@ -43,7 +43,8 @@ class WatchedLauncher:
         self._inner.open(preimport)
 
     def start(self, spec: ProcessSpec) -> int:
-        """As the inner one; a process that trains is remembered."""
+        """As the inner one; a process that trains is remembered, and lives on no slot that is
+        down: a backend that was asked for it earlier does not know of that."""
         with self._lock:
             handle = self._inner.start(spec)
         if _NO_WORKER not in spec.name:

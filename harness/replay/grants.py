@@ -113,7 +113,12 @@ class Grants:
         self._note(job)
 
     def lost(self, job: ReplayJob, event: Event) -> None:
-        """A job lost its workers and slots; it waits, and the scheduler decides anew."""
+        """A job lost its workers and slots; it waits, and the scheduler decides anew.
+
+        One that was to be suspended has not been preempted then.
+        """
+        if job.target is None and job.slots:
+            job.num_preemptions -= 1
         self.close(job, event, "failed")
         job.samples_done = event.samples_done
         self.hold(job, (), event.time_s)

@@ -30,6 +30,11 @@ class DrivenBackend(ABC):
         """How its workers start."""
         return self._runtime.warmth
 
+    @property
+    def checkpoint_every(self) -> int:
+        """Steps from one checkpoint to the next."""
+        return self._runtime.checkpoint_every
+
     def problems(self, cluster: Cluster) -> list[str]:
         """Nothing, unless a backend needs more than what comes with this project."""
         return []

@@ -142,14 +142,15 @@ class Agents:
             if agent.end is not None and not agent.is_leaving and agent not in self.lost
         ]
 
-    def forget_lost(self) -> tuple[tuple[int, ...], str]:
-        """The others have gone on: the slots of those that died, and how they did."""
+    def forget_lost(self) -> dict[str, Any]:
+        """The others have gone on: the slots of those that died, and how they did, as a report
+        has them."""
         slots = tuple(agent.slot.slot_id for agent in self.lost)
         reason = "; ".join(f"agent {a.number}: {a.end.reason}" for a in self.lost if a.end)
         for agent in self.lost:
             del self.by_number[agent.number]
         self.lost.clear()
-        return slots, reason
+        return {"lost_slots": slots, "reason": reason}
 
     def forget(self) -> None:
         """The job has ended, or stands still."""

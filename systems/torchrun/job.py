@@ -6,8 +6,9 @@ It may take more than one round until all agents that should are in one; a chang
 the first step of such a round has ended.
 
 A worker that dies is started again by its agent, in a new round of the same size. Where an
-agent dies the others go on without it. One that dies while a change is in flight loses the
-job, which can be resumed.
+agent dies the others go on without it; a change that is asked for meanwhile is answered with
+RETRY when they do, since who is told earlier would ask again at once, and again. One that dies
+while a change is in flight loses the job, which can be resumed.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class TorchrunJob:
         self._wanted: tuple[int, ...] = ()
         """Slots that the job is to train on."""
         self._global_batch = 0
+        self._asked_too_early: Change | None = None
+        """It waits for the others to go on without an agent that died."""
         self._ending: Ending | None = None
         self._deadline: float | None = None
         self._began = 0.0
@@ -101,9 +104,11 @@ class TorchrunJob:
     def alter(self, change: Change) -> None:
         """RESCALE and MIGRATE by agents that come and go; SUSPEND by way of a checkpoint."""
         suspends = change.kind is ChangeKind.SUSPEND
+        if self._asked_too_early is not None:
+            self._say(ReportKind.RETRY, change_id=change.change_id, reason="another one waits")
+            return
         if self._agents.lost:
-            reason = "the job goes on without an agent that died"
-            self._say(ReportKind.RETRY, change_id=change.change_id, reason=reason)
+            self._asked_too_early = change
             return
         if not suspends and set(change.slots) == set(self._wanted):
             reason = "torchrun restarts its workers only where agents come or go; change the slots"
@@ -126,8 +131,9 @@ class TorchrunJob:
 
     def stop(self, change: Change) -> None:
         """Kill the job, whatever it is doing; a change in flight has failed with that."""
-        if self.change is not None:
-            self._say(ReportKind.FAILED, reason="overtaken by a stop")
+        if (other := self.change or self._asked_too_early) is not None:
+            self._say(ReportKind.FAILED, change_id=other.change_id, reason="overtaken by a stop")
+        self._asked_too_early = None
         self.change = change
         self._say(ReportKind.ACCEPTED)
         if self.is_alive:
@@ -285,15 +291,11 @@ class TorchrunJob:
         if self.change is not None:
             self._done(stopped_s)
             return
-        lost_slots, reason = self._agents.forget_lost()
-        self._say(
-            ReportKind.SHRUNK,
-            slots=slots,
-            lost_slots=lost_slots,
-            reason=reason,
-            phases_s=dict(self._phases_s),
-            stopping_time_s=stopped_s,
-        )
+        if (early := self._asked_too_early) is not None:
+            self._asked_too_early = None
+            self._say(ReportKind.RETRY, change_id=early.change_id, reason="an agent had died")
+        facts = {"slots": slots, "phases_s": dict(self._phases_s), "stopping_time_s": stopped_s}
+        self._say(ReportKind.SHRUNK, **facts, **self._agents.forget_lost())
 
     # What follows.
 
@@ -347,7 +349,7 @@ class TorchrunJob:
         """Every process has ended: do what was decided."""
         ending = self._ending
         assert ending is not None
-        self._ending = self._deadline = self._rounds.present = None
+        self._ending = self._deadline = self._rounds.present = self._asked_too_early = None
         self._agents.forget()
         self.phase = Phase.IDLE
         if self._phases_s.get("stop", 0.0) < 0:
@@ -393,6 +395,5 @@ class TorchrunJob:
             "step": self.step,
             "samples": self.samples,
             "step_s": self._step_s if self.phase is Phase.RUNNING else 0.0,
-        }
-        at_s = time.monotonic()
-        self.hands.report(Report(kind, self.order.job_id, at_s, **{**facts, **details}))
+        } | details
+        self.hands.report(Report(kind, self.order.job_id, time.monotonic(), **facts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,24 +10,50 @@ from typing import Any
 import pytest
 
 from harness.contracts.engine import Event, EventKind
+from harness.contracts.training import Report
 from harness.engines.live import Live
 from harness.engines.live_engine import LiveEngine
 from harness.engines.live_job import LiveJob
+from harness.trace.events import TraceEvent, TraceEventKind
 from tests.engines.setups import setup
 from tests.replay.worlds import job as spec
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> LiveEngine:
-    changed: dict[str, Any] = {"run_dir": tmp_path, "launcher": Opens(), "backend": Opens()}
+def made(tmp_path: Path, **more: Any) -> LiveEngine:
+    changed = {"run_dir": tmp_path, "launcher": Opens(), "backend": Opens(), **more}
     return LiveEngine(Live(), replace(setup(None), **changed))  # type: ignore[arg-type]
 
 
+@pytest.fixture
+def engine(tmp_path: Path) -> LiveEngine:
+    return made(tmp_path)
+
+
 class Opens:
-    """A launcher, or a backend, that is only opened."""
+    """A launcher, or a backend, that is only opened, and has nothing to say."""
 
     def open(self, *_: object) -> None:
         pass
+
+    def poll(self, timeout_s: float) -> list[Report]:
+        return []
+
+
+def test_times_of_the_trace_that_have_passed_together_are_told_one_by_one(
+    tmp_path: Path,
+) -> None:
+    events = (
+        TraceEvent(1.0, TraceEventKind.SLOTS_DOWN, (0, 1)),
+        TraceEvent(1.1, TraceEventKind.SLOTS_UP, (0,)),
+        TraceEvent(1.2, TraceEventKind.SLOTS_DOWN, (0,)),
+        TraceEvent(1.2, TraceEventKind.CANCEL, job_id="b"),
+        TraceEvent(1.3, TraceEventKind.CANCEL, job_id="a"),
+    )
+    engine = made(tmp_path, events=events)
+    engine._skipped_s = 2.0  # as if the machine had been too busy for us
+    told = [[event.kind for event in engine.wait(math.inf)] for _ in range(4)]
+    down, cancelled = EventKind.SLOT_DOWN, EventKind.JOB_CANCELLED
+    assert told == [[down, down], [EventKind.SLOT_UP], [down, cancelled], [cancelled]]
 
 
 def instants(engine: LiveEngine, *kinds: EventKind) -> list[list[EventKind]]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.contracts.engine import Abilities
-from harness.contracts.scheduler import Decision, Grant
+from harness.contracts.scheduler import Decision, Grant, Suspend
 from harness.trace.events import TraceEvent, TraceEventKind, in_order
 from systems.schedulers.fifo import Fifo
 from systems.schedulers.tiresias import Tiresias
@@ -83,6 +83,21 @@ def test_a_change_saves():
     )  # fmt: skip
     # 40 samples by the rescale at 20 s; the 10 after it are lost; from 40 s on two slots again.
     assert jobs["a"].finish_s == pytest.approx(40 + (100 - 40) / 2)
+
+
+@pytest.mark.parametrize(("down_s", "preemptions"), [(22, 0), (26, 1)])
+def test_who_loses_its_slots_while_it_is_being_suspended_is_not_preempted(down_s, preemptions):
+    def rule(view):
+        if view.time_s == 20:
+            return Decision({"a": Suspend()}, wake_s=40.0)
+        return replace(greedy(view), wake_s=20.0) if view.time_s < 20 else greedy(view)
+
+    jobs, _ = run(
+        [job("a", slots=2, work=100)], down(down_s, 1), up(40, 1), rule=rule,
+        costs={"pause_s": 4.0},
+    )  # fmt: skip
+    assert jobs["a"].state == "finished"
+    assert jobs["a"].num_preemptions == preemptions
 
 
 def test_survivors_go_on_after_the_pause_of_a_rescale():

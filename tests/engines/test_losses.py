@@ -1,0 +1,122 @@
+"""What a job of the live engine loses with its workers, and when it is given up for that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.contracts.engine import Change, ChangeKind, EventKind
+from harness.contracts.launcher import Warmth
+from harness.contracts.training import Report, ReportKind, WorkloadSpec
+from harness.engines.live import Live
+from harness.engines.live_engine import LiveEngine
+from harness.engines.live_job import LiveJob
+from harness.trace.events import TraceEvent, TraceEventKind
+from tests.engines.setups import setup
+from tests.replay.worlds import job, profile
+
+JOB = job("a")
+DOWN = TraceEventKind.SLOTS_DOWN
+UP = TraceEventKind.SLOTS_UP
+
+
+class LosesAll:
+    """A backend, and a launcher, whose workers never come to their first step."""
+
+    warmth = Warmth.COLD
+    checkpoint_every = 0
+
+    def __init__(self) -> None:
+        self._reports: list[Report] = []
+
+    def open(self, *_: object) -> None:
+        pass
+
+    def start(self, change: Change, *_: object) -> None:
+        number = change.change_id
+        self._reports = [Report(ReportKind.LOST, "a", 0.0, change_id=number, reason="killed")]
+
+    def hold(self, *_: object) -> None:
+        pass
+
+    def poll(self, timeout_s: float) -> list[Report]:
+        found, self._reports = self._reports, []
+        return found
+
+
+def ends(tmp_path: Path, count: int, *events: TraceEvent) -> list[EventKind]:
+    """What comes of so many starts, one at each second."""
+    fake = LosesAll()
+    changed: dict[str, Any] = {
+        "run_dir": tmp_path,
+        "launcher": fake,
+        "backend": fake,
+        "workloads": {"recorded": WorkloadSpec("recorded", "none", {})},
+    }
+    world = replace(setup(profile(), JOB), events=events, **changed)
+    engine = LiveEngine(Live(), world)
+    found = []
+    for number in range(count):
+        assert engine.wait(float(number)) == []
+        # Not RESUME: it has never run.
+        engine.apply([Change(number, ChangeKind.START, JOB, (), (0,), 8)])
+        if events:
+            engine._skipped_s = number + 0.5
+        told = engine.wait(math.inf)
+        if events:
+            assert told.pop(0).kind is EventKind.SLOT_DOWN
+        found += [event.kind for event in told]
+        engine._skipped_s = number + 0.9
+        if events:
+            assert [event.kind for event in engine.wait(math.inf)] == [EventKind.SLOT_UP]
+    return found
+
+
+def test_workers_that_die_by_themselves_are_started_three_times(tmp_path: Path) -> None:
+    lost = EventKind.GRANT_LOST
+    assert ends(tmp_path, 3) == [lost, lost, EventKind.JOB_FAILED]
+
+
+def test_what_the_slots_took_along_is_not_held_against_the_job(tmp_path: Path) -> None:
+    outages = [(TraceEvent(n + 0.4, DOWN, (0,)), TraceEvent(n + 0.8, UP, (0,))) for n in range(5)]
+    events = [event for outage in outages for event in outage]
+    assert ends(tmp_path, 5, *events) == [EventKind.GRANT_LOST] * 5
+
+
+def trained(checkpoint_every: int) -> Iterator[LiveJob]:
+    """A job that trains, has 100 steps credited and is lost; then the same once more, with a
+    change in between that saves."""
+    live = LiveJob(job("a", work=8000.0), 8, checkpoint_every)
+    live.begin(Change(1, ChangeKind.START, live.spec, (), (0,), 8), 0.0)
+    live.note(report(ReportKind.DONE, 1))
+    live.note(report(ReportKind.PROGRESS, 6))
+    live.credit(800.0)
+    live.note(report(ReportKind.PROGRESS, 9))
+    live.note(report(ReportKind.LOST, 0))
+    yield live
+    live.begin(Change(2, ChangeKind.RESUME, live.spec, (), (0,), 8), 0.0)
+    live.note(report(ReportKind.DONE, 1))
+    live.note(report(ReportKind.PROGRESS, 6))
+    live.credit(800.0)
+    live.begin(Change(3, ChangeKind.MIGRATE, live.spec, (0,), (1,), 8), 0.0)
+    live.note(report(ReportKind.DONE, 8))
+    live.note(report(ReportKind.PROGRESS, 13))
+    live.credit(800.0)
+    live.note(report(ReportKind.LOST, 7))
+    yield live
+
+
+def report(kind: ReportKind, step: int) -> Report:
+    return Report(kind, "a", 0.0, change_id=1, step=step, samples=8 * step)
+
+
+def test_credited_steps_are_lost_that_no_checkpoint_had_saved() -> None:
+    assert [live.samples_done for live in trained(0)] == [0, 8 * 107]
+    assert [live.steps_credited for live in trained(0)] == [0, 100]
+
+
+def test_where_checkpoints_are_written_all_along_credited_steps_are_kept() -> None:
+    assert [live.samples_done for live in trained(10)] == [8 * 100, 8 * 307]
