@@ -73,6 +73,7 @@ class Member:
         self._leader: ControlClient | None = None
         self._leader_worker = ""
         self._leader_address = ""
+        self._leads = False
         self._heard_at = 0.0
         self._is_accused = False
         self._is_closed = False
@@ -202,6 +203,9 @@ class Member:
                 self.store = (message["address"], message["port"])
                 if not self._order.etcd_endpoints:
                     self._election.replace_store(self._make_store)
+            case "who_leads":
+                if self._leads:
+                    self._say_that_it_leads()
             case "leader_gone":
                 self._leader_gone(message["address"])
             case "announce":
@@ -267,7 +271,8 @@ class Member:
             )
             self._server.lead(coordinator)
             self._handlers.leads(True)
-            self._driver.send({"kind": "leader", "worker": self._order.worker})
+            self._leads = True
+            self._say_that_it_leads()
         else:
             self._step_down()
         place, _, leader = address.rpartition("/")
@@ -310,7 +315,11 @@ class Member:
             if request is not None:
                 self._send(request)
 
+    def _say_that_it_leads(self) -> None:
+        self._driver.send({"kind": "leader", "worker": self._order.worker})
+
     def _step_down(self) -> None:
+        self._leads = False
         self._server.step_down()
         self._handlers.leads(False)
 

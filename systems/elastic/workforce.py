@@ -156,6 +156,10 @@ class Workforce:
             self.adjusting, self._slots = adjusting, adjusting.change.slots
             self._ask_leader()
 
+    def left(self, process: Process) -> None:
+        """It has parted from the others in order."""
+        self._leads_no_more(process)
+
     # Deaths.
 
     def died(self, process: Process) -> None:
@@ -165,8 +169,7 @@ class Workforce:
         if not self.is_wanted(process) and not self.is_joining(process):
             return  # it was about to leave
         process.is_dead = True
-        if self._leader == process.name:
-            self._leader = ""
+        self._leads_no_more(process)
         if self.is_joining(process):
             adjusting = self.adjusting
             assert adjusting is not None
@@ -347,6 +350,13 @@ class Workforce:
             self.crew.tell_all({"kind": "lost", "workers": unaware})
 
     # Small things.
+
+    def _leads_no_more(self, process: Process) -> None:
+        """Whoever follows says so by itself; but it may have done so already, if the one before
+        led so briefly that we have heard of both in the wrong order."""
+        if self._leader == process.name:
+            self._leader = ""
+            self.crew.tell_all({"kind": "who_leads"})
 
     @property
     def firsts(self) -> tuple[str, ...]:

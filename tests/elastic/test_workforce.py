@@ -1,0 +1,63 @@
+"""What the driver of an elastic job makes of what it hears."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from harness.contracts.engine import Change, ChangeKind
+from systems.backends.stop_free import StopFree
+from systems.elastic.account import Account
+from systems.elastic.crew import Process
+from systems.elastic.workforce import Workforce
+from systems.runtime.job_life import Phase
+from tests.replay.worlds import job
+
+
+class Hands:
+    """Keeps what is sent to whom; a connection is the worker's name."""
+
+    def __init__(self):
+        self.sent = []
+
+    def send(self, connection, message):
+        self.sent.append((connection, message["kind"]))
+
+    def kill(self, handle):
+        raise AssertionError("nobody is to be killed")
+
+
+@pytest.fixture
+def hands():
+    return Hands()
+
+
+@pytest.fixture
+def work(hands):
+    """Two workers that train."""
+    account = Account("a", 100, lambda report: None, 0)
+    options = StopFree(start="cold")._options
+    processes = SimpleNamespace(hands=hands, options=options)
+    change = Change(1, ChangeKind.START, job("a"), (), (0, 1), 8)
+    work = Workforce(processes, account, change, lambda fate, reason: None)
+    account.phase = Phase.RUNNING
+    for slot, name in enumerate(work.members):
+        work.crew.workers[name] = Process(name, slot, slot, 0.0, connection=name, ordered_at=1.0)
+    return work
+
+
+@pytest.mark.parametrize("how", ["left", "died"])
+def test_leaders_that_are_heard_in_the_wrong_order(work, hands, how):
+    """Two connections: the first of two leaders may be heard after the one that followed it."""
+    first, second = (work.crew.workers[name] for name in work.members)
+    work.on_leader(second, {})
+    work.on_leader(first, {})
+    first.left = {} if how == "left" else None
+    getattr(work, how)(first)
+    assert (second.name, "who_leads") in hands.sent
+    work.on_leader(second, {})
+    hands.sent.clear()
+    work.recover_by = None
+    work.adjust(Change(2, ChangeKind.RESCALE, job("a"), (0, 1), (1,), 8))
+    assert hands.sent == [(second.name, "adjust")]
