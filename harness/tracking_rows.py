@@ -132,7 +132,9 @@ def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _name(text: str) -> str:
-    return _BAD_NAME.sub("_", text)[:200]
+    parts = _BAD_NAME.sub("_", text)[:200].split("/")
+    # MLflow takes a name for a path, and none that leads elsewhere.
+    return "/".join(part if part.strip(".") else "_" * (len(part) or 1) for part in parts)
 
 
 def _thinned(rows: Sequence[Any]) -> Sequence[Any]:

@@ -35,6 +35,7 @@ from harness.engines.live_needs import workload_modules
 from harness.engines.live_observations import SystemSampler, collect
 from harness.engines.setup import EngineSetup
 from harness.faults.watched import WatchedLauncher
+from harness.file_names import file_name
 from harness.records import RunRecords
 from harness.trace.events import TraceEventKind
 
@@ -389,6 +390,6 @@ class LiveEngine:
             if (job.num_workers or job.in_flight) and silent_s > limit_s:
                 raise EngineError(
                     f"job {job.spec.job_id} has given no sign of life for {silent_s:.0f} s;"
-                    f" its logs are in {self._setup.run_dir / 'jobs' / job.spec.job_id}."
+                    f" its logs are in {self._setup.run_dir / 'jobs' / file_name(job.spec.job_id)}."
                     " Raise engine.stall_timeout_s if its steps really are that long."
                 )

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.training import Report, ReportKind, TrainingOrder
 from harness.engines.setup import EngineSetup
+from harness.file_names import file_name
 from harness.trace.job import JobSpec
 
 
@@ -154,7 +155,7 @@ def training_order(
         workload=setup.workloads[job.spec.workload],
         seed=zlib.crc32(f"{setup.seed}/job/{job_id}".encode()),
         target_step=job.target_step,
-        job_dir=setup.run_dir / "jobs" / job_id,
+        job_dir=setup.run_dir / "jobs" / file_name(job_id),
         step_floor_s=floors,
         digest_every=digest_every,
     )

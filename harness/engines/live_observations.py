@@ -14,6 +14,7 @@ import psutil
 from harness.engines.consumed import count_samples
 from harness.engines.live_job import LiveJob
 from harness.engines.setup import EngineSetup
+from harness.file_names import file_name
 from harness.records import (
     AccusationRecord,
     EvaluationRecord,
@@ -65,7 +66,7 @@ def collect(
     steps_of: dict[str, list[StepRecord]] = {}
     for job in sorted(jobs, key=lambda job: job.spec.order):
         job_id = job.spec.job_id
-        job_dir = setup.run_dir / "jobs" / job_id
+        job_dir = setup.run_dir / "jobs" / file_name(job_id)
         steps = read_steps(job_dir / "steps.jsonl", job_id, started)
         shutil.rmtree(job_dir / "checkpoints", ignore_errors=True)
         steps_of[job_id] = steps

@@ -6,6 +6,7 @@ import mmap
 from pathlib import Path
 
 from harness.contracts.marks import DOING, IS_FIRST, LAYOUT, LEADS, SIZE, Doing
+from harness.file_names import file_name
 
 
 class SeenMark:
@@ -43,7 +44,7 @@ class SeenMarks:
         found = self._seen.get(name)
         if found is None:
             try:
-                with (self._folder / name).open("rb") as file:
+                with (self._folder / file_name(name)).open("rb") as file:
                     memory = mmap.mmap(file.fileno(), SIZE, access=mmap.ACCESS_READ)
             except FileNotFoundError:
                 return None

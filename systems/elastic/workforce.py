@@ -92,8 +92,11 @@ class Workforce:
     # Messages, by kind.
 
     def on_leader(self, process: Process, message: Mapping[str, Any]) -> None:
-        """It leads from now on; what the one before left unanswered is asked again."""
-        if not process.is_dead and process.end is None:
+        """It leads from now on; what the one before left unanswered is asked again.
+
+        Who has left may still be elected for a moment, and is not to be asked for anything.
+        """
+        if not process.is_dead and process.end is None and process.left is None:
             self._leader = process.name
             self._ask_leader()
 

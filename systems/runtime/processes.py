@@ -8,6 +8,7 @@ from harness.cluster import Cluster, Slot
 from harness.contracts.engine import Change
 from harness.contracts.launcher import ProcessSpec, Warmth
 from harness.contracts.training import TrainingOrder
+from harness.file_names import file_name
 from harness.network import interface_of
 from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.driven_job import MakeJob, Timeouts
@@ -87,7 +88,7 @@ def process_name(job_id: str, generation: int, rank: int) -> str:
 
 def mark_path(order: TrainingOrder, name: str) -> str | None:
     """Where the worker whose process has this name keeps its mark, if any does."""
-    return None if order.marks is None else str(order.marks.absolute() / name)
+    return None if order.marks is None else str(order.marks.absolute() / file_name(name))
 
 
 def process_spec(

@@ -57,7 +57,23 @@ def test_leaders_that_are_heard_in_the_wrong_order(work, hands, how):
     getattr(work, how)(first)
     assert (second.name, "who_leads") in hands.sent
     work.on_leader(second, {})
+    assert asked(work, hands) == second.name
+
+
+def test_who_has_left_is_not_asked_even_if_it_was_elected_last(work, hands):
+    first, second = (work.crew.workers[name] for name in work.members)
+    work.on_leader(second, {})
+    first.left = {}
+    work.left(first)
+    work.on_leader(first, {})  # its election took a moment longer than its training
+    assert asked(work, hands) == second.name
+
+
+def asked(work, hands):
+    """Who is asked for a change."""
     hands.sent.clear()
     work.recover_by = None
     work.adjust(Change(2, ChangeKind.RESCALE, job("a"), (0, 1), (1,), 8))
-    assert hands.sent == [(second.name, "adjust")]
+    ((name, kind),) = hands.sent
+    assert kind == "adjust"
+    return name

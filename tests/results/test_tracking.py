@@ -163,5 +163,8 @@ def test_long_curves_are_thinned_and_keep_both_ends(tmp_path: Path) -> None:
     losses = [point for point in tracking_rows.curves(run) if point.key.startswith("loss/")]
     assert len(losses) == tracking_rows.CURVE_POINTS
     assert {point.key for point in losses} == {"loss/job/1_"}
+    for job_id, name in (("../b", "__/b"), ("./a", "_/a"), ("/c", "_/c")):
+        run.records.steps[:] = [StepRecord(job_id, 1, 2, 32, 1.0, 0.5, (1.0).hex())]
+        assert f"loss/{name}" in {point.key for point in tracking_rows.curves(run)}
     assert [losses[0].step, losses[-1].step] == [1, 5000]
     assert [point.step for point in losses] == sorted({point.step for point in losses})
