@@ -48,7 +48,11 @@ def to_trace(rows: Submissions, *, name: str, generated: Sequence[str] = ()) -> 
         history.append(f"first submission, at {first_s:.10g} s in the file, becomes 0")
     jobs = sorted(_jobs(rows, first_s), key=lambda job: job.order)
     return Trace(
-        name=name, jobs=tuple(jobs), generated=frozenset(generated), history=tuple(history)
+        name=name,
+        jobs=tuple(jobs),
+        generated=frozenset(generated),
+        history=tuple(history),
+        work_in_slot_s=rows.work_in_slot_s,
     )
 
 
@@ -130,4 +134,5 @@ def from_trace(trace: Trace) -> Submissions:
         job_ids=[job.job_id for job in jobs],
         owner=[job.owner for job in jobs],
         places=[f"job {job.job_id}" for job in jobs],
+        work_in_slot_s=trace.work_in_slot_s,
     )

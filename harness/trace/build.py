@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.build import build
 from harness.problems import Problem, UserError, suggest
+from harness.profiles import RECORDED
 from harness.trace.submissions import Reader
 from harness.trace.trace import Trace, TraceError
 from harness.trace.transforms import Transform, TransformContext
@@ -85,7 +86,8 @@ def finish(
     """The trace with its name and provenance, after the transforms.
 
     Raises:
-        TraceError: a transform does not fit the trace or lacks something in the context.
+        TraceError: a transform does not fit the trace or lacks something in the context; or
+            programs with names are to do work in slot-seconds.
     """
     trace = replace(
         trace,
@@ -100,7 +102,22 @@ def finish(
             raise TraceError(
                 f"trace.transforms.{number}: {problem}" for problem in error.problems
             ) from error
+    _check_unit_of_work(trace)
     return trace
+
+
+def _check_unit_of_work(trace: Trace) -> None:
+    if not trace.work_in_slot_s:
+        return
+    named = next((job for job in trace.jobs if job.workload != RECORDED), None)
+    if named is not None:
+        raise TraceError(
+            [
+                f"trace {trace.name}: job {named.job_id} is to train {named.workload!r}, but its work is in"
+                " slot-seconds, since the file has no column for it; add the transform"
+                " RecomputeWork, or name the column (columns: {work: ...})"
+            ]
+        )
 
 
 def _located(part: Any, base_dir: Path) -> Any:

@@ -174,6 +174,7 @@ class ColumnsReader:
             workload=workload,
             global_batch=batch.astype(np.int64),
             work_samples=work,
+            work_in_slot_s=not cells.has("work"),
             duration_s=duration_s,
             deadline_s=deadline_s,
             elastic=flags,

@@ -104,6 +104,7 @@ class OpenbReader:
             workload=[RECORDED] * len(table),
             global_batch=slots.astype(np.int64),
             work_samples=duration_s * slots,
+            work_in_slot_s=True,
             duration_s=duration_s,
             deadline_s=np.full(len(table), np.nan),
             job_ids=table.columns["name"],

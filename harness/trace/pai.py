@@ -134,6 +134,7 @@ class PaiReader:
             workload=[RECORDED] * len(jobs),
             global_batch=slots.astype(np.int64),
             work_samples=duration_s * slots,
+            work_in_slot_s=True,
             duration_s=duration_s,
             deadline_s=np.full(len(jobs), np.nan),
             job_ids=jobs.columns["job_name"],

@@ -84,6 +84,7 @@ class PhillyReader:
             workload=[RECORDED] * len(table),
             global_batch=slots.astype(np.int64),
             work_samples=duration_s * slots,
+            work_in_slot_s=True,
             duration_s=duration_s,
             deadline_s=np.full(len(table), np.nan),
             owner=table.columns.get(_OWNER),

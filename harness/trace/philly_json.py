@@ -113,6 +113,7 @@ class PhillyJsonReader:
             workload=[RECORDED] * len(jobs),
             global_batch=slots,
             work_samples=np.array([job.slot_s for job in jobs]),
+            work_in_slot_s=True,
             duration_s=np.array([job.running_s for job in jobs]),
             deadline_s=np.full(len(jobs), np.nan),
             job_ids=[job.name for job in jobs],

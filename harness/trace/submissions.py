@@ -49,6 +49,8 @@ class Submissions:
     places: Sequence[str] | None = None
     """Place of each row in messages; None: path and line."""
 
+    work_in_slot_s: bool = False
+    """Whether work is counted in slot-seconds, since the file has none of its own."""
     notes: frozenset[str] = frozenset()
     """What the reader's options left out of the file, for the trace's history."""
 

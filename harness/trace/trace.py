@@ -55,6 +55,8 @@ class Trace:
     """What was done to the recorded jobs, one readable line for each step."""
     events: tuple[TraceEvent, ...] = ()
     """What happens beside the submissions, in its order."""
+    work_in_slot_s: bool = False
+    """Whether ``work_samples`` are slot-seconds, which only the workload ``recorded`` trains."""
 
     def __post_init__(self) -> None:
         if not self.jobs:

@@ -6,13 +6,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harness.profiles import load_profile
 from harness.trace.build import load_trace
 from harness.trace.columns import ColumnsReader
+from harness.trace.trace import TraceError
 from harness.trace.transforms import TransformContext
 from tests.trace.examples import write
 from tests.trace.test_columns_reader import BASIC, contradictions, read, refused
 
-DOCS = Path(__file__).parents[2] / "docs" / "how-to-add-a-trace.md"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs" / "how-to-add-a-trace.md"
+CURVES = ROOT / "configs" / "profile" / "a100_elasticflow.yaml"
 
 
 def test_one_of_several_names(tmp_path):
@@ -131,7 +135,8 @@ def load_documented(folder, name, text):
     assert len(block.splitlines()) < 30
     config = yaml.safe_load(block)
     write(folder, text, config["reader"]["path"])
-    return load_trace(config, TransformContext(), base_dir=folder)
+    context = TransformContext(profile=load_profile(CURVES))
+    return load_trace(config, context, base_dir=folder)
 
 
 def test_an_invented_format_with_milliseconds_and_nested_resources(tmp_path):
@@ -143,8 +148,27 @@ def test_an_invented_format_with_milliseconds_and_nested_resources(tmp_path):
     assert [job.deadline_s for job in trace.jobs] == [3610.0, 7210.0, None]
     assert [job.workload for job in trace.jobs] == ["resnet50", "resnet50", "bert"]
     assert [job.global_batch for job in trace.jobs] == [256, 256, 64]
+    curves = load_profile(CURVES)
+    assert [job.work_samples for job in trace.jobs] == [
+        job.duration_s
+        * curves.throughput(job.workload, job.global_batch).samples_per_s(job.requested_slots)
+        for job in trace.jobs
+    ]
     same = load_documented(tmp_path, "campus", CAMPUS.replace("created_ms", "submit_ms", 1))
     assert same.digest == trace.digest
+
+
+def test_slot_seconds_are_no_samples_of_a_known_program(tmp_path):
+    """An hour on four slots would be 14,400 pictures otherwise, done in seconds."""
+    config = yaml.safe_load(examples()["campus"])
+    del config["transforms"]
+    write(tmp_path, CAMPUS, "campus.csv")
+    with pytest.raises(TraceError, match="is to train 'resnet50', but its work is in slot-sec"):
+        load_trace(config, TransformContext(), base_dir=tmp_path)
+    del config["reader"]["columns"]["workload"]
+    del config["reader"]["workload_renames"]
+    config["reader"]["constants"] = {"batch": 64}
+    assert load_trace(config, TransformContext(), base_dir=tmp_path).work_in_slot_s
 
 
 def test_an_invented_format_with_thousandths_and_own_dates(tmp_path):

@@ -189,7 +189,8 @@ class RecomputeWork:
             for job in trace.jobs
         )
         note = f"RecomputeWork: duration x throughput of profile {profile.name}"
-        return trace.step(note, jobs, generated=["work_samples"])
+        known = trace.step(note, jobs, generated=["work_samples"])
+        return replace(known, work_in_slot_s=False)
 
 
 @dataclass(frozen=True)
