@@ -113,8 +113,8 @@ def _check_unit_of_work(trace: Trace) -> None:
     if named is not None:
         raise TraceError(
             [
-                f"trace {trace.name}: job {named.job_id} is to train {named.workload!r}, but its work is in"
-                " slot-seconds, since the file has no column for it; add the transform"
+                f"trace {trace.name}: job {named.job_id} is to train {named.workload!r}, but its"
+                " work is in slot-seconds, since the file has no column for it; add the transform"
                 " RecomputeWork, or name the column (columns: {work: ...})"
             ]
         )
