@@ -166,6 +166,7 @@ class _Replay:
                         self.num_events,
                     )
                 )
+        self.book.close(self.engine.now())
 
     def _next_events(self) -> list[Event]:
         """All events of the next instant, in the documented order."""
@@ -217,9 +218,12 @@ class _Replay:
             return
         if kind is EventKind.SLOT_DOWN or kind is EventKind.SLOT_UP:
             assert event.slot is not None
-            occupancy = self.grants.occupancy
-            mark = occupancy.mark_down if kind is EventKind.SLOT_DOWN else occupancy.mark_up
-            mark(event.slot)
+            if kind is EventKind.SLOT_DOWN:
+                self.grants.occupancy.mark_down(event.slot)
+                self.book.slot_down(event.slot, event.time_s)
+            else:
+                self.grants.occupancy.mark_up(event.slot)
+                self.book.slot_up(event.slot, event.time_s)
             return
         job = self.book.live.get(event.job_id)
         if job is None:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from harness.contracts.engine import Abilities
 from harness.contracts.scheduler import Decision, Grant, Suspend
+from harness.records import OutageRecord
 from harness.trace.events import TraceEvent, TraceEventKind, in_order
+from harness.validate import check_records
 from systems.schedulers.fifo import Fifo
 from systems.schedulers.tiresias import Tiresias
 from systems.schedulers.uniform import Uniform
@@ -136,6 +138,26 @@ def test_a_change_under_way_fails_with_a_slot_of_its_own():
     ]
 
 
+def test_outages_are_recorded_and_those_that_last_end_with_the_run():
+    _, records = run(
+        [job("a", slots=1, work=100), job("b", arrival_s=50.0, work=20)],
+        down(10, 1, 2), up(20, 2), up(30, 1), down(40, 2), down(45, 3), up(45, 3),
+        slots=4,
+    )  # fmt: skip
+    assert records.outages == [
+        OutageRecord(2, 10, 20),
+        OutageRecord(1, 10, 30),
+        OutageRecord(3, 45, 45),
+        OutageRecord(2, 40, 100),
+    ]
+
+
+def test_a_run_without_events_records_no_outage_and_no_interruption():
+    _, records = run([job("a", slots=2, work=100)])
+    assert records.outages == []
+    assert "interruptions" not in records.facts
+
+
 def test_cancelled_jobs_end_whatever_they_do():
     jobs, _ = run(
         [job("a", slots=2, work=100), job("b", slots=2, work=50), job("c", slots=2, work=30)],
@@ -216,6 +238,16 @@ def test_whatever_happens_the_books_balance(
             is_down[event.slots[0]].append([event.time_s, math.inf])
         elif event.kind is TraceEventKind.SLOTS_UP:
             is_down[event.slots[0]][-1][1] = event.time_s
+    end_s = max(record.finish_s for record in first.jobs)
+    recorded = {slot: [] for slot in range(4)}
+    for outage in sorted(first.outages, key=lambda outage: outage.start_s):
+        if outage.start_s < end_s:
+            recorded[outage.slot].append((outage.start_s, outage.end_s))
+    assert recorded == {
+        slot: [(begin, min(end, end_s)) for begin, end in windows if begin < end_s]
+        for slot, windows in is_down.items()
+    }
+    assert list(check_records(first)) == []
     for grant in first.grants:
         for slot in grant.slots:
             for begin, end in is_down[slot]:
