@@ -179,10 +179,16 @@ class _Replay:
             events = self.engine.wait(until_s)
         except RuntimeError as error:
             waiting = sorted(self.book.live)
+            num_down = len(self.grants.occupancy.down)
+            fact, way_out = "", "Give the cluster more slots"
+            if num_down:
+                num_slots = self.cluster.num_slots
+                fact = f" {num_down} of {num_slots} slots are down and never come up again."
+                way_out = "Let the trace bring slots up again"
             raise ReplayError(
                 f"{len(waiting)} jobs wait for ever (first: {', '.join(waiting[:5])}): nothing"
-                " runs, nothing is due and the scheduler asked for no wake-up. Give the cluster"
-                " more slots, or let the scheduler refuse what it cannot serve."
+                f" runs, nothing is due and the scheduler asked for no wake-up.{fact} {way_out},"
+                " or let the scheduler refuse what it cannot serve."
             ) from error
         now_s = self.engine.now()
         while self.next_arrival < len(arrivals):

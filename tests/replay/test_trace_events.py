@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from harness.contracts.engine import Abilities
 from harness.contracts.scheduler import Decision, Grant, Suspend
 from harness.records import OutageRecord
+from harness.replay import ReplayError
 from harness.trace.events import TraceEvent, TraceEventKind, in_order
 from harness.validate import check_records
 from systems.schedulers.fifo import Fifo
@@ -150,6 +151,13 @@ def test_outages_are_recorded_and_those_that_last_end_with_the_run():
         OutageRecord(3, 45, 45),
         OutageRecord(2, 40, 100),
     ]
+
+
+def test_slots_that_never_come_back_are_named_as_what_jobs_wait_for():
+    with pytest.raises(ReplayError, match=r"2 of 2 slots are down and never come up again\. Let"):
+        run([job("a", work=100)], down(10, 0, 1))
+    with pytest.raises(ReplayError, match=r"asked for no wake-up\. Give the cluster more"):
+        run([job("a", slots=3, work=100)])
 
 
 def test_a_run_without_events_records_no_outage_and_no_interruption():
