@@ -183,6 +183,48 @@ def test_a_job_that_ends_in_the_instant_of_a_failure_has_ended():
     assert (jobs["a"].state, jobs["a"].finish_s) == ("finished", 25)
 
 
+def test_who_is_cancelled_in_the_instant_in_which_a_slot_is_free_never_starts():
+    jobs, records = run(
+        [job("a", work=1000), job("b", work=10), job("c", work=10)], cancel(1000, "b"), slots=1
+    )
+    assert (jobs["b"].state, jobs["b"].first_start_s) == ("cancelled", None)
+    assert {change.job_id for change in records.changes} == {"a", "c"}
+    assert jobs["c"].first_start_s == 1000
+
+
+def test_nobody_starts_on_a_slot_that_goes_down_as_it_becomes_free():
+    jobs, records = run([job("a", work=10), job("b", work=10)], down(10, 0), up(30, 0), slots=1)
+    assert jobs["a"].finish_s == 10
+    assert [(change.job_id, change.requested_s) for change in records.changes] == [
+        ("a", 0),
+        ("b", 30),
+    ]
+
+
+def test_a_change_that_would_be_done_in_the_instant_of_a_failure_has_failed():
+    for costs in ({"pause_s": 5.0}, {"preparation_s": 5.0}, {"preparation_s": 2.0, "pause_s": 3.0}):
+        jobs, records = run([job("a", slots=2, work=100)], down(5, 1), up(9, 1), costs=costs)
+        assert [(c.kind, c.ended_s, c.outcome) for c in records.changes] == [
+            ("start", 5, "failed"),
+            ("start", 14, "done"),
+        ]
+        assert jobs["a"].finish_s == 14 + 50
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 5.0])
+def test_a_pause_that_would_begin_in_the_instant_of_a_failure_keeps_no_sample(pause_s):
+    def rule(view):
+        if view.time_s == 20:
+            return Decision({"a": Grant(1)})
+        return replace(greedy(view), wake_s=20.0 if view.time_s < 20 else None)
+
+    jobs, _ = run(
+        [job("a", slots=2, work=100)], down(24, 1), cancel(25, "a"), rule=rule,
+        costs={"preparation_s": 4.0, "pause_s": pause_s}, checkpoint_every_s=math.inf,
+    )  # fmt: skip
+    assert (jobs["a"].state, jobs["a"].samples_done) == ("cancelled", 0)
+
+
 def outages(windows):
     """Events of (slot, begin, length); windows of a slot that overlap another are left out."""
     free_from, events = {}, []
