@@ -127,6 +127,11 @@ class JobBook:
             job.waiting_since_s = now_s
         job.slots = slots
 
+    def count_interruption(self) -> None:
+        """A job lost its grant with all its workers."""
+        facts = self.records.facts
+        facts["interruptions"] = facts.get("interruptions", 0.0) + 1.0
+
     def count_loss(self, num_workers: int, num_stragglers: int) -> None:
         """So many workers are gone and their job goes on: they died, or were removed as
         stragglers."""

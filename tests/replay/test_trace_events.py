@@ -153,6 +153,14 @@ def test_outages_are_recorded_and_those_that_last_end_with_the_run():
     ]
 
 
+def test_interruptions_are_counted_where_a_job_loses_its_grant():
+    events = down(10, 0), up(15, 0), down(20, 1), up(25, 1), cancel(30, "b")
+    waiting = [job("a", slots=2, work=100), job("b", slots=2, work=10)]
+    assert run(waiting, *events)[1].facts["interruptions"] == 2
+    # Survivors go on with slot 1 till that goes down, too.
+    assert run(waiting, *events, mechanism=SURVIVES)[1].facts["interruptions"] == 1
+
+
 def test_slots_that_never_come_back_are_named_as_what_jobs_wait_for():
     with pytest.raises(ReplayError, match=r"2 of 2 slots are down and never come up again\. Let"):
         run([job("a", work=100)], down(10, 0, 1))
