@@ -25,6 +25,7 @@ from harness.records import (
     FaultRecord,
     GrantRecord,
     JobRecord,
+    OutageRecord,
     RunRecords,
 )
 
@@ -60,10 +61,12 @@ def compute(records: RunRecords) -> dict[str, float]:
         **latency(records.latencies_us),
         **progress(records),
         **hangs(records),
+        "interruptions": interruptions(records),
     }
     if window is not None and window[1] > window[0] and num_slots:
         found["cluster_efficiency_mean"] = cluster_efficiency(records.grants, window, num_slots)
         found["slot_utilization_mean"] = slot_utilization(records.grants, window, num_slots)
+        found |= availability(records.outages, window, num_slots)
     return {
         name: float(value)
         for name, value in sorted(found.items())
@@ -200,6 +203,7 @@ def cluster_efficiency(
 ) -> float | None:
     """Mean over the window of sum over jobs of T(w) / T(1), over all slots [ElasticFlow, eq. 8].
 
+    Slots that were down count among all slots.
     The sum runs over jobs, not devices (read literally eq. 8 counts a job once per device).
     None where a grant's speedup is not known.
     """
@@ -212,9 +216,35 @@ def cluster_efficiency(
 def slot_utilization(
     grants: Sequence[GrantRecord], window: tuple[float, float], num_slots: float
 ) -> float:
-    """Mean over the window of slots held over all slots [EDL, GPU utilization]."""
+    """Mean over the window of slots held over all slots [EDL, GPU utilization].
+
+    Slots that were down count among all slots; over ``slot_availability`` it is the share held
+    of those that were up.
+    """
     held = np.fromiter((len(grant.slots) for grant in grants), np.float64, len(grants))
     return float((held * _inside(grants, window)).sum()) / (num_slots * _length(window))
+
+
+def availability(
+    outages: Sequence[OutageRecord], window: tuple[float, float], num_slots: float
+) -> dict[str, float | None]:
+    """Slot time that was there, in runs in which slots went down. Ours.
+
+    ``outage``: slot-seconds of the window that were down. ``availability``: share of the
+    window's slot time that was up.
+    """
+    if not outages:
+        return {}
+    down_s = float(_inside(outages, window).sum())
+    return {
+        "outage_slot_s": down_s,
+        "slot_availability": 1.0 - down_s / (num_slots * _length(window)),
+    }
+
+
+def interruptions(records: RunRecords) -> float | None:
+    """Times that a job lost its grant with all its workers; where slots went down also 0. Ours."""
+    return records.facts.get("interruptions", 0.0 if records.outages else None)
 
 
 def finish_time_fairness_max(jobs: Sequence[JobRecord], num_slots: float | None) -> float | None:
@@ -370,10 +400,10 @@ def _length(window: tuple[float, float]) -> float:
     return window[1] - window[0]
 
 
-def _inside(grants: Sequence[GrantRecord], window: tuple[float, float]) -> Floats:
-    """Seconds of every grant that lie in the window."""
-    start = np.maximum(_column(grants, "start_s"), window[0])
-    end: Floats = np.minimum(_column(grants, "end_s"), window[1])
+def _inside(periods: Sequence[GrantRecord | OutageRecord], window: tuple[float, float]) -> Floats:
+    """Seconds of every period that lie in the window."""
+    start = np.maximum(_column(periods, "start_s"), window[0])
+    end: Floats = np.minimum(_column(periods, "end_s"), window[1])
     return np.maximum(end - start, 0.0, dtype=np.float64)
 
 

@@ -90,6 +90,17 @@ class DecisionRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class OutageRecord:
+    """A period in which a slot was down, as the replay was told: from the instant in which no job
+    held it any more."""
+
+    slot: int
+    start_s: float
+    end_s: float
+    """When it was up again; the end of the run for one that never was."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepRecord:
     """One really executed step of a live job, as its first worker saw it."""
 
@@ -201,6 +212,7 @@ class RunRecords:
     grants: list[GrantRecord] = field(default_factory=list)
     changes: list[ChangeRecord] = field(default_factory=list)
     decisions: list[DecisionRecord] = field(default_factory=list)
+    outages: list[OutageRecord] = field(default_factory=list)
     steps: list[StepRecord] = field(default_factory=list)
     evaluations: list[EvaluationRecord] = field(default_factory=list)
     system: list[SystemRecord] = field(default_factory=list)
@@ -213,6 +225,7 @@ class RunRecords:
     """Single numbers that only the run itself knows: replay_wall_s, num_events,
     num_slots, steps_executed, steps_credited, steps_repeated (that were made again from a
     checkpoint, not counted as executed), steps_executed_<workload>, rescales_<workload>,
+    interruptions (times that a job lost its grant with all its workers),
     pace_overrun_share (steps that took longer than their pace), workers_lost (that died while
     their job went on), of faults on purpose: faults, faults_missed (their phase did not come),
     workers_crashed (that ended with an error and had not been struck), jobs_lost (times that no

@@ -11,6 +11,7 @@ from rich.table import Table
 
 HEADLINES = (
     ("jobs_finished", "finished", "{:.0f}"),
+    ("jobs_cancelled", "cancelled", "{:.0f}"),
     ("jct_mean_s", "JCT mean s", "{:,.1f}"),
     ("jct_p95_s", "JCT p95 s", "{:,.1f}"),
     ("makespan_s", "makespan s", "{:,.1f}"),
@@ -19,11 +20,14 @@ HEADLINES = (
     ("deadline_satisfactory_ratio", "deadlines", "{:.1%}"),
     ("rescales", "rescales", "{:.0f}"),
     ("preemptions", "preempt.", "{:.0f}"),
+    ("interruptions", "interrupt.", "{:.0f}"),
     ("stopping_time_scale_out_mean_s", "stop out s", "{:.3f}"),
     ("executed_share", "executed", "{:.2%}"),
     ("replay_wall_s", "wall s", "{:.1f}"),
 )
 """Metrics shown in tables: name, heading, format. Columns that no run has are left out."""
+_RARE = frozenset({"jobs_cancelled", "interruptions"})
+"""Left out also where they are 0 in all runs."""
 
 
 def console(stderr: bool = False) -> Console:
@@ -53,7 +57,11 @@ def metrics_table(rows: Sequence[tuple[Mapping[str, str], str, Mapping[str, floa
         rows: axes (name and value), status, metrics; empty metrics where there are none.
     """
     axes = _telling_axes([row[0] for row in rows])
-    shown = [h for h in HEADLINES if any(h[0] in metrics for _, _, metrics in rows)]
+    shown = [
+        (name, heading, form)
+        for name, heading, form in HEADLINES
+        if any(metrics.get(name, 0.0) if name in _RARE else name in metrics for *_, metrics in rows)
+    ]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     for axis in axes:
         table.add_column(axis, no_wrap=True)

@@ -37,6 +37,7 @@ RECORD_TYPES: Mapping[str, type[Any]] = {
     "grants": records.GrantRecord,
     "changes": records.ChangeRecord,
     "decisions": records.DecisionRecord,
+    "outages": records.OutageRecord,
     "steps": records.StepRecord,
     "evaluations": records.EvaluationRecord,
     "system": records.SystemRecord,

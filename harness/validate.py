@@ -15,13 +15,15 @@ import hashlib
 import math
 import sys
 import zlib
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from harness import metrics
 from harness.contracts.engine import JobState
 from harness.interrupts import run_command
-from harness.records import GrantRecord, JobRecord, RunRecords
+from harness.records import GrantRecord, JobRecord, OutageRecord, RunRecords
 from harness.store import RESULT_DIRS, StoredRun, StoreError, load_run, run_paths
 from harness.tables import TableError
 
@@ -59,7 +61,9 @@ def check_records(records: RunRecords, left_out: Collection[str] = ()) -> Iterat
     for change in records.changes:
         if change.ended_s is not None and change.ended_s < change.requested_s:
             yield f"changes: {change.change_id} ended before it was requested"
-    yield from _check_grants(records.grants, records.facts.get("num_slots"))
+    num_slots = records.facts.get("num_slots")
+    yield from _check_grants(records.grants, num_slots)
+    yield from _check_outages(records.outages, records.grants, num_slots)
 
 
 def _check_job(job: JobRecord) -> Iterator[str]:
@@ -89,6 +93,36 @@ def _check_grants(grants: Sequence[GrantRecord], num_slots: float | None) -> Ite
                     f" and by {grant.job_id} from {grant.start_s} s"
                 )
             busy_until[slot] = (max(grant.end_s, until_s), grant.job_id)
+
+
+def _check_outages(
+    outages: Sequence[OutageRecord], grants: Sequence[GrantRecord], num_slots: float | None
+) -> Iterator[str]:
+    """No slot goes down while it is down, and none is held meanwhile."""
+    of_slot: dict[int, list[OutageRecord]] = {}
+    for outage in sorted(outages, key=lambda row: (row.start_s, row.end_s, row.slot)):
+        slot = outage.slot
+        if num_slots is not None and not 0 <= slot < num_slots:
+            yield f"outages: slot {slot} of {num_slots:.0f} is down"
+        if outage.end_s < outage.start_s:
+            yield f"outages: slot {slot} is down from {outage.start_s} to {outage.end_s} s"
+        earlier = of_slot.setdefault(slot, [])
+        if earlier and outage.start_s < earlier[-1].end_s:
+            yield (
+                f"outages: slot {slot} goes down at {outage.start_s} s,"
+                f" but is down until {earlier[-1].end_s} s"
+            )
+        earlier.append(outage)
+    for grant in grants:
+        for slot in grant.slots if of_slot else ():
+            down = of_slot.get(slot, [])
+            first = bisect_right(down, grant.start_s + _SLACK_S, key=attrgetter("end_s"))
+            for outage in down[first : first + 1]:
+                if outage.start_s < grant.end_s - _SLACK_S:
+                    yield (
+                        f"outages: {grant.job_id} holds slot {slot}, which is down"
+                        f" from {outage.start_s} to {outage.end_s} s"
+                    )
 
 
 def _check_manifest(run: StoredRun) -> Iterator[str]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.records import ChangeRecord, GrantRecord, JobRecord
+from harness.records import ChangeRecord, GrantRecord, JobRecord, OutageRecord
 from harness.store import StoredRun, iter_runs
 
 STUDIES = Path(__file__).resolve().parent.parent / "configs" / "study"
@@ -77,7 +77,7 @@ class ReportRun:
     @property
     def is_drawable(self) -> bool:
         """No table that figures are drawn from was left out when the run was copied."""
-        return not {"jobs", "grants", "changes"} & set(self.stored.left_out)
+        return not {"jobs", "grants", "changes", "outages"} & set(self.stored.left_out)
 
     @property
     def is_emulated(self) -> bool:
@@ -113,6 +113,11 @@ class ReportRun:
     def changes(self) -> list[ChangeRecord]:
         """Starts, rescales, suspensions."""
         return self.stored.rows("changes")
+
+    @cached_property
+    def outages(self) -> list[OutageRecord]:
+        """Which slot was down when."""
+        return self.stored.rows("outages")
 
     @cached_property
     def workloads(self) -> dict[str, str]:

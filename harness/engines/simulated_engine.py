@@ -19,6 +19,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Sequence
+from operator import attrgetter
 
 from harness.contracts.engine import Abilities, Change, ChangeKind, Event, EventKind
 from harness.engines.setup import EngineSetup
@@ -74,8 +75,12 @@ class SimulatedEngine:
             if progress is None or progress.version != version:
                 heapq.heappop(heap)
                 continue
-            if time_s > until_s or time_s > due_s or (events and time_s > self._now_s):
+            if time_s > until_s or (events and time_s > self._now_s):
                 break
+            if due_s < time_s or (due_s == time_s and kind > _HAPPENS):
+                events = self._happen(due_s, events)
+                due_s = self._due[0].time_s if self._due else math.inf
+                continue
             heapq.heappop(heap)
             self._now_s = time_s
             if kind == _PAUSE_BEGINS:
@@ -87,10 +92,8 @@ class SimulatedEngine:
                 events.append(self._finish_job(job_id))
             else:
                 events.append(self._finish_change(change, progress, self._cost(change)))
-        if due_s <= until_s and not events:
-            # In an instant of its own, after all that was planned for it has happened.
-            self._now_s = due_s
-            events = self._happen()
+        if due_s <= (self._now_s if events else until_s):
+            events = self._happen(due_s, events)
         if not events:
             if math.isinf(until_s):
                 raise RuntimeError("nothing is under way and nothing is due")
@@ -124,9 +127,11 @@ class SimulatedEngine:
                 self._push(self._now_s + cost.preparation_s, _PAUSE_BEGINS, progress, change)
         return events
 
-    def _happen(self) -> list[Event]:
-        """The trace's events of this instant."""
-        events: list[Event] = []
+    def _happen(self, now_s: float, events: list[Event]) -> list[Event]:
+        """The trace's events of this instant, with those of the jobs that ended in it: these have
+        ended, but a change that would be done in the instant of a failure has failed."""
+        self._now_s = now_s
+        ended, events = events, []
         down: set[int] = set()
         while self._due and self._due[0].time_s <= self._now_s:
             event = self._due.popleft()
@@ -137,10 +142,15 @@ class SimulatedEngine:
             kind = EventKind.SLOT_DOWN if is_down else EventKind.SLOT_UP
             events += [Event(self._now_s, kind, slot=slot) for slot in event.slots]
             down.update(event.slots if is_down else ())
-        return events + self._lose(down) if down else events
+        if down:
+            events += self._lose(down)
+        return sorted(ended + events, key=attrgetter("kind"))
 
     def _cancel(self, job_id: str) -> Event:
-        progress = self._progress.pop(job_id, None)
+        progress = self._progress.get(job_id)
+        if progress is not None and progress.is_over(self._now_s):
+            return self._finish_job(job_id)
+        self._progress.pop(job_id, None)
         done = 0.0
         if progress is not None:
             progress.settle(self._now_s)
@@ -355,5 +365,7 @@ class SimulatedEngine:
         )
 
 
-_PAUSE_BEGINS = -1
-"""Internal: the end of a preparation, before all events of its instant."""
+_HAPPENS = EventKind.JOB_CANCELLED
+"""What is planned for an instant of the trace's events comes before them up to this kind."""
+_PAUSE_BEGINS = EventKind.CHANGE_FAILED
+"""Internal: the end of a preparation, after what ends in its instant, before other changes."""

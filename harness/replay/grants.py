@@ -117,8 +117,10 @@ class Grants:
 
         One that was to be suspended has not been preempted then.
         """
-        if job.target is None and job.slots:
-            job.num_preemptions -= 1
+        if job.slots:
+            self._book.count_interruption()
+            if job.target is None:
+                job.num_preemptions -= 1
         self.close(job, event, "failed")
         job.samples_done = event.samples_done
         self.hold(job, (), event.time_s)

@@ -6,7 +6,7 @@ from harness.cluster import Cluster
 from harness.contracts.engine import TRANSITIONS, Change, ChangeKind, Event, JobState
 from harness.contracts.scheduler import Grant, JobView, Knowledge, Throughput
 from harness.profiles import Profile, ProfileError
-from harness.records import ChangeRecord, GrantRecord, JobRecord, RunRecords
+from harness.records import ChangeRecord, GrantRecord, JobRecord, OutageRecord, RunRecords
 from harness.trace.job import DeadlineKind, JobSpec
 
 
@@ -90,6 +90,7 @@ class JobBook:
         self._profile = profile
         self._needs = needs
         self._fastest: dict[tuple[str, int, int, int], float | None] = {}
+        self._down_since_s: dict[int, float] = {}
 
     def arrive(self, spec: JobSpec, now_s: float) -> ReplayJob:
         """A job enters."""
@@ -126,6 +127,11 @@ class JobBook:
             job.waiting_since_s = now_s
         job.slots = slots
 
+    def count_interruption(self) -> None:
+        """A job lost its grant with all its workers."""
+        facts = self.records.facts
+        facts["interruptions"] = facts.get("interruptions", 0.0) + 1.0
+
     def count_loss(self, num_workers: int, num_stragglers: int) -> None:
         """So many workers are gone and their job goes on: they died, or were removed as
         stragglers."""
@@ -134,6 +140,21 @@ class JobBook:
         for name, count in found.items():
             if count:
                 facts[name] = facts.get(name, 0.0) + count
+
+    def slot_down(self, slot: int, now_s: float) -> None:
+        """A slot is out of service from now on."""
+        self._down_since_s.setdefault(slot, now_s)
+
+    def slot_up(self, slot: int, now_s: float) -> None:
+        """A slot is there again; closes the record of its outage."""
+        start_s = self._down_since_s.pop(slot, None)
+        if start_s is not None:
+            self.records.outages.append(OutageRecord(slot, start_s, now_s))
+
+    def close(self, now_s: float) -> None:
+        """The run is over: what is still down was down to its end."""
+        for slot in list(self._down_since_s):
+            self.slot_up(slot, now_s)
 
     def open_change(self, job: ReplayJob, change: Change, now_s: float) -> None:
         """A change was given to the engine."""

@@ -166,6 +166,7 @@ class _Replay:
                         self.num_events,
                     )
                 )
+        self.book.close(self.engine.now())
 
     def _next_events(self) -> list[Event]:
         """All events of the next instant, in the documented order."""
@@ -178,10 +179,16 @@ class _Replay:
             events = self.engine.wait(until_s)
         except RuntimeError as error:
             waiting = sorted(self.book.live)
+            num_down = len(self.grants.occupancy.down)
+            fact, way_out = "", "Give the cluster more slots"
+            if num_down:
+                num_slots = self.cluster.num_slots
+                fact = f" {num_down} of {num_slots} slots are down and never come up again."
+                way_out = "Let the trace bring slots up again"
             raise ReplayError(
                 f"{len(waiting)} jobs wait for ever (first: {', '.join(waiting[:5])}): nothing"
-                " runs, nothing is due and the scheduler asked for no wake-up. Give the cluster"
-                " more slots, or let the scheduler refuse what it cannot serve."
+                f" runs, nothing is due and the scheduler asked for no wake-up.{fact} {way_out},"
+                " or let the scheduler refuse what it cannot serve."
             ) from error
         now_s = self.engine.now()
         while self.next_arrival < len(arrivals):
@@ -217,9 +224,12 @@ class _Replay:
             return
         if kind is EventKind.SLOT_DOWN or kind is EventKind.SLOT_UP:
             assert event.slot is not None
-            occupancy = self.grants.occupancy
-            mark = occupancy.mark_down if kind is EventKind.SLOT_DOWN else occupancy.mark_up
-            mark(event.slot)
+            if kind is EventKind.SLOT_DOWN:
+                self.grants.occupancy.mark_down(event.slot)
+                self.book.slot_down(event.slot, event.time_s)
+            else:
+                self.grants.occupancy.mark_up(event.slot)
+                self.book.slot_up(event.slot, event.time_s)
             return
         job = self.book.live.get(event.job_id)
         if job is None:

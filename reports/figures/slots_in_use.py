@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from harness.metrics import Floats
-from harness.records import GrantRecord
+from harness.records import GrantRecord, OutageRecord
 from reports import style
 from reports.drawing import Drawing
 from reports.selection import ReportRun, groups
 
 TITLE = "Slots in use over time"
 MAX_PANELS = 10
+_CAPACITY = "slots of the cluster that were up"
 _BINS = 1500
 """Steps a curve can have; one with more is drawn as its mean over as many stretches."""
 
@@ -41,15 +43,17 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             colour = looks.colour(run.system)
             axis.fill_between(times / seconds, used, step="post", color=colour, alpha=0.28, lw=0)
             axis.step(times / seconds, used, where="post", color=colour, linewidth=1.1)
-            axis.axhline(run.num_slots, color=style.MUTED, linewidth=0.9, linestyle=(0, (4, 2)))
-            mean = run.metrics.get("slot_utilization_mean")
-            share = f", mean {mean:.0%} of {run.num_slots}" if mean is not None else ""
-            axis.set_title(f"{run.system}{share}")
+            moments, up = binned(*capacity(run.outages, run.num_slots, _end_s(run)))
+            line: dict[str, Any] = {"color": style.MUTED, "lw": 0.9, "linestyle": (0, (4, 2))}
+            axis.step(moments / seconds, up, where="post", label=_CAPACITY, **line)
+            axis.set_title(f"{run.system}{_mean(run)}")
             axis.set_ylim(0, run.num_slots * 1.12)
             axis.set_xlim(0, longest / seconds)
             axis.yaxis.set_major_locator(MaxNLocator(4, integer=True))
             axis.set_ylabel("slots (count)")
         axes[-1].set_xlabel(f"time since the start of the run ({unit})")
+        if any(run.outages for run in shown):
+            style.put_legend(figure)
         style.put_note(figure, shown)
         left_out = len(firsts) - len(shown)
         more = f" {left_out} more systems are not drawn." if left_out else ""
@@ -57,14 +61,25 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             Drawing(
                 name=f"slots-in-use-{number}",
                 title=title,
-                caption="Slots held by jobs, of the first trial; the dashed line is the whole"
-                " cluster. Slots are held while a job starts or rescales, too. Curves of more"
-                f" than {_BINS:,} steps are means over as many equal stretches of time.{more}",
+                caption="Slots held by jobs, of the first trial; the dashed line is those"
+                " of the cluster that were up. Slots are held while a job starts or rescales, too."
+                f" Curves of more than {_BINS:,} steps are means over as many equal stretches of"
+                f" time.{more}",
                 run_ids=[run.run_id for run in shown],
                 figure=figure,
             )
         )
     return drawings or [Drawing("slots", TITLE, missing="No run was selected.")]
+
+
+def _mean(run: ReportRun) -> str:
+    """The mean of the slots in use, over all slots and, where some were down, over the others."""
+    mean = run.metrics.get("slot_utilization_mean")
+    if mean is None:
+        return ""
+    available = run.metrics.get("slot_availability")
+    text = f", mean {mean:.0%} of {run.num_slots}"
+    return f"{text}, {mean / available:.0%} of those up" if available else text
 
 
 def binned(times: Floats, used: Floats, count: int = _BINS) -> tuple[Floats, Floats]:
@@ -74,7 +89,7 @@ def binned(times: Floats, used: Floats, count: int = _BINS) -> tuple[Floats, Flo
     area = np.concatenate([[0.0], np.cumsum(used[:-1] * np.diff(times))])
     edges = np.linspace(times[0], times[-1], count + 1)
     means = np.diff(np.interp(edges, times, area)) / np.diff(edges)
-    return edges, np.concatenate([means, [0.0]])
+    return edges, np.concatenate([means, used[-1:]])
 
 
 def _end_s(run: ReportRun) -> float:
@@ -83,8 +98,25 @@ def _end_s(run: ReportRun) -> float:
 
 def usage(grants: Sequence[GrantRecord]) -> tuple[Floats, Floats]:
     """Times at which the number of held slots changes, and the number from then on."""
-    width = np.array([len(grant.slots) for grant in grants], dtype=np.float64)
-    ends = [[grant.start_s for grant in grants], [grant.end_s for grant in grants]]
+    return _sum(grants, np.array([len(grant.slots) for grant in grants], dtype=np.float64))
+
+
+def capacity(
+    outages: Sequence[OutageRecord], num_slots: int, end_s: float
+) -> tuple[Floats, Floats]:
+    """Times at which the number of slots that are up changes, and the number from then on; from
+    0 to the end."""
+    moments, down = _sum(outages, np.ones(len(outages)))
+    inside = moments < end_s
+    moments, down = moments[inside], down[inside]
+    times = np.concatenate([[0.0], moments, [end_s]])
+    last = down[-1] if len(down) else 0.0
+    return times, num_slots - np.concatenate([[0.0], down, [last]])
+
+
+def _sum(periods: Sequence[GrantRecord | OutageRecord], width: Floats) -> tuple[Floats, Floats]:
+    """Times at which the sum of the widths of the periods that last changes, and the sum."""
+    ends = [[period.start_s for period in periods], [period.end_s for period in periods]]
     moments, index = np.unique(np.concatenate(ends), return_inverse=True)
     total = np.zeros(len(moments))
     np.add.at(total, index, np.concatenate([width, -width]))

@@ -24,6 +24,10 @@ MAX_BYTES = 600_000
 _RASTER_FROM = 1500
 _LABELS_UP_TO = 400
 _TINTS = (0.72, 0.5, 0.62)
+_DOWN: dict[str, Any] = {
+    "facecolor": style.GRID, "edgecolor": "#BFC5CC", "hatch": "xxxx", "lw": 0,
+}  # fmt: skip
+"""How slots that were down look."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
@@ -75,6 +79,7 @@ def _chart(run: ReportRun, name: str, title: str, looks: style.Looks) -> Drawing
             colours.append(colour)
     edge: dict[str, Any] = {"linewidths": 0.4 if not raster else 0.0, "edgecolors": style.PAPER}
     axis.add_collection(PolyCollection(boxes, facecolors=colours, rasterized=raster, **edge))
+    _shade_outages(axis, run, seconds)
     _hatch_changes(axis, run, seconds, raster)
     axis.set_xlim(0, longest / seconds)
     axis.set_ylim(run.num_slots - 0.5, -0.5)
@@ -91,13 +96,16 @@ def _chart(run: ReportRun, name: str, title: str, looks: style.Looks) -> Drawing
     handles.append(
         Patch(facecolor="none", edgecolor=style.INK, hatch="/////", lw=0, label="change")
     )
+    if run.outages:
+        handles.append(Patch(**_DOWN, label="slot down"))
     figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
     style.put_note(figure, [run])
     return Drawing(
         name=name,
         title=title,
         caption="Each box is a job on its slots; the colour is the workload, hatching a change"
-        " in progress (start, rescale, suspension), during which the slots are held.",
+        " in progress (start, rescale, suspension), during which the slots are held."
+        + (" Crossed grey: the slot was down." if run.outages else ""),
         run_ids=[run.run_id],
         figure=figure,
     )
@@ -142,6 +150,18 @@ def _hatch_changes(axis: Axes, run: ReportRun, seconds: float, raster: bool) -> 
             boxes, facecolors="none", edgecolors=style.INK, hatch="/////", lw=0, rasterized=raster
         )
     )
+
+
+def _shade_outages(axis: Axes, run: ReportRun, seconds: float) -> None:
+    down: dict[tuple[float, float], list[int]] = {}
+    for row in run.outages:
+        down.setdefault((row.start_s / seconds, row.end_s / seconds), []).append(row.slot)
+    boxes = [
+        _box(start, end, low, high)
+        for (start, end), slots in down.items()
+        for low, high in stretches(slots)
+    ]
+    axis.add_collection(PolyCollection(boxes, rasterized=len(boxes) > _RASTER_FROM, **_DOWN))
 
 
 def _label_jobs(axis: Axes, run: ReportRun, seconds: float, span: float) -> None:

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from harness.contracts.engine import Abilities
 from harness.contracts.scheduler import Decision, Grant, Suspend
+from harness.records import OutageRecord
+from harness.replay import ReplayError
 from harness.trace.events import TraceEvent, TraceEventKind, in_order
+from harness.validate import check_records
 from systems.schedulers.fifo import Fifo
 from systems.schedulers.tiresias import Tiresias
 from systems.schedulers.uniform import Uniform
@@ -136,6 +139,41 @@ def test_a_change_under_way_fails_with_a_slot_of_its_own():
     ]
 
 
+def test_outages_are_recorded_and_those_that_last_end_with_the_run():
+    _, records = run(
+        [job("a", slots=1, work=100), job("b", arrival_s=50.0, work=20)],
+        down(10, 1, 2), up(20, 2), up(30, 1), down(40, 2), down(45, 3), up(45, 3),
+        slots=4,
+    )  # fmt: skip
+    assert records.outages == [
+        OutageRecord(2, 10, 20),
+        OutageRecord(1, 10, 30),
+        OutageRecord(3, 45, 45),
+        OutageRecord(2, 40, 100),
+    ]
+
+
+def test_interruptions_are_counted_where_a_job_loses_its_grant():
+    events = down(10, 0), up(15, 0), down(20, 1), up(25, 1), cancel(30, "b")
+    waiting = [job("a", slots=2, work=100), job("b", slots=2, work=10)]
+    assert run(waiting, *events)[1].facts["interruptions"] == 2
+    # Survivors go on with slot 1 till that goes down, too.
+    assert run(waiting, *events, mechanism=SURVIVES)[1].facts["interruptions"] == 1
+
+
+def test_slots_that_never_come_back_are_named_as_what_jobs_wait_for():
+    with pytest.raises(ReplayError, match=r"2 of 2 slots are down and never come up again\. Let"):
+        run([job("a", work=100)], down(10, 0, 1))
+    with pytest.raises(ReplayError, match=r"asked for no wake-up\. Give the cluster more"):
+        run([job("a", slots=3, work=100)])
+
+
+def test_a_run_without_events_records_no_outage_and_no_interruption():
+    _, records = run([job("a", slots=2, work=100)])
+    assert records.outages == []
+    assert "interruptions" not in records.facts
+
+
 def test_cancelled_jobs_end_whatever_they_do():
     jobs, _ = run(
         [job("a", slots=2, work=100), job("b", slots=2, work=50), job("c", slots=2, work=30)],
@@ -151,6 +189,48 @@ def test_cancelled_jobs_end_whatever_they_do():
 def test_a_job_that_ends_in_the_instant_of_a_failure_has_ended():
     jobs, _ = run([job("a", slots=2, work=50)], down(25, 0), cancel(25, "a"))
     assert (jobs["a"].state, jobs["a"].finish_s) == ("finished", 25)
+
+
+def test_who_is_cancelled_in_the_instant_in_which_a_slot_is_free_never_starts():
+    jobs, records = run(
+        [job("a", work=1000), job("b", work=10), job("c", work=10)], cancel(1000, "b"), slots=1
+    )
+    assert (jobs["b"].state, jobs["b"].first_start_s) == ("cancelled", None)
+    assert {change.job_id for change in records.changes} == {"a", "c"}
+    assert jobs["c"].first_start_s == 1000
+
+
+def test_nobody_starts_on_a_slot_that_goes_down_as_it_becomes_free():
+    jobs, records = run([job("a", work=10), job("b", work=10)], down(10, 0), up(30, 0), slots=1)
+    assert jobs["a"].finish_s == 10
+    assert [(change.job_id, change.requested_s) for change in records.changes] == [
+        ("a", 0),
+        ("b", 30),
+    ]
+
+
+def test_a_change_that_would_be_done_in_the_instant_of_a_failure_has_failed():
+    for costs in ({"pause_s": 5.0}, {"preparation_s": 5.0}, {"preparation_s": 2.0, "pause_s": 3.0}):
+        jobs, records = run([job("a", slots=2, work=100)], down(5, 1), up(9, 1), costs=costs)
+        assert [(c.kind, c.ended_s, c.outcome) for c in records.changes] == [
+            ("start", 5, "failed"),
+            ("start", 14, "done"),
+        ]
+        assert jobs["a"].finish_s == 14 + 50
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 5.0])
+def test_a_pause_that_would_begin_in_the_instant_of_a_failure_keeps_no_sample(pause_s):
+    def rule(view):
+        if view.time_s == 20:
+            return Decision({"a": Grant(1)})
+        return replace(greedy(view), wake_s=20.0 if view.time_s < 20 else None)
+
+    jobs, _ = run(
+        [job("a", slots=2, work=100)], down(24, 1), cancel(25, "a"), rule=rule,
+        costs={"preparation_s": 4.0, "pause_s": pause_s}, checkpoint_every_s=math.inf,
+    )  # fmt: skip
+    assert (jobs["a"].state, jobs["a"].samples_done) == ("cancelled", 0)
 
 
 def outages(windows):
@@ -216,6 +296,16 @@ def test_whatever_happens_the_books_balance(
             is_down[event.slots[0]].append([event.time_s, math.inf])
         elif event.kind is TraceEventKind.SLOTS_UP:
             is_down[event.slots[0]][-1][1] = event.time_s
+    end_s = max(record.finish_s for record in first.jobs)
+    recorded = {slot: [] for slot in range(4)}
+    for outage in sorted(first.outages, key=lambda outage: outage.start_s):
+        if outage.start_s < end_s:
+            recorded[outage.slot].append((outage.start_s, outage.end_s))
+    assert recorded == {
+        slot: [(begin, min(end, end_s)) for begin, end in windows if begin < end_s]
+        for slot, windows in is_down.items()
+    }
+    assert list(check_records(first)) == []
     for grant in first.grants:
         for slot in grant.slots:
             for begin, end in is_down[slot]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -20,6 +21,7 @@ from harness.records import (
     EvaluationRecord,
     GrantRecord,
     JobRecord,
+    OutageRecord,
     RunRecords,
     StepRecord,
     SystemRecord,
@@ -219,12 +221,14 @@ def write_run(
     scheduler: str = "fifo",
     backend: str = "stop_resume",
     repetition: int = 0,
+    outages: Sequence[OutageRecord] = (),
     **changes: object,
 ) -> StoredRun:
     """A run in a store, with the manifest and configuration that an experiment writes."""
     engine = "live" if live else "simulated"
     run_id = f"five_jobs-{scheduler}-{backend}-{engine}-s{seed}-r{repetition}"
     records = simulate(seed + repetition, live=live, elastic=scheduler != "fifo")
+    records.outages.extend(outages)
     config = {
         "scheduler": {"_target_": f"systems.schedulers.{scheduler}.X", "quantum_s": 60},
         "backend": {"_target_": f"systems.backends.{backend}.X", "start": "cold"},

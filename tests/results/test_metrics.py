@@ -17,6 +17,7 @@ from harness.records import (
     FaultRecord,
     GrantRecord,
     JobRecord,
+    OutageRecord,
     RunRecords,
 )
 
@@ -75,6 +76,24 @@ def test_counts() -> None:
     assert found["jobs_finished"] == found["jobs_refused"] == found["jobs_failed"] == 1
     assert found["job_drop_ratio"] == 0.25
     assert (found["rescales"], found["preemptions"]) == (3, 1)
+
+
+def test_slots_that_were_down_count_within_the_makespan() -> None:
+    """Arrival at 10, end at 30, four slots: 80 slot-seconds, of which 5 + 10 were down."""
+    grants = [GrantRecord("a", 10, 30, (0, 1), 8, 2.0)]
+    outages = [OutageRecord(3, 0, 15), OutageRecord(2, 20, 99), OutageRecord(3, 40, 50)]
+    found = of(job("a", 10, 30), grants=grants, outages=outages)
+    assert found["outage_slot_s"] == 15
+    assert found["slot_availability"] == pytest.approx(65 / 80)
+    assert found["interruptions"] == 0
+    assert found["slot_utilization_mean"] == found["cluster_efficiency_mean"] == 0.5
+    without = of(job("a", 10, 30), grants=grants)
+    assert set(found) - set(without) == {"outage_slot_s", "slot_availability", "interruptions"}
+
+
+def test_interruptions_are_counted_without_any_outage() -> None:
+    facts = {"num_slots": 4.0, "interruptions": 2.0}
+    assert compute(RunRecords(jobs=[job("a", 0, 9)], facts=facts))["interruptions"] == 2
 
 
 def test_completion_times() -> None:

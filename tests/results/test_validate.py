@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sample_runs import simulate, write_run
 
-from harness.records import GrantRecord, RunRecords
+from harness.records import GrantRecord, OutageRecord, RunRecords
 from harness.validate import check_records, main
 
 
@@ -74,3 +74,15 @@ def test_a_slot_held_twice_is_found() -> None:
     assert "slot 1 is held" not in problems(grants=[grants[0], replace(grants[1], start_s=10)])
     assert "slot 7 of 4" in problems(grants=[GrantRecord("job00", 0, 1, (7,), 8, None)])
     assert list(check_records(RunRecords())) == []
+
+
+def test_outages_that_cannot_be_are_found() -> None:
+    assert problems(outages=[OutageRecord(3, 900, 950), OutageRecord(3, 950, 950)]) == ""
+    assert "outages: slot 7 of 4" in problems(outages=[OutageRecord(7, 0, 1)])
+    assert "outages: slot 1 is down from 5 to 4 s" in problems(outages=[OutageRecord(1, 5, 4)])
+    twice = [OutageRecord(1, 900, 960), OutageRecord(1, 950, 970)]
+    assert "outages: slot 1 goes down at 950 s, but is down until 960 s" in problems(outages=twice)
+    grants = [GrantRecord("job00", 0, 10, (0, 1), 8, None)]
+    for start_s, end_s, is_wrong in ((10, 20, False), (5, 7, True), (0, 1, True)):
+        text = problems(grants=grants, outages=[OutageRecord(1, start_s, end_s)])
+        assert ("job00 holds slot 1, which is down" in text) == is_wrong
