@@ -8,18 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
 from harness import sweep
 from harness.contracts.engine import JobState
 from harness.contracts.launcher import Warmth
 from harness.interrupts import run_command
 from harness.problems import Problem, UserError, render
 from harness.profiles import RECORDED, Profile, ProfileError, load_profile
-from harness.profiles.document import read_document
 from harness.profiles.evaluate import Trial, evaluate, step_times
 from harness.profiles.measure import Measurement, points_of
 from harness.profiles.read import SHIPPED
@@ -40,16 +34,7 @@ def open_profile(name: str) -> Profile:
             raise ProfileError(
                 [f"unknown profile {name!r}; known: {known}, or the path of a .yaml"]
             )
-    data = read_document(path).data
-    if not isinstance(data, dict) or "defaults" not in data:
-        return load_profile(path)
-    GlobalHydra.instance().clear()
-    try:
-        with initialize_config_dir(str(path.resolve().parent), version_base="1.3"):
-            return load_profile(compose(path.stem))
-    except (HydraException, OmegaConfBaseException) as error:
-        reason = str(error).splitlines()[0]
-        raise ProfileError([f"{path}: {reason}; correct its defaults list"]) from error
+    return load_profile(path)
 
 
 def describe(profile: Profile) -> str:

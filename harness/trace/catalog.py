@@ -80,14 +80,17 @@ def open_cluster(name: str) -> Cluster:
 
 
 def open_profile(name: str) -> Profile:
-    """The profile of ``configs/profile/NAME.yaml``.
+    """The profile of ``configs/profile/NAME.yaml``, or of a YAML by its path.
 
     Raises:
         UserError: there is none, or it is wrong.
     """
-    _named("profile", name)
+    path = Path(name)
+    if path.suffix not in _YAML:
+        _named("profile", name)
+        path = CONFIGS / "profile" / f"{name}.yaml"
     try:
-        return load_profile(CONFIGS / "profile" / f"{name}.yaml")
+        return load_profile(path)
     except ProfileError as error:
         raise UserError(error.problems) from error
 
