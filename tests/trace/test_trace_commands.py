@@ -160,8 +160,9 @@ def test_unknown_format_lists_columns_and_formats(capsys, tmp_path):
     path = write(tmp_path, "a,b\n1,2\n")
     code, _, err = run(capsys, "lint", str(path))
     assert code == 2
-    assert "the columns a, b are of no known format (" in err
-    assert "itp195, itp195_catalogue" in err
+    assert "the columns a, b are of no known format (formats: those of ColumnsReader, " in err
+    assert "ItpReader" in err
+    assert "itp195" not in err
     assert "describe the file in a YAML" in err
 
 
@@ -246,3 +247,12 @@ def test_wrong_words(capsys, words, facts):
     err = capsys.readouterr().err
     for fact in facts:
         assert fact in err
+
+
+def test_a_misspelt_transform_is_suggested(capsys, tmp_path):
+    text = (TRACES / "five_jobs.yaml").read_text()
+    text = text.partition("transforms:")[0]
+    text += "transforms:\n  - {_target_: harness.trace.transforms.CapDemnd, max_slots: 2}\n"
+    code, _, err = run(capsys, "lint", str(write(tmp_path, text, "mine.yaml")))
+    assert code == 2
+    assert "has no class 'CapDemnd'; did you mean 'CapDemand'? known: AssignBatch, " in err
