@@ -53,7 +53,7 @@ def locate(target: Any, place: str) -> Callable[..., Any]:
             if callable(value)
             and not member.startswith("_")
             and getattr(value, "__module__", None) == module_name
-        ]
+        ] or [member for member in getattr(module, "__all__", ()) if member != name]
         raise UserError(
             [Problem(here, f"module {module_name} has no class {name!r}", suggest(name, own))]
         )

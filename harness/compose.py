@@ -21,7 +21,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import harness
@@ -249,17 +249,26 @@ def _first_line(error: Exception) -> str:
 
 
 def _register_file(group: str, path: str) -> str:
-    """Makes a user's file an option; relative data paths in it start from its folder."""
+    """Makes a user's file an option; relative paths in it start from its folder."""
     node = OmegaConf.load(path)
     if not isinstance(node, DictConfig):
         raise TypeError("it holds no mapping of keys to values")
-    folder = Path(path).resolve().parent
-    data = OmegaConf.select(node, "reader.path")
     if group == "profile":  # read as a file, so that its problems name their lines
         node = OmegaConf.create({"path": str(Path(path).resolve())})
-    elif group == "trace" and isinstance(data, str):
-        OmegaConf.update(node, "reader.path", str(folder / data))
+    elif group == "trace":
+        _locate_data(node, Path(path).resolve().parent)
     return _register(group, path, node)
+
+
+def _locate_data(node: DictConfig, folder: Path) -> None:
+    """Makes the paths of a trace's reader and transforms absolute."""
+    steps = OmegaConf.select(node, "transforms")
+    count = len(steps) if isinstance(steps, ListConfig) else 0
+    for part in ("reader", *(f"transforms.{number}" for number in range(count))):
+        key = f"{part}.path"
+        data = OmegaConf.select(node, key)
+        if isinstance(data, str):
+            OmegaConf.update(node, key, str(folder / data))
 
 
 def _register(group: str, origin: str, node: DictConfig | dict[str, Any]) -> str:

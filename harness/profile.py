@@ -5,13 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 
 from harness import sweep
 from harness.contracts.engine import JobState
@@ -23,7 +18,9 @@ from harness.profiles.document import read_document
 from harness.profiles.evaluate import Trial, evaluate, step_times
 from harness.profiles.measure import Measurement, points_of
 from harness.profiles.read import SHIPPED
-from harness.profiles.write import profile_text
+from harness.profiles.write import profile_text, setting
+
+_YAML = (".yaml", ".yml")
 
 
 def open_profile(name: str) -> Profile:
@@ -33,23 +30,14 @@ def open_profile(name: str) -> Profile:
         ProfileError: there is no such profile, or it has mistakes.
     """
     path = Path(name)
-    if path.suffix not in (".yaml", ".yml"):
+    if path.suffix not in _YAML:
         path = SHIPPED / f"{name}.yaml"
         if not path.is_file():
             known = ", ".join(sorted(file.stem for file in SHIPPED.glob("*.yaml")))
             raise ProfileError(
                 [f"unknown profile {name!r}; known: {known}, or the path of a .yaml"]
             )
-    data = read_document(path).data
-    if not isinstance(data, dict) or "defaults" not in data:
-        return load_profile(path)
-    GlobalHydra.instance().clear()
-    try:
-        with initialize_config_dir(str(path.resolve().parent), version_base="1.3"):
-            return load_profile(compose(path.stem))
-    except (HydraException, OmegaConfBaseException) as error:
-        reason = str(error).splitlines()[0]
-        raise ProfileError([f"{path}: {reason}; correct its defaults list"]) from error
+    return load_profile(path)
 
 
 def describe(profile: Profile) -> str:
@@ -185,6 +173,9 @@ def measure_profile(options: argparse.Namespace) -> int:
     Raises:
         UserError: an option is wrong; everything at once.
     """
+    if options.file.suffix not in _YAML:
+        way_out = f"name the YAML file to write: {options.file}.yaml"
+        raise UserError([Problem("file", f"{options.file} is no .yaml", way_out)])
     name = options.file.stem
     steps, steps_of = _steps(options.steps)
     measurement = Measurement(
@@ -205,6 +196,8 @@ def measure_profile(options: argparse.Namespace) -> int:
     )
     planned = points_of(measurement)
     entries = sweep.plan_sweep(planned)
+    if problem := _occupied(options.file, measurement, entries):
+        raise UserError([problem])
     if options.dry:
         sweep.show_plan(planned, entries)
         return 0
@@ -232,6 +225,27 @@ def measure_profile(options: argparse.Namespace) -> int:
     load_profile(options.file)
     print(f"Profile: {options.file}; use it with profile={options.file}")
     return 0
+
+
+def _occupied(
+    file: Path, measurement: Measurement, entries: Sequence[sweep.Entry]
+) -> Problem | None:
+    """Why a file must not be written over; None if it is not there or this measurement's own.
+
+    That is one that says the same setting, and of which runs are stored here.
+    """
+    if not file.exists():
+        return None
+    data = read_document(file).data
+    provenance = data.get("provenance") if isinstance(data, Mapping) else None
+    written = provenance.get("setting") if isinstance(provenance, Mapping) else None
+    if written != setting(measurement):
+        fact = f"exists, with the setting {written!r}; this is {setting(measurement)!r}"
+    elif all(entry.planned.stored() is None for entry in entries):
+        fact = "exists, and none of its runs is stored here"
+    else:
+        return None
+    return Problem(str(file), fact, "name another file, or move that one away")
 
 
 def what_failed(entry: sweep.Entry) -> Problem | None:

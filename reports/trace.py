@@ -24,6 +24,7 @@ from harness.metrics import Floats
 from harness.problems import UserError
 from harness.trace.catalog import names, open_cluster, open_profile, open_trace
 from harness.trace.events import TraceEventKind
+from harness.trace.generate import seed
 from harness.trace.trace import Trace
 from harness.trace.transforms import TransformContext
 from reports import style
@@ -216,7 +217,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("trace", metavar="NAME_OR_FILE", help="as for python -m harness.trace show")
     parser.add_argument("--cluster", metavar="NAME", help="its slots are drawn as a line")
     parser.add_argument("--profile", metavar="NAME", help="for traces whose work is recomputed")
-    parser.add_argument("--seed", type=int, default=0, help="of transforms that draw numbers (0)")
+    parser.add_argument("--seed", type=seed, default=0, help="of transforms that draw numbers (0)")
     parser.add_argument("--raw", action="store_true", help="the file alone: no transforms")
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="svg, png or pdf (default: the trace's name.svg)"

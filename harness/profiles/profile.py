@@ -48,7 +48,9 @@ class Profile:
             raise ProfileError(
                 [
                     f"profile {self.name}: no throughput curve for workload {workload!r};"
-                    f" known: {', '.join(self.workloads)}"
+                    f" known: {', '.join(self.workloads)}; choose another profile, measure one"
+                    " (python -m harness.profile measure), or give the jobs other workloads"
+                    " (transform AssignWorkloads; models= or categories= of a drawn trace)"
                 ]
             )
         return family.curve(global_batch)

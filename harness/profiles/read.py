@@ -8,7 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from harness.profiles.cost_cells import read_cost_cells
 from harness.profiles.costs import CostCell
@@ -33,14 +37,17 @@ _CURVE_KEYS = (*_TABLE_KEYS, _ACROSS, "device", "source", "licence", "remark")
 def load_profile(config: Mapping[str, Any] | DictConfig | str | Path) -> Profile:
     """The profile of a composed configuration node, or of a YAML file.
 
-    ``path`` in a node names a YAML file to read instead. Relative paths start from the
-    folder of the YAML file in which they stand, or from ``configs/profile`` for a node.
+    ``path`` in a node names a YAML file to read instead. A file with a ``defaults`` list is
+    composed from its folder. Relative paths start from the folder of the YAML file in which
+    they stand, or from ``configs/profile`` for a node.
 
     Raises:
         ProfileError: all mistakes at once, each with its place and the way out.
     """
     if isinstance(config, str | Path):
         document, folder = read_document(Path(config)), Path(config).resolve().parent
+        if isinstance(document.data, Mapping) and "defaults" in document.data:
+            document = Document(str(config), _composed(Path(config)))
     else:
         data = OmegaConf.to_container(config) if isinstance(config, DictConfig) else dict(config)
         document, folder = Document("profile", data), SHIPPED
@@ -56,6 +63,21 @@ def load_profile(config: Mapping[str, Any] | DictConfig | str | Path) -> Profile
     if problems:
         raise ProfileError(problems)
     return profile
+
+
+def _composed(path: Path) -> Any:
+    """The content of a file with a ``defaults`` list.
+
+    Raises:
+        ProfileError: the list, or what it names, is wrong.
+    """
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(path.resolve().parent), version_base="1.3"):
+            return OmegaConf.to_container(compose(path.stem), resolve=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        reason = str(error).splitlines()[0]
+        raise ProfileError([f"{path}: {reason}; correct its defaults list"]) from error
 
 
 def _read(

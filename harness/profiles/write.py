@@ -16,6 +16,18 @@ Trials = Mapping[tuple[str, str | None, str, int], Sequence[Trial]]
 """Trials by backend, warmth (None: not told apart), workload and global batch."""
 
 
+def setting(measurement: Measurement) -> str:
+    """What was trained where and how; two measurements of different ones are not the same."""
+    words = [f"workload={measurement.pool}", f"cluster={measurement.cluster}"]
+    words.append(f"backend={','.join(measurement.backends)}")
+    if measurement.warmths:
+        words.append(f"backend.start={','.join(measurement.warmths)}")
+    if measurement.placements:
+        words.append(f"placement={','.join(measurement.placements)}")
+    words += [word for word in measurement.words if not word.startswith("force=")]
+    return " ".join(words)
+
+
 def profile_text(
     measurement: Measurement, trials: Trials, manifest: Mapping[str, Any], device: str
 ) -> str:
@@ -78,13 +90,7 @@ def _provenance(measurement: Measurement, manifest: Mapping[str, Any]) -> dict[s
             " largest measured cost of its backend, warmth and workload"
         ),
         "measured_here": True,
-        "setting": (
-            f"workload={measurement.pool} cluster={measurement.cluster}"
-            f" backend={','.join(measurement.backends)}"
-            + (f" backend.start={','.join(measurement.warmths)}" if measurement.warmths else "")
-            + (f" placement={','.join(measurement.placements)}" if measurement.placements else "")
-            + "".join(f" {word}" for word in measurement.words)
-        ),
+        "setting": setting(measurement),
         "method": (
             f"throughput: {measurement.backends[0]}, mean of at least {measurement.steps} steps at"
             " every visit of a size, median over trials"

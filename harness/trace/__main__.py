@@ -13,7 +13,7 @@ from harness.interrupts import run_command
 from harness.problems import UserError
 from harness.trace.assemble import from_trace
 from harness.trace.catalog import Opened, names, open_cluster, open_profile, open_trace
-from harness.trace.generate import add_arguments, epilog, generate
+from harness.trace.generate import add_arguments, epilog, generate, seed
 from harness.trace.lint import lint, report
 from harness.trace.show import show
 from harness.trace.transforms import TransformContext
@@ -25,12 +25,27 @@ the configuration or an option is wrong"""
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    options = _parser().parse_args(argv)
+    options = _understood(sys.argv[1:] if argv is None else argv)
     try:
         return int(options.command(options))
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def _understood(words: Sequence[str]) -> argparse.Namespace:
+    """The command and its options; exits with 2 if there are unknown ones.
+
+    argparse ends a list of positionals at the first option, so that of KEY=VALUE some are left.
+    """
+    parser = _parser()
+    options, left = parser.parse_known_args(words)
+    if options.command is generate:
+        options.options += [word for word in left if not word.startswith("-")]
+        left = [word for word in left if word.startswith("-")]
+    if left:
+        parser.error(f"unrecognized arguments: {' '.join(left)}; see {words[0]} --help")
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
             " nobody can meet; one of " + _listed("profile"),
         )
         sub.add_argument(
-            "--seed", type=int, default=0, help="of the transforms that draw numbers (default 0)"
+            "--seed", type=seed, default=0, help="of the transforms that draw numbers (default 0)"
         )
         sub.add_argument("--raw", action="store_true", help="look at the file alone: no transforms")
         sub.set_defaults(command=command)

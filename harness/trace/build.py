@@ -31,7 +31,8 @@ def load_trace(
             ``reader`` and ``transforms`` (each part with ``_target_`` and options), and
             ``recorded_on_slots``, the size of the original cluster, where it is known.
         context: seed, profile, cluster and workload pool of the run.
-        base_dir: what a relative ``reader.path`` is relative to: the folder of the YAML.
+        base_dir: what a relative ``path`` of the reader or of a transform starts from: the
+            folder of the YAML.
 
     Raises:
         TraceError: everything that is wrong with the configuration; or else with the file;

@@ -80,14 +80,17 @@ def open_cluster(name: str) -> Cluster:
 
 
 def open_profile(name: str) -> Profile:
-    """The profile of ``configs/profile/NAME.yaml``.
+    """The profile of ``configs/profile/NAME.yaml``, or of a YAML by its path.
 
     Raises:
         UserError: there is none, or it is wrong.
     """
-    _named("profile", name)
+    path = Path(name)
+    if path.suffix not in _YAML:
+        _named("profile", name)
+        path = CONFIGS / "profile" / f"{name}.yaml"
     try:
-        return load_profile(CONFIGS / "profile" / f"{name}.yaml")
+        return load_profile(path)
     except ProfileError as error:
         raise UserError(error.problems) from error
 
@@ -126,6 +129,7 @@ def _open_yaml(path: Path) -> Opened:
 
 def _recognised(path: Path) -> Opened:
     columns = read_header(path)
+    readers = set()
     for name in names("trace"):
         config = _yaml(TRACES / f"{name}.yaml")
         reader_config = {**config.get("reader", {}), "path": str(path.resolve())}
@@ -136,12 +140,13 @@ def _recognised(path: Path) -> Opened:
             "reader": reader_config,
         }
         reader, _ = build_parts(changed, TRACES)
+        readers.add(type(reader).__name__)
         if reader.recognises(columns):
             return Opened(changed, reader)
     raise TraceError(
         [
             f"{display(path)}:1: the columns {', '.join(columns)} are of no known format"
-            f" ({', '.join(names('trace'))}); describe the file in a YAML and give that"
-            " (docs/how-to-add-a-trace.md)"
+            f" (formats: those of {', '.join(sorted(readers))}, with the columns of a shipped"
+            " trace); describe the file in a YAML and give that (docs/how-to-add-a-trace.md)"
         ]
     )

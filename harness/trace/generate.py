@@ -23,12 +23,23 @@ GENERATORS: Mapping[str, type[Any]] = {
 }
 
 
+def seed(text: str) -> int:
+    """A seed on a command line.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no whole number from 0 up.
+    """
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"is {text!r}; give a whole number from 0 up")
+    return int(text)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.add_argument("kind", metavar="KIND", choices=sorted(GENERATORS), help=_kinds())
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="is made if it is not there")
     parser.add_argument("options", metavar="KEY=VALUE", nargs="*", help="options of the kind")
-    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="of what is drawn (default 0)")
     parser.add_argument("--name", help="of the trace and its files (default KIND_SEED)")
 
 

@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from harness.profile import _occupied, main
 from harness.profiles.read import SHIPPED
 
 
@@ -55,3 +57,48 @@ def test_lint_tells_the_mistakes_of_all_files(tmp_path):
     for name in ("one.yaml", "two.yaml"):
         assert f"{name}:1: provenance: is missing" in refused.stderr
         assert f"{name}:1: rescale_costs: is missing" in refused.stderr
+
+
+SETTING = ("--pool", "tiny", "--cluster", "cpu2", "--set", "backend.start=preimported")
+
+
+def measure(capsys, *words):
+    code = main(["measure", *map(str, words)])
+    return code, capsys.readouterr()
+
+
+def test_measure_refuses_a_file_that_it_did_not_write(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("--workloads", "resnet50", "--dry")
+    for name in ("cpu2_tiny", "v100_gavel"):
+        file = tmp_path / f"{name}.yaml"
+        file.write_bytes((SHIPPED / file.name).read_bytes())
+        code, said = measure(capsys, file, *SETTING, *words)
+        assert (code, said.out) == (2, "")
+        assert f"{file}: exists, " in said.err
+        assert "name another file" in said.err
+    code, said = measure(capsys, tmp_path / "cpu2_tiny", *SETTING, *words)
+    assert (code, said.out) == (2, "")
+    assert "cpu2_tiny.yaml" in said.err
+
+
+def test_a_measurement_may_write_its_own_file_again(tmp_path):
+    file = tmp_path / "cpu2_tiny.yaml"
+    measurement = SimpleNamespace(
+        pool="tiny",
+        cluster="cpu2",
+        backends=["stop_resume"],
+        warmths=(),
+        placements=(),
+        words=("backend.start=preimported", "force=true"),
+    )
+    stored, missing = (
+        SimpleNamespace(planned=SimpleNamespace(stored=lambda run=run: run))
+        for run in ("a run", None)
+    )
+    assert _occupied(file, measurement, [missing]) is None
+    file.write_bytes((SHIPPED / file.name).read_bytes())
+    assert _occupied(file, measurement, [missing, stored]) is None
+    assert _occupied(file, measurement, [missing]) is not None
+    measurement.pool = "small"
+    assert _occupied(file, measurement, [stored]) is not None

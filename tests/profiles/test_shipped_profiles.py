@@ -11,6 +11,7 @@ from harness.contracts.engine import ChangeKind
 from harness.contracts.launcher import Warmth
 from harness.profiles import ProfileError, load_profile
 from harness.profiles.read import SHIPPED
+from harness.trace.catalog import open_profile
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
@@ -29,6 +30,20 @@ def test_shipped_profile_loads_with_provenance_and_positive_curves(name):
     for workload in profile.workloads:
         curve = profile.throughput(workload, 64)
         assert all(curve.samples_per_s(slots) > 0 for slots in (1, 2, 3, 8, 64, 500))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_profile_is_the_same_by_name_and_as_a_file(name):
+    by_file = load_profile({"path": str(SHIPPED / f"{name}.yaml")})
+    assert by_file.digest == shipped(name).digest == open_profile(name).digest
+    assert by_file.name == name
+
+
+def test_a_defaults_list_that_names_nothing_is_told_with_its_file(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("defaults: [absent, _self_]\nname: mine\n")
+    with pytest.raises(ProfileError, match=r"mine\.yaml: .*absent.*correct its defaults list"):
+        load_profile(path)
 
 
 def tables():

@@ -179,3 +179,24 @@ def test_lines_that_are_no_events_are_told_with_their_place(tmp_path, text, fact
         assert str(problem).startswith(f"{path}{fact}")
     with pytest.raises(TraceError, match="cannot be read"):
         ReadEvents(str(tmp_path / "nothing.csv")).apply(TRACE, CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("line", "fact"),
+    [
+        (
+            "9,slots_dwn,1,",
+            "event is 'slots_dwn'; did you mean 'slots_down'? known: cancel",
+        ),
+        ("abc,slots_up,1,", "time_s is 'abc'; give seconds"),
+        ("9,slots_up,3-1,", "slots has '3-1'; a range goes upwards: 1-3"),
+        ("9,slots_up,1-x,", "slots has '1-x'; give numbers and ranges"),
+        ("9,slots_down,,", "slots is empty; slots_down names its slots"),
+        ("9,cancel,,", "job_id is empty; a cancel names its job"),
+    ],
+)
+def test_a_wrong_cell_is_told_with_its_column(tmp_path, line, fact):
+    path = write(tmp_path, f"time_s,event,slots,job_id\n{line}\n", "events.csv")
+    with pytest.raises(TraceError) as caught:
+        ReadEvents(str(path)).apply(TRACE, CONTEXT)
+    assert f"{path}:2: {fact}" in str(caught.value)

@@ -160,8 +160,9 @@ def test_unknown_format_lists_columns_and_formats(capsys, tmp_path):
     path = write(tmp_path, "a,b\n1,2\n")
     code, _, err = run(capsys, "lint", str(path))
     assert code == 2
-    assert "the columns a, b are of no known format (" in err
-    assert "itp195, itp195_catalogue" in err
+    assert "the columns a, b are of no known format (formats: those of ColumnsReader, " in err
+    assert "ItpReader" in err
+    assert "itp195" not in err
     assert "describe the file in a YAML" in err
 
 
@@ -212,3 +213,46 @@ def test_help_teaches(capsys):
     out = capsys.readouterr().out
     for text in ("FILE_OR_NAME", "itp195", "exit codes"):
         assert text in out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "saxena FOLDER --seed 3 rate=bursty load=1.2",
+        "saxena FOLDER rate=bursty --seed 3 load=1.2",
+        "--seed 3 saxena FOLDER rate=bursty load=1.2",
+    ],
+)
+def test_options_of_a_kind_may_stand_anywhere(capsys, tmp_path, words):
+    code, _, err = run(capsys, "generate", *words.replace("FOLDER", str(tmp_path)).split())
+    assert (code, err) == (0, "")
+    text = " ".join((tmp_path / "saxena_3.yaml").read_text().split())
+    assert "Drawn with kind=saxena, seed=3, rate=bursty, load=1.2." in text
+
+
+@pytest.mark.parametrize(
+    ("words", "facts"),
+    [
+        ("generate saxena x --seed -1", ["--seed", "is '-1'; give a whole number from 0 up"]),
+        ("show five_jobs --seed -3", ["--seed", "is '-3'"]),
+        ("lint five_jobs --seed 1.5", ["--seed", "is '1.5'"]),
+        ("lint five_jobs six_jobs", ["unrecognized arguments: six_jobs", "lint --help"]),
+        ("generate saxena x --sed 3 rate=low", ["unrecognized arguments: --sed;"]),
+    ],
+)
+def test_wrong_words(capsys, words, facts):
+    with pytest.raises(SystemExit) as caught:
+        main(words.split())
+    assert caught.value.code == 2
+    err = capsys.readouterr().err
+    for fact in facts:
+        assert fact in err
+
+
+def test_a_misspelt_transform_is_suggested(capsys, tmp_path):
+    text = (TRACES / "five_jobs.yaml").read_text()
+    text = text.partition("transforms:")[0]
+    text += "transforms:\n  - {_target_: harness.trace.transforms.CapDemnd, max_slots: 2}\n"
+    code, _, err = run(capsys, "lint", str(write(tmp_path, text, "mine.yaml")))
+    assert code == 2
+    assert "has no class 'CapDemnd'; did you mean 'CapDemand'? known: AssignBatch, " in err

@@ -2,11 +2,14 @@
 
 import inspect
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import yaml
 
+from harness import __main__ as runs
+from harness.trace import __main__ as tools
 from harness.trace import transforms
 from harness.trace.build import build_parts
 from harness.trace.cells import FIELDS
@@ -43,3 +46,18 @@ def test_every_transform_and_its_options_are_on_the_page(name):
     assert row
     for option in inspect.signature(getattr(transforms, name)).parameters:
         assert option in row[1]
+
+
+def test_a_drawn_trace_is_shown_and_simulated_as_written(tmp_path, monkeypatch):
+    section = PAGE[PAGE.index("## Traces that are drawn") :]
+    block = re.search(r"```\n(.*?)```", section, re.DOTALL)
+    assert block
+    monkeypatch.chdir(tmp_path)
+    for line in block[1].splitlines():
+        words = shlex.split(line)
+        if words[2] == "harness.trace":
+            assert tools.main(words[3:]) == 0
+        else:
+            assert words[:3] == ["python", "-m", "harness"]
+            assert runs.main([*words[3:], "tracking=none", "progress=false"]) == 0
+    assert list((tmp_path / "results").rglob("manifest.json"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from harness.cluster import Cluster
+from harness.problems import suggest
 from harness.trace.events import TraceEvent, TraceEventKind
 from harness.trace.trace import Trace, TraceError
 from harness.trace.transforms.context import TransformContext, check, positive
@@ -201,17 +202,41 @@ def _read(path: Path) -> tuple[list[TraceEvent], list[str]]:
             continue
         try:
             values = dict(zip(header, map(str.strip, row), strict=True))
-            kind = TraceEventKind(values["event"])
-            slots = tuple(_slots(values["slots"]))
-            events.append(TraceEvent(float(values["time_s"]), kind, slots, values["job_id"]))
+            events.append(_event(values))
         except ValueError as error:
             problems.append(f"{path}:{number}: {error}; correct or remove the line")
     return events, problems
 
 
+def _event(values: Mapping[str, str]) -> TraceEvent:
+    """The event of one line.
+
+    Raises:
+        ValueError: a cell is wrong, or contradicts another.
+    """
+    word, job_id = values["event"], values["job_id"]
+    kinds = [kind.value for kind in TraceEventKind]
+    if word not in kinds:
+        raise ValueError(f"event is {word!r}; {suggest(word, kinds)}")
+    try:
+        time_s = float(values["time_s"])
+    except ValueError:
+        raise ValueError(f"time_s is {values['time_s']!r}; give seconds") from None
+    kind, slots = TraceEventKind(word), tuple(_slots(values["slots"]))
+    if kind is TraceEventKind.CANCEL and not job_id:
+        raise ValueError("job_id is empty; a cancel names its job")
+    if kind is not TraceEventKind.CANCEL and not slots:
+        raise ValueError(f"slots is empty; {kind} names its slots, such as 0-3 8")
+    return TraceEvent(time_s, kind, slots, job_id)
+
+
 def _slots(text: str) -> Iterator[int]:
     for word in text.split():
-        first, _, last = word.partition("-")
+        first, dash, last = word.partition("-")
+        if not first.isdecimal() or not (last.isdecimal() if dash else True):
+            raise ValueError(f"slots has {word!r}; give numbers and ranges, such as 0-3 8")
+        if dash and int(first) > int(last):
+            raise ValueError(f"slots has {word!r}; a range goes upwards: {last}-{first}")
         yield from range(int(first), int(last or first) + 1)
 
 
