@@ -25,6 +25,7 @@ from harness.problems import UserError
 from harness.trace.catalog import names, open_cluster, open_profile, open_trace
 from harness.trace.events import TraceEventKind
 from harness.trace.generate import seed
+from harness.trace.show import number, percentile
 from harness.trace.trace import Trace
 from harness.trace.transforms import TransformContext
 from reports import style
@@ -152,13 +153,14 @@ def _demand(axis: Axes, slots: Floats, slot_s: Floats | None) -> None:
     if slot_s is not None and slot_s.sum() > 0:
         bars.append(("slot-hours", np.bincount(powers, weights=slot_s) / slot_s.sum()))
     width = 0.8 / len(bars)
-    for number, (label, shares) in enumerate(bars):
-        left = places + (number - (len(bars) - 1) / 2) * width
-        axis.bar(left, 100 * shares, width, label=label, color=style.PALETTE[number])
+    for index, (label, shares) in enumerate(bars):
+        left = places + (index - (len(bars) - 1) / 2) * width
+        axis.bar(left, 100 * shares, width, label=label, color=style.PALETTE[index])
     axis.set_xticks(places, labels, rotation=0 if len(labels) < 8 else 40)
     axis.set_title("Demand")
     axis.set_xlabel("slots asked for")
     axis.set_ylabel("share (%)")
+    axis.set_yticks(range(0, 101, 20))
     axis.set_ylim(top=_ROOM * 100 * max(float(shares.max()) for _, shares in bars))
     axis.legend(loc="upper right", ncols=len(bars))
 
@@ -175,9 +177,9 @@ def _durations(axis: Axes, durations: Floats) -> None:
     kept = slice(None, None, max(1, len(values) // _POINTS))
     axis.step(values[kept], share[kept], where="post", color=style.PALETTE[0])
     for percent in (50, 90):
-        at = float(np.percentile(values, percent))
+        at = percentile(values, percent)
         axis.plot([at], [percent], "o", markersize=4, color=style.PALETTE[1])
-        axis.annotate(f"{at:,.3g} {unit}", (at, percent), (6, -10), textcoords="offset points")
+        axis.annotate(f"{number(at)} {unit}", (at, percent), (6, -10), textcoords="offset points")
     if values[0] > 0 and values[-1] > 50 * np.median(values):
         axis.set_xscale("log")
     axis.set_xlabel(f"duration on the slots asked for ({unit})")

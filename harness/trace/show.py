@@ -116,13 +116,19 @@ def _percentiles(slots: Floats, durations: Floats, gaps: Floats) -> Table:
     ):
         if len(values):
             ranked = np.sort(values)
-            picked = [ranked[len(ranked) * p // 100] for p in _PERCENTILES]
+            picked = [percentile(ranked, p) for p in _PERCENTILES]
             cells = [ranked[0], *picked, ranked[-1], ranked.mean()]
-            table.add_row(name, *(_number(float(cell)) for cell in cells))
+            table.add_row(name, *(number(float(cell)) for cell in cells))
     return table
 
 
-def _number(value: float) -> str:
+def percentile(ranked: Floats, percent: int) -> float:
+    """The element of sorted values that the module's text says: one that was recorded."""
+    return float(ranked[len(ranked) * percent // 100])
+
+
+def number(value: float) -> str:
+    """A number as it is shown: no more digits than tell anything."""
     return f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:,.2f}"
 
 

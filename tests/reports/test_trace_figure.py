@@ -50,6 +50,14 @@ def test_slots_in_use_follow_from_arrivals_and_durations():
     assert shares[1] == pytest.approx([100 * work / 1300 for work in (300, 200, 800)])
 
 
+def test_percentiles_are_durations_of_the_trace_as_show_has_them():
+    axis = drawn(trace(*JOBS)).axes[3]
+    assert [text.get_text() for text in axis.texts] == ["200 s", "300 s"]
+    curve, *dots = lines(axis)
+    assert [dot[0].tolist() for dot in dots] == [[200.0, 50.0], [300.0, 90.0]]
+    assert set(curve[:, 0]) == {100.0, 200.0, 300.0}
+
+
 def test_slots_that_are_down_are_missing_from_the_cluster():
     events = [
         TraceEvent(60.0, TraceEventKind.SLOTS_DOWN, (0, 1, 2, 3)),
