@@ -91,7 +91,7 @@ class SimulatedEngine:
             elif change is None:
                 events.append(self._finish_job(job_id))
             else:
-                events.append(self._finish_change(change, progress, self._cost(change)))
+                events.append(self._complete(change, progress))
         if due_s <= (self._now_s if events else until_s):
             events = self._happen(due_s, events)
         if not events:
@@ -124,7 +124,9 @@ class SimulatedEngine:
             elif cost.preparation_s == 0.0:
                 events.append(self._begin_pause(change, progress))
             else:
-                self._push(self._now_s + cost.preparation_s, _PAUSE_BEGINS, progress, change)
+                # Without a pause it is done then, and no event says that the job stood still.
+                then = _PAUSE_BEGINS if cost.pause_s > 0.0 else EventKind.CHANGE_DONE
+                self._push(self._now_s + cost.preparation_s, then, progress, change)
         return events
 
     def _happen(self, now_s: float, events: list[Event]) -> list[Event]:
@@ -296,6 +298,13 @@ class SimulatedEngine:
         cost = self._cost(change)
         self._push(self._now_s + cost.pause_s, EventKind.CHANGE_DONE, progress, change)
         return Event(self._now_s, EventKind.PROGRESS, change.job.job_id, samples_done=progress.done)
+
+    def _complete(self, change: Change, progress: SimulatedJob) -> Event:
+        """A change is due to be done, unless the job is."""
+        if progress.is_over(self._now_s):
+            return self._finish_job(change.job.job_id)
+        progress.settle(self._now_s)
+        return self._finish_change(change, progress, self._cost(change))
 
     def _finish_change(self, change: Change, progress: SimulatedJob, cost: RescaleCost) -> Event:
         """The change holds: the job trains at its new size, or not at all."""

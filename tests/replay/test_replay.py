@@ -114,6 +114,23 @@ def test_a_job_that_ends_during_preparation_overtakes_its_change():
     assert late.jobs[0].finish_s == 110.0
 
 
+def test_a_change_without_a_pause_is_seen_at_its_new_rate():
+    def rule(view):
+        if view.time_s == 0:
+            return Decision({"a": Grant(1)}, wake_s=20.0)
+        if view.time_s == 20:
+            return Decision({"a": Grant(4)}, wake_s=30.0)
+        return Decision(wake_s=40.0 if view.time_s < 40 else None)
+
+    driver = Driver(rule)
+    records = simulate([job("a", 0, 1, 1000)], driver, costs={"preparation_s": 4, "pause_s": 0})
+    rates = {view.time_s: view.jobs["a"].samples_per_s for view in driver.views if view.jobs}
+    assert [rates[at] for at in (20.0, 30.0, 40.0)] == [1.0, 4.0, 4.0]
+    # It starts at 4 s, is done with the rescale at 24 s, and never stands still.
+    assert [record.finish_s for record in records.jobs] == [24 + (1000 - 20) / 4]
+    assert [change.samples_lost for change in records.changes] == [None, 0.0]
+
+
 FREE = {"preparation_s": 0.0, "pause_s": 0.0}
 
 
