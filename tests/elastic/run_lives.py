@@ -3,7 +3,7 @@
     python -m tests.elastic.run_lives --lives 2000 --out results/reference/HARDWARE/random_lives
 
 Adds one line to ``lives.jsonl`` for each life: what was done to it, by which code, and whether
-digests, samples and processes were as they must be; ``manifest.json`` describes the machine. A
+digests, samples and processes were as they must be; ``machine.json`` describes the machine. A
 life that is in the file is not lived again, so that the command may be stopped at any time.
 Ends with 1 if any life went wrong.
 """
@@ -34,7 +34,7 @@ def main(argv=None):
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "lives.jsonl"
     known = read(path)
-    now = describe(options.out / "manifest.json", list(argv or sys.argv[1:]))
+    now = describe(options.out / "machine.json", list(argv or sys.argv[1:]))
     launcher = warm_launcher()
     launcher.open()
     try:
