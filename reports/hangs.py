@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harness.metrics import detection_s, false_kills
+from harness.hang_metrics import detection_s, false_kills
 from reports.recoveries import recoveries
 from reports.selection import ReportRun
 

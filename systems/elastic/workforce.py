@@ -16,6 +16,7 @@ from systems.elastic.account import Account
 from systems.elastic.adjusting import Adjusting, Verdict
 from systems.elastic.crew import Crew, Process
 from systems.elastic.elastic_processes import ElasticProcesses, Standing
+from systems.elastic.leadership import Leadership
 from systems.elastic.removing import removal_of
 from systems.runtime.control import encode
 from systems.runtime.job_life import Fate, Phase
@@ -50,7 +51,7 @@ class Workforce:
         """Of all workers that train, or are to."""
         self._batch = change.global_batch
         self._job = change.job
-        self._leader = ""
+        self._leadership = Leadership(self.crew)
 
     def found(self) -> None:
         """Start the founders and the store at once; orders follow when the store serves.
@@ -92,12 +93,8 @@ class Workforce:
     # Messages, by kind.
 
     def on_leader(self, process: Process, message: Mapping[str, Any]) -> None:
-        """It leads from now on; what the one before left unanswered is asked again.
-
-        Who has left may still be elected for a moment, and is not to be asked for anything.
-        """
-        if not process.is_dead and process.end is None and process.left is None:
-            self._leader = process.name
+        """It leads from now on; what the one before left unanswered is asked again."""
+        if self._leadership.claimed(process):
             self._ask_leader()
 
     def on_suspect(self, process: Process, message: Mapping[str, Any]) -> None:
@@ -161,7 +158,7 @@ class Workforce:
 
     def left(self, process: Process) -> None:
         """It has parted from the others in order."""
-        self._leads_no_more(process)
+        self._leadership.ended(process)
 
     # Deaths.
 
@@ -172,7 +169,7 @@ class Workforce:
         if not self.is_wanted(process) and not self.is_joining(process):
             return  # it was about to leave
         process.is_dead = True
-        self._leads_no_more(process)
+        self._leadership.ended(process)
         if self.is_joining(process):
             adjusting = self.adjusting
             assert adjusting is not None
@@ -354,13 +351,6 @@ class Workforce:
 
     # Small things.
 
-    def _leads_no_more(self, process: Process) -> None:
-        """Whoever follows says so by itself; but it may have done so already, if the one before
-        led so briefly that we have heard of both in the wrong order."""
-        if self._leader == process.name:
-            self._leader = ""
-            self.crew.tell_all({"kind": "who_leads"})
-
     @property
     def firsts(self) -> tuple[str, ...]:
         """Who may be the first worker, as far as is known."""
@@ -375,10 +365,10 @@ class Workforce:
 
     def _ask_leader(self) -> None:
         adjusting = self.adjusting
-        if adjusting is None or adjusting.verdict is not Verdict.OPEN or not self._leader:
+        if adjusting is None or adjusting.verdict is not Verdict.OPEN:
             return
         if not adjusting.switched and not adjusting.reason:
-            self.crew.tell([self._leader], adjusting.request)
+            self._leadership.ask(adjusting.request)
 
     def _living(self, workers: Iterable[str]) -> set[str]:
         return {worker for worker in workers if not self.crew.workers[worker].is_dead}
