@@ -63,6 +63,16 @@ class Cells:
         fact = f"{column} is {cells[row]!r}" if cells else f"{column} is not given"
         self.problems.append(f"{self.table.where(row)}: {fact}; {way_out}")
 
+    def by_line(self) -> list[str]:
+        """The problems, each once, those of lines in the order of the file and last."""
+
+        def line(problem: str) -> int:
+            place = problem.removeprefix(f"{self.table.path}:")
+            number = place.partition(":")[0]
+            return int(number) if place != problem and number.isdigit() else -1
+
+        return sorted(dict.fromkeys(self.problems), key=line)
+
     def empty(self, field: str) -> list[int]:
         """Rows whose cell of the field is empty."""
         cells = self.table.columns.get(self._columns.get(field, ""), ())

@@ -165,7 +165,7 @@ class ColumnsReader:
         }
         flags = cells.flags("elastic")
         if cells.problems:
-            raise TraceError(cells.problems)
+            raise TraceError(cells.by_line())
         return Submissions(
             path=table.path,
             lines=table.lines,

@@ -158,6 +158,13 @@ def test_an_invented_format_with_milliseconds_and_nested_resources(tmp_path):
     assert same.digest == trace.digest
 
 
+def test_mistakes_are_told_in_the_order_of_the_file_and_once(tmp_path):
+    options = {"columns": {"arrival": "at", "slots": "gpus", "start": "at", "end": "to"}}
+    rows = "at,gpus,to\n0,2,30\nx,2,40\n5,many,50\ny,1,late\n"
+    problems = refused(tmp_path, rows, **options)
+    assert [problem.split(":")[1] for problem in problems] == ["3", "4", "5", "5"]
+
+
 def test_slot_seconds_are_no_samples_of_a_known_program(tmp_path):
     """An hour on four slots would be 14,400 pictures otherwise, done in seconds."""
     config = yaml.safe_load(examples()["campus"])
