@@ -158,7 +158,7 @@ class Uniform:
         takes: dict[str, Grant] = {}
         for job in jobs:
             slots = list(kept[job.job_id])
-            while len(slots) < shares[job.job_id] and pool:
+            while len(slots) < shares[job.job_id]:
                 slots.append(pool.pop()[1])
             if tuple(slots) != _promised(job):
                 side = takes if len(slots) > len(kept[job.job_id]) else gives

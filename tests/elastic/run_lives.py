@@ -4,7 +4,8 @@
 
 Adds one line to ``lives.jsonl`` for each life: what was done to it, by which code, and whether
 digests, samples and processes were as they must be; ``machine.json`` describes the machine. A
-life that is in the file is not lived again, so that the command may be stopped at any time.
+life that is in the file is not lived again, so that the command may be stopped at any time; where
+one has been lived by later code as well, its last line counts.
 Ends with 1 if any life went wrong.
 """
 
