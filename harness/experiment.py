@@ -24,6 +24,7 @@ from harness.contracts.scheduler import Placement, Scheduler
 from harness.contracts.training import WorkloadSpec
 from harness.engines.setup import EngineConfig, EngineSetup, OpenEngine
 from harness.interrupts import Interrupted, interruptible
+from harness.logical_workers import logical_worker_problems, within_logical_workers
 from harness.manifest import describe_trace, environment
 from harness.metrics import compute
 from harness.problems import Problem, UserError, at
@@ -115,9 +116,13 @@ def plan(
         problems += event_problems(trace.events, cluster, places)
     if trace is None or profile is None or cluster is None or None in parts.values():
         raise UserError(problems)
+    jobs = trace.jobs
+    if backend.abilities.logical_workers:
+        problems += logical_worker_problems(jobs, choices["trace"])
+        jobs = within_logical_workers(jobs)
     setup = EngineSetup(
         cluster=cluster,
-        jobs=trace.jobs,
+        jobs=jobs,
         profile=profile,
         backend=backend,
         launcher=parts["launcher"],
@@ -274,7 +279,7 @@ def execute(
         engine = planned.engine.open(setup)
         try:
             records = replay(
-                jobs=planned.trace.jobs,
+                jobs=setup.jobs,
                 cluster=setup.cluster,
                 scheduler=planned.scheduler,
                 placement=planned.placement,

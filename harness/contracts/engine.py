@@ -150,6 +150,8 @@ class Abilities:
     change_batch: bool = False
     share_device: bool = False
     bitwise: bool = False
+    logical_workers: bool = False
+    """Whether a job runs on at most as many slots as it has logical workers, which are virtual."""
     survive: bool = False
     """Whether a job goes on with the others when some of its workers die."""
 

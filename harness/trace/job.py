@@ -99,6 +99,11 @@ class JobSpec:
         return low, high
 
     @property
+    def num_logical_workers(self) -> int:
+        """Logical workers, the job's request where nothing else was said."""
+        return self.requested_slots if self.logical_workers is None else self.logical_workers
+
+    @property
     def order(self) -> tuple[float, str]:
         """How ties break everywhere: by arrival, then job id."""
         return self.arrival_s, self.job_id

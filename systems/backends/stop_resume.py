@@ -9,7 +9,7 @@ from harness.contracts.engine import Abilities
 from harness.contracts.training import Phases
 from systems.runtime.driven_backend import DrivenBackend
 from systems.runtime.driven_job import MakeJob
-from systems.runtime.job_life import STARTING
+from systems.runtime.job_life import restart_phases
 from systems.runtime.options import RuntimeOptions
 from systems.runtime.processes import grouped_jobs
 
@@ -69,9 +69,7 @@ class StopResume(DrivenBackend):
     @property
     def phases(self) -> Phases:
         """A start's, with the way out before them in a rescale."""
-        stop = ("save", "stop")
-        stopped = (*stop, *STARTING[:-1], "layout")
-        return Phases(STARTING, (*stop, *STARTING), stop, stopped)
+        return restart_phases()
 
     def _jobs(self, cluster: Cluster) -> MakeJob:
         return grouped_jobs(self._runtime, cluster)

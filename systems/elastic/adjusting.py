@@ -77,6 +77,7 @@ class Adjusting:
             "members": list(self.new),
             "joiners": list(self.joiners),
             "global_batch": self.change.global_batch,
+            "virtual_workers": list(self.change.virtual_workers or ()),
         }
 
     @property

@@ -123,7 +123,7 @@ class Coordinator:
 
     def adjust(self, request: Message) -> list[Action]:
         """The driver asks for other members."""
-        target = Membership(tuple(request["members"]), request["global_batch"])
+        target = Membership.from_message(request)
         change_id = request["change_id"]
         if self.adjustment is not None and self.adjustment.change_id == change_id:
             return []  # asked again
@@ -294,8 +294,7 @@ class Coordinator:
             "kind": "topology",
             "generation": adjustment.generation,
             "change_id": adjustment.change_id,
-            "members": list(adjustment.target.members),
-            "global_batch": adjustment.target.global_batch,
+            **adjustment.target.to_message(),
             "joiners": list(adjustment.joiners),
             "donors": donors,
         }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from harness.contracts.marks import Doing
@@ -53,7 +54,7 @@ class ElasticLoop:
         self.state = TrainingState(bench.session.model, bench.session.optimizer)
         self.straggling = Straggling(order, client)
         self.trainer.times_device = self.straggling.is_on
-        self.words = Words(has_times=self.straggling.is_on)
+        self.words = Words(self.trainer.num_losses, has_times=self.straggling.is_on)
         self.group: Group | None = None
         self.generation = 0
         self.membership = Membership((), order.global_batch)
@@ -165,11 +166,11 @@ class ElasticLoop:
             try:
                 self.begin_step()
                 self.trainer.compute(self.begin_words)
-                loss = self.end_step()
+                losses = self.end_step()
             except GroupLost as error:
                 self.lose(error)
             else:
-                self.note(loss)
+                self.note(losses)
         assert self.outcome is not None
         if leave(self, self.outcome):
             finish(self, self.bench.results())
@@ -218,7 +219,7 @@ class ElasticLoop:
         self.bench.load()
         self.has_state = True
         started = time.monotonic()
-        membership = Membership(order.members, order.global_batch)
+        membership = order.membership
         self.regrouping.begin(order.generation, membership)
         group = self.regrouping.take(order.generation)
         self.bench.phases_s["group"] = time.monotonic() - started
@@ -273,9 +274,8 @@ class ElasticLoop:
             raise GroupLost("halted")
         self.generation, self.membership = generation, membership
         self.bench.reduction.attach(group)
-        self.trainer.set_share(
-            self.rank, len(membership.members), membership.global_batch, generation
-        )
+        members, plan = membership.members, membership.virtual_workers
+        self.trainer.set_share(self.rank, len(members), membership.global_batch, generation, plan)
         floors = self.order.step_floors_s
         self.pacer = Pacer(floors.get(str(len(membership.members)), 0.0))
         self._switch_at = 0
@@ -312,17 +312,17 @@ class ElasticLoop:
         self._donor = self.giving.present()
         self._started_at = time.monotonic()
 
-    def begin_words(self, loss: float) -> None:
-        """Between the forward and the backward pass, with this worker's share of the loss."""
+    def begin_words(self, losses: Sequence[tuple[int, float]]) -> None:
+        """Between the forward and the backward pass, with this worker's losses."""
         group = self.group
         assert group is not None
         command = self._command() if group.rank == 0 else None
-        self.words.begin(group, loss, command, self.straggling.last_s)
+        self.words.begin(group, losses, command, self.straggling.last_s)
         if self._donor is not None:
             self._donor.wait_sent()  # the backward pass overwrites what it sends
 
-    def end_step(self) -> float:
-        """After the gradients were reduced: the step is committed. Returns its loss."""
+    def end_step(self) -> tuple[float, ...]:
+        """After the gradients were reduced: the step is committed. Returns its losses."""
         donor, session = self._donor, self.bench.session
         self._late = self.pacer.finish(self._started_at)
         verdict = self.words.end()
@@ -338,13 +338,14 @@ class ElasticLoop:
         self._verdict = verdict
         computed, is_donor = self.trainer.computed_at, donor is not None
         self.straggling.step(self._started_at, computed, verdict.times_s, is_donor=is_donor)
-        return verdict.loss
+        return verdict.losses
 
-    def note(self, loss: float) -> None:
+    def note(self, losses: Sequence[float]) -> None:
         """Tell of the step that was committed, and of the switch or recovery before it."""
         started, ended = self._started_at, self._ended_at
         late = self._late if self.pacer.is_on else None
-        self.bench.report.step(started, ended, self.generation, self.membership, loss, late)
+        mean = self.trainer.mean(losses)
+        self.bench.report.step(started, ended, self.generation, self.membership, mean, late, losses)
         self.telling.step(started, ended, self.generation, self.membership)
 
     def _command(self) -> Verdict:

@@ -30,6 +30,10 @@ class Standing:
     """The founders, or nobody where the worker joins."""
     generation: int
     global_batch: int
+    logical_workers: int
+    """Of the job."""
+    virtual_workers: tuple[int, ...]
+    """Of each founder, where a plan gives them."""
     target_step: int
     checkpoint: str | None
     slots: tuple[int, ...]
@@ -72,6 +76,8 @@ class ElasticProcesses:
             options=job.workload.options,
             seed=job.seed,
             global_batch=standing.global_batch,
+            logical_workers=standing.logical_workers if runtime.virtual else 0,
+            virtual_workers=standing.virtual_workers,
             target_step=standing.target_step,
             job_dir=str(job.job_dir.absolute()),
             checkpoint=standing.checkpoint,

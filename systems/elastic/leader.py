@@ -160,7 +160,7 @@ class LeaderServer:
             case "caught_up":
                 return coordinator.caught_up(worker, message["generation"])
             case "switched":
-                membership = Membership(tuple(message["members"]), message["global_batch"])
+                membership = Membership.from_message(message)
                 generation, change_id = message["generation"], message["change_id"]
                 return coordinator.switched(worker, generation, membership, change_id)
             case "halted":

@@ -70,10 +70,9 @@ def _stand_by(loop: ElasticLoop) -> bool:
             case "exit" | "dismissed":
                 return False
             case "resume" if message["outcome"]:
-                members = tuple(message["members"])
                 loop.generation = message["generation"]
-                loop.membership = Membership(members, message["global_batch"])
-                if members[0] == loop.worker:
+                loop.membership = Membership.from_message(message)
+                if loop.membership.members[0] == loop.worker:
                     loop.bench.report.complete()
                     loop.telling.over(loop.generation, loop.membership)
                     return True

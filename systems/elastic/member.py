@@ -56,7 +56,7 @@ class Member:
         self.target_step = order.target_step
         self.announced = 0
         self.pause = 0
-        self.standing = (order.generation, Membership(order.members, order.global_batch))
+        self.standing = (order.generation, order.membership)
         """The present generation and its members."""
         self.directives: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._order = order
@@ -125,8 +125,7 @@ class Member:
             {
                 "kind": "switched",
                 "generation": generation,
-                "members": list(membership.members),
-                "global_batch": membership.global_batch,
+                **membership.to_message(),
                 "change_id": change_id,
             }
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from systems.elastic.recovery import Membership
 from systems.runtime.control import Message
 
 SCRIPT = "script"
@@ -81,10 +82,19 @@ class ElasticOrder:
     """Processes that do so; 0: a thread."""
     mark: str | None = None
     """File of this worker's mark; None: it keeps none."""
+    logical_workers: int = 0
+    """Virtual workers of the job; 0: every worker is one of its own."""
+    virtual_workers: tuple[int, ...] = ()
+    """Of each founder, where a plan gives them."""
     etcd_endpoints: tuple[str, ...] = ()
     """Where the etcd of the election listens; empty: it is held in the job's own store."""
     etcd_prefix: str = ""
     """Of this job's keys there."""
+
+    @property
+    def membership(self) -> Membership:
+        """The founders'."""
+        return Membership(self.members, self.global_batch, self.virtual_workers)
 
     def message(self) -> Message:
         """This order as a control message."""
@@ -94,5 +104,7 @@ class ElasticOrder:
     def from_message(cls, message: Message) -> ElasticOrder:
         """The order in a control message."""
         fields = {key: value for key, value in message.items() if key != "kind"}
-        lists = {name: tuple(fields[name]) for name in ("members", "etcd_endpoints")}
+        lists = {
+            name: tuple(fields[name]) for name in ("members", "etcd_endpoints", "virtual_workers")
+        }
         return cls(**{**fields, **lists})

@@ -84,7 +84,7 @@ class Recovering:
         message = self._directive("resume", number)
         if message is None:
             return None
-        membership = Membership(tuple(message["members"]), message["global_batch"])
+        membership = Membership.from_message(message)
         if message["outcome"]:
             loop.generation, loop.membership = number, membership
             return message

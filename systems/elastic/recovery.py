@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from systems.runtime.control import Message
 
@@ -22,6 +23,22 @@ class Membership:
 
     members: tuple[str, ...]
     global_batch: int
+    virtual_workers: tuple[int, ...] = ()
+    """Virtual workers of each member, where a plan gives them; else they share evenly."""
+
+    def to_message(self) -> dict[str, Any]:
+        """As a part of control messages."""
+        return {
+            "members": list(self.members),
+            "global_batch": self.global_batch,
+            "virtual_workers": list(self.virtual_workers),
+        }
+
+    @classmethod
+    def from_message(cls, message: Message) -> Membership:
+        """The one in a control message."""
+        virtual_workers = tuple(message.get("virtual_workers", ()))
+        return cls(tuple(message["members"]), message["global_batch"], virtual_workers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +92,7 @@ class ResumePlan:
             "kind": "resume",
             "generation": recovery.number,
             "from_generation": self.from_generation,
-            "members": list(self.membership.members),
-            "global_batch": self.membership.global_batch,
+            **self.membership.to_message(),
             "step": self.step,
             "source": self.source,
             "behind": dict(self.behind),

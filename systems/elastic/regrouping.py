@@ -43,7 +43,7 @@ class Topology:
         return cls(
             message["generation"],
             message["change_id"],
-            Membership(tuple(message["members"]), message["global_batch"]),
+            Membership.from_message(message),
             tuple(message["joiners"]),
             {
                 donor: tuple((str(address), int(port)) for address, port in takers)

@@ -182,7 +182,7 @@ class ScriptRun:
         reduction.weight = loop.trainer.weight
         try:
             reduction.begin()
-            loop.begin_words(0.0)
+            loop.begin_words([(0, 0.0)])
         except GroupLost as error:
             self._lost = error
         return outputs
@@ -224,7 +224,7 @@ class ScriptRun:
             raise ScriptError("a batch ended without optimizer.step(); all workers must update")
         if self._stage is _Stage.COMMITTED:
             self._stage = _Stage.BETWEEN
-            self._present.note(math.nan if loss is None else loss)
+            self._present.note((math.nan if loss is None else loss,))
             self._advance()
 
     def shutdown(self) -> bool:

@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,7 @@ class StepReport:
         membership: Membership,
         loss: float,
         late: bool | None,
+        losses: Sequence[float] = (),
     ) -> None:
         """A step was committed. The first worker logs it, tells the driver now and then, and
         saves when it is due.
@@ -110,6 +112,7 @@ class StepReport:
             membership: of that generation.
             loss: mean over the global batch.
             late: whether it missed its pace; None: no pace.
+            losses: those that the workers gave; logged where there are several.
         """
         session, order = self._session, self._order
         self._ended_at = ended
@@ -122,6 +125,8 @@ class StepReport:
             "duration_s": ended - started,
             "loss": loss.hex(),
         }
+        if len(losses) > 1:
+            entry["losses"] = [each.hex() for each in losses]
         if late is not None:
             entry["late"] = late
         self._last = entry

@@ -7,14 +7,15 @@ Only the first worker commands: it is the same for all by construction, whoever 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from systems.elastic.groups import Group, Pending
 
-_FIXED = 5
-"""Words before the times: four commands, then the loss."""
+_FIXED = 4
+"""Words before the losses and the times: commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,8 @@ class Verdict:
     """Generation to switch to now; 0: none."""
     pause: int = 0
     """Stop now, until there is a generation to switch to: 1 more than the change's id."""
-    loss: float = 0.0
-    """Mean over the global batch."""
+    losses: tuple[float, ...] = ()
+    """As all workers gave them, by place."""
     times_s: tuple[float, ...] = ()
     """What each worker said of itself, by rank; empty where the words have no times."""
 
@@ -37,30 +38,43 @@ class Verdict:
 class Words:
     """One worker's side."""
 
-    def __init__(self, *, has_times: bool = False) -> None:
-        """Args: whether every worker tells a time of its own, too. That makes the sum longer,
-        and gloo may then add the workers' losses in another order: their last bit."""
+    def __init__(self, num_losses: int = 1, *, has_times: bool = False) -> None:
+        """Args: what is said beside the commands.
+
+        Args:
+            num_losses: places for losses, see ``Trainer``.
+            has_times: whether every worker tells a time of its own, too. That makes the sum
+                longer, and gloo may then add the workers' losses in another order: their last
+                bit.
+        """
         self._has_times = has_times
+        self._num_losses = num_losses
         self._resize(0)
         self._pending: Pending | None = None
 
     def fresh(self) -> Words:
         """Words like these in memory of their own."""
-        return Words(has_times=self._has_times)
+        return Words(self._num_losses, has_times=self._has_times)
 
     def begin(
-        self, group: Group, loss: float, command: Verdict | None, time_s: float = 0.0
+        self,
+        group: Group,
+        losses: Sequence[tuple[int, float]],
+        command: Verdict | None,
+        time_s: float = 0.0,
     ) -> None:
-        """Give this worker's share of the loss, its time and, as the first worker, the commands."""
+        """Give this worker's losses, its time and, as the first worker, the commands."""
         num_times = group.size if self._has_times else 0
-        if len(self._values) != _FIXED + num_times:
+        before_times = _FIXED + self._num_losses
+        if len(self._values) != before_times + num_times:
             self._resize(num_times)
         self._values[:] = 0.0
-        self._values[_FIXED - 1] = loss
+        for place, loss in losses:
+            self._values[_FIXED + place] = loss
         if num_times:
-            self._values[_FIXED + group.rank] = time_s
+            self._values[before_times + group.rank] = time_s
         if command is not None:
-            self._values[: _FIXED - 1] = (
+            self._values[:_FIXED] = (
                 command.stop,
                 command.target_step,
                 command.switch,
@@ -76,9 +90,10 @@ class Words:
         """
         if self._pending is not None:
             self._pending.wait()
-        stop, target_step, switch, pause, loss, *times_s = self._values.tolist()
-        return Verdict(stop > 0, int(target_step), int(switch), int(pause), loss, tuple(times_s))
+        stop, target_step, switch, pause, *rest = self._values.tolist()
+        losses, times_s = tuple(rest[: self._num_losses]), tuple(rest[self._num_losses :])
+        return Verdict(stop > 0, int(target_step), int(switch), int(pause), losses, times_s)
 
     def _resize(self, num_times: int) -> None:
-        self._words = torch.zeros(_FIXED + num_times, dtype=torch.float64)
+        self._words = torch.zeros(_FIXED + self._num_losses + num_times, dtype=torch.float64)
         self._values = self._words.numpy()  # the same memory, ten times faster to write to

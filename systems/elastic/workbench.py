@@ -18,10 +18,11 @@ from systems.runtime.checkpoint import newest
 from systems.runtime.control import ControlClient
 from systems.runtime.data_order import share
 from systems.runtime.mark import Mark
-from systems.runtime.reduction import OrderedReduction, join_alone
+from systems.runtime.reduction import join_alone
 from systems.runtime.session import Program, Stopwatch, begin, build, import_workload, load
 from systems.runtime.state import digests
-from systems.runtime.trainer import Trainer, on_device
+from systems.runtime.trainer import on_device
+from systems.virtual.workers import ordered_reduction, trainer_of
 
 
 class Workbench:
@@ -62,9 +63,9 @@ class Workbench:
         if problem is not None:
             raise RuntimeError(f"collectives is nccl: {problem}")
         join_alone()
-        self.reduction = OrderedReduction(program.model, program.optimizer, program.device)
+        self.reduction = ordered_reduction(program, order.logical_workers)
         self.session = begin(order, program, self.reduction)
-        self.trainer = Trainer(self.session, self.mark)
+        self.trainer = trainer_of(self.session, self.mark, order.logical_workers)
         self.report = StepReport(order, client, self.session, self.phases_s)
         self.reduction.warm_up(self._dummy_loss)
         watch.done("warm_up")
@@ -72,7 +73,7 @@ class Workbench:
     def _dummy_loss(self) -> torch.Tensor:
         """Of as many samples as a step of this worker's will have; which ones is all the same."""
         order, session = self._order, self.session
-        start, stop = share(order.global_batch, order.num_workers, 0)
+        start, stop = share(order.global_batch, order.logical_workers or order.num_workers, 0)
         ids = [index % session.workload.num_samples for index in range(start, stop)]
         batch = session.workload.samples(ids)
         if not self._is_script:  # a script's batch can be of any kind

@@ -50,6 +50,7 @@ class Workforce:
         self._slots = change.slots
         """Of all workers that train, or are to."""
         self._batch = change.global_batch
+        self._virtual_workers = change.virtual_workers or ()
         self._job = change.job
         self._leadership = Leadership(self.crew)
 
@@ -384,6 +385,8 @@ class Workforce:
             members=self.members if is_founder else (),
             generation=self._generation if is_founder else 0,
             global_batch=self._batch,
+            logical_workers=self._job.num_logical_workers,
+            virtual_workers=self._virtual_workers if is_founder else (),
             target_step=self._account.target_step,
             checkpoint=checkpoint.path if checkpoint else None,
             slots=self._slots,

@@ -9,8 +9,8 @@ channel, no log, no agreement, one thread for each worker.
 
 The first worker writes one line for each step, when all have ended: ``step``, ``started``
 (``time.monotonic``) and ``duration_s``. With ``--bitwise`` the script also does what makes
-bits comparable: it sets all random states before each step, adds the loss over the workers
-to each line (``loss``, exact bits), and ends the file with digests of the state.
+bits comparable: it sets all random states before each step, adds the mean loss and every
+worker's to each line (``loss``, ``losses``, exact bits), and ends with digests of the state.
 """
 
 from __future__ import annotations
@@ -145,6 +145,10 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
             total = torch.tensor(words, dtype=torch.float64)
             dist.all_reduce(total, group=losses)
             lines[-1]["loss"] = float(total[2]).hex()
+            own = torch.zeros(world, dtype=torch.float64)
+            own[rank] = loss.item()
+            dist.all_reduce(own, group=losses)
+            lines[-1]["losses"] = [value.hex() for value in own.tolist()]
     dist.barrier()
     dist.destroy_process_group()
     return [*lines, _digests(model, optimizer)] if options.bitwise else lines

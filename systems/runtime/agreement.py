@@ -8,7 +8,7 @@ ordered reduction brings one that can have many sums under way. One worker alone
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -24,8 +24,8 @@ class Verdict:
     stop: bool
     """Save and leave now."""
     target_step: int
-    loss: float
-    """Mean over the global batch."""
+    losses: tuple[float, ...]
+    """As all workers gave them, by place."""
 
 
 class Sum(Protocol):
@@ -44,28 +44,35 @@ class Agreement:
     """One worker's side. Only the first worker, rank 0, listens to the driver."""
 
     def __init__(
-        self, rank: int, sum_words: SumWords | None, client: ControlClient, target_step: int
+        self,
+        rank: int,
+        sum_words: SumWords | None,
+        client: ControlClient,
+        target_step: int,
+        num_losses: int = 1,
     ) -> None:
+        """Args: ``num_losses``: places for losses, see ``Trainer``."""
         self._rank = rank
         self._sum_words = sum_words
         self._client = client
         self._stop = False
         self._target_step = target_step
-        self._words = torch.zeros(3, dtype=torch.float64)
+        self._words = torch.zeros(2 + num_losses, dtype=torch.float64)
         self._values = self._words.numpy()  # the same memory, ten times faster to write to
         self._sum: Sum | None = None
 
-    def begin(self, loss: float) -> None:
-        """Give this worker's share of the step's loss, and what the driver wants by now."""
+    def begin(self, losses: Sequence[tuple[int, float]]) -> None:
+        """Give this worker's losses, and what the driver wants by now."""
+        self._values[:] = 0.0
+        for place, loss in losses:
+            self._values[2 + place] = loss
         if self._rank == 0:
             for message in self._client.arrived():
                 if message["kind"] == "stop":
                     self._stop = True
                 elif message["kind"] == "hold":
                     self._target_step = message["target_step"]
-            self._values[:] = (self._stop, self._target_step, loss)
-        else:
-            self._values[:] = (0.0, 0.0, loss)
+            self._values[:2] = (self._stop, self._target_step)
         if self._sum_words is not None:
             self._sum = self._sum_words(self._words)
 
@@ -73,5 +80,5 @@ class Agreement:
         """Wait for what all workers gave."""
         if self._sum is not None:
             self._sum.wait()
-        stop, target_step, loss = self._values.tolist()
-        return Verdict(stop > 0, int(target_step), loss)
+        stop, target_step, *losses = self._values.tolist()
+        return Verdict(stop > 0, int(target_step), tuple(losses))

@@ -46,6 +46,7 @@ class Driver:
         self._speakers: dict[Connection, DrivenJob] = {}
         self._reports: list[Report] = []
         self._is_closed = False
+        self._virtual = options.virtual
         try:
             self._server = ControlServer(
                 options.bind, self._tokens.get, self._on_message, self._on_closed
@@ -61,6 +62,9 @@ class Driver:
             self._server.close()
             raise
 
+    def _slots_problem(self, change: Change) -> str | None:
+        return slots_problem(change, self._cluster, virtual=self._virtual)
+
     # Requests.
 
     def start(self, change: Change, order: TrainingOrder) -> None:
@@ -69,7 +73,7 @@ class Driver:
         if before is not None and (before.change is not None or before.is_alive):
             self._answer(change, ReportKind.RETRY, "the job still has workers")
             return
-        if (problem := slots_problem(change, self._cluster)) is not None:
+        if (problem := self._slots_problem(change)) is not None:
             self._answer(change, ReportKind.FAILED, problem)
             return
         order.job_dir.mkdir(parents=True, exist_ok=True)
@@ -93,7 +97,7 @@ class Driver:
             return
         if job.is_alive:
             self._answer(change, ReportKind.FAILED, "the job runs; only a stopped one resumes")
-        elif (problem := slots_problem(change, self._cluster)) is not None:
+        elif (problem := self._slots_problem(change)) is not None:
             self._answer(change, ReportKind.FAILED, problem)
         else:
             job.begin(change)
@@ -104,7 +108,7 @@ class Driver:
         if job is None:
             return
         suspends = change.kind is ChangeKind.SUSPEND
-        problem = None if suspends else slots_problem(change, self._cluster)
+        problem = None if suspends else self._slots_problem(change)
         if not job.is_alive:
             problem = "the job has no workers; start or resume it first"
         if problem is not None:

@@ -6,11 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from harness.contracts.training import Phases
+
 STARTING = ("spawn", "import", "build", "group", "load", "first_step")
 """Phases of a start, in their order; others may lie between them."""
 FAILURE_GRACE_S = 0.5
 """How long a failure's neighbours are heard before it is judged: a worker whose neighbour
 died may complain before the death is noticed."""
+
+
+def restart_phases() -> Phases:
+    """Of a backend whose every change is a restart: a start's, after the way out."""
+    stop = ("save", "stop")
+    stopped = (*stop, *STARTING[:-1], "layout")
+    return Phases(STARTING, (*stop, *STARTING), stop, stopped)
 
 
 class Phase(StrEnum):

@@ -16,8 +16,9 @@ from systems.runtime.agreement import SumWords
 from systems.runtime.control import ControlClient, ControlError
 from systems.runtime.name_lookups import no_name_lookups
 from systems.runtime.order import WorkerOrder
-from systems.runtime.reduction import OrderedReduction, Reduction, StockReduction, join_alone
+from systems.runtime.reduction import Reduction, StockReduction, join_alone
 from systems.runtime.session import Program
+from systems.virtual.workers import ordered_reduction
 
 STORE_TIMEOUT_S = 300.0
 
@@ -38,7 +39,7 @@ class Joined:
         if self.group is None:
             replays = order.replay_layout and order.num_workers > 2
             return StockReduction(program.model, program.device, replays=replays)
-        reduction = OrderedReduction(program.model, program.optimizer, program.device)
+        reduction = ordered_reduction(program, order.logical_workers)
         reduction.attach(self.group)
         return reduction
 

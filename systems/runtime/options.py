@@ -44,6 +44,9 @@ class RuntimeOptions:
     prefetch_steps: int = 0
     """Steps whose samples each worker fetches in advance; 0: none. Pays where fetching takes
     long and the worker has cores to spare, as beside a GPU; not on a slot of one core."""
+    virtual: bool = False
+    """Whether a job's logical workers are virtual ones that take turns on its slots; else every
+    slot has one worker, and a job as many workers as slots."""
     loader_processes: int = 0
     """Processes per worker that fetch in advance; 0: a thread of the worker."""
 

@@ -50,6 +50,10 @@ class WorkerOrder:
     """Steps whose samples are fetched in advance."""
     loader_processes: int = 0
     """Processes that do so; 0: a thread."""
+    logical_workers: int = 0
+    """Virtual workers of the job; 0: every worker is one of its own."""
+    virtual_workers: tuple[int, ...] = ()
+    """Of each rank, where a plan gives them."""
     store_address: str = ""
     store_port: int = 0
     """Where the first worker's store listens; 0: on a free port of its host's address."""
@@ -63,4 +67,5 @@ class WorkerOrder:
     @classmethod
     def from_message(cls, message: Message) -> WorkerOrder:
         """The order in a control message."""
-        return cls(**{key: value for key, value in message.items() if key != "kind"})
+        fields = {key: value for key, value in message.items() if key != "kind"}
+        return cls(**{**fields, "virtual_workers": tuple(fields["virtual_workers"])})

@@ -55,8 +55,8 @@ class Prefetcher:
         self._wanted: SimpleQueue[Request | None] = SimpleQueue()
         self._coming: deque[Request] = deque()
         """Requests for the steps after the present one, in their order."""
-        self._shape = (0, 0, 0)
-        """Rank, workers and global batch that the coming steps were planned for."""
+        self._shape: tuple[Sequence[int], int, int] = ((), 0, 0)
+        """Parts, workers and global batch that the coming steps were planned for."""
         self._planned: DataState = order.initial()
         """The state after the last of them."""
         self._failure: Exception | None = None
@@ -70,24 +70,37 @@ class Prefetcher:
         for thread in self._threads:
             thread.start()
 
-    def batch(self, plan: Plan, rank: int, global_batch: int) -> Batch:
-        """The samples that ``rank`` consumes by ``plan``, on the CPU; fetches on from there.
+    def batch(
+        self, plan: Plan, part: int, global_batch: int, parts: Sequence[int] | None = None
+    ) -> Batch:
+        """The samples of one part of a ``plan``, on the CPU; fetches on from there.
 
         Waits only if they are being fetched right now; where nobody has begun, the calling
         thread fetches them itself.
 
+        Args:
+            plan: of the step.
+            part: whose samples.
+            global_batch: of the step.
+            parts: all that this worker asks for in a step, in this order; None: one part.
+                EasyScale's virtual workers share the loaders of their slot like that
+                (section 3.2 of that paper).
+
         Raises:
             LoaderError: a loader process failed.
         """
-        ranges = plan.parts[rank]
+        parts = (part,) if parts is None else parts
+        ranges = plan.parts[part]
         if not self._depth:
             return self._fetched(ranges)
         if self._failure is not None:
             raise self._failure
-        shape = (rank, len(plan.parts), global_batch)
+        shape = (parts, len(plan.parts), global_batch)
         if shape != self._shape or not self._coming or self._coming[0][0] != ranges:
             self._drop()
             self._shape, self._planned = shape, plan.after
+            for later in parts[parts.index(part) + 1 :]:
+                self._ask(plan.parts[later])
             found = None
         else:
             found = self._coming.popleft()[1]
@@ -99,13 +112,17 @@ class Prefetcher:
         return self._workload.samples(self._order.ids(ranges), epochs_of(ranges))
 
     def _plan_ahead(self) -> None:
-        rank, num_workers, global_batch = self._shape
-        while len(self._coming) < self._depth:
+        parts, num_workers, global_batch = self._shape
+        while len(self._coming) <= (self._depth - 1) * len(parts):
             plan = self._order.plan(self._planned, num_workers, global_batch)
-            request: Request = (plan.parts[rank], Future())
-            self._coming.append(request)
-            self._wanted.put(request)
+            for part in parts:
+                self._ask(plan.parts[part])
             self._planned = plan.after
+
+    def _ask(self, ranges: tuple[Range, ...]) -> None:
+        request: Request = (ranges, Future())
+        self._coming.append(request)
+        self._wanted.put(request)
 
     def _drop(self) -> None:
         for _, future in self._coming:

@@ -71,6 +71,8 @@ def worker_orders(
             collective_timeout_s=options.collective_timeout_s,
             replay_layout=options.replay_layout,
             reduction=options.reduction,
+            logical_workers=change.job.num_logical_workers if options.virtual else 0,
+            virtual_workers=change.virtual_workers or (),
             data_order=options.data_order,
             block_samples=options.block_samples,
             prefetch_steps=options.prefetch_steps,

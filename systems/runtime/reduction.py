@@ -114,7 +114,7 @@ class BucketLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class Places:
     """Where the gradients of a bucket lie in its memory."""
 
     parameters: tuple[torch.nn.Parameter, ...]
@@ -123,8 +123,10 @@ class _Places:
     offsets: tuple[int, ...]
 
     def views(self, memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The gradients in the memory of a bucket."""
+        begin = memory.storage_offset()
         return tuple(
-            memory.as_strided(size, stride, offset)
+            memory.as_strided(size, stride, begin + offset)
             for size, stride, offset in zip(self.sizes, self.strides, self.offsets, strict=True)
         )
 
@@ -180,7 +182,10 @@ class OrderedReduction:
         """Held while the memory for sums is exchanged: several threads may want to."""
         self._group: Group | None = None
         self._is_warming_up = False
-        self._places: list[_Places] = []
+        self.first_layout: tuple[BucketLayout, ...] = ()
+        """Of the first step that stock DistributedDataParallel makes."""
+        self.first_places: list[Places] = []
+        self._places: list[Places] = []
         self._own: list[torch.Tensor] = []
         self._sums: list[torch.Tensor] | None = None
         self._sum_views: list[tuple[torch.Tensor, ...]] = []
@@ -233,12 +238,14 @@ class OrderedReduction:
             raise ValueError(f"rounds is {rounds}; buckets are laid out in the second")
         states = _random_states(self._device)
         self._is_warming_up = True
-        for _ in range(rounds):
+        for number in range(rounds):
             self._places, self._own, self.layout = [], [], ()
             torch.autograd.backward(make_loss())
             for parameter in self._model.parameters():
                 parameter.grad = None
             self.undo()
+            if number == 0:
+                self.first_layout, self.first_places = self.layout, self._places
         self._is_warming_up = False
         self._sums = None
         _restore_random_states(states, self._device)
@@ -328,7 +335,7 @@ class OrderedReduction:
         parameters, gradients = bucket.parameters(), bucket.gradients()
         self._own.append(memory)
         self._places.append(
-            _Places(
+            Places(
                 tuple(cast(list[torch.nn.Parameter], parameters)),
                 tuple(gradient.size() for gradient in gradients),
                 tuple(gradient.stride() for gradient in gradients),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,19 +82,28 @@ class LineWriter:
 class SamplesLog:
     """What one worker of one generation consumes; no line is lost when it is killed."""
 
-    def __init__(self, job_dir: Path, generation: int, rank: int, order: DataOrder) -> None:
+    def __init__(
+        self, job_dir: Path, generation: int, rank: int, order: DataOrder, parts: Sequence[int]
+    ) -> None:
         """Opens the log and says in it what the ranges are ranges of.
+
+        Args:
+            job_dir: the job's.
+            generation: of the membership.
+            rank: of the worker, in the file's name.
+            order: of the samples.
+            parts: which parts of every plan the worker consumes.
 
         Raises:
             OSError: it cannot be opened.
         """
-        self._rank = rank
+        self._parts = tuple(parts)
         self._lines = LineWriter(samples_path(job_dir, generation, rank), at_once=True)
         self._lines.add({"order": order.kind, "num_samples": order.num_samples})
 
     def add(self, step: int, plan: Plan) -> None:
         """What the worker is about to consume in ``step`` (counted from 1), before it does."""
-        ranges = plan.parts[self._rank]
+        ranges = [piece for part in self._parts for piece in plan.parts[part]]
         self._lines.add({"step": step, "ranges": ranges, "epochs": plan.after.num_epochs})
 
     def close(self) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -21,9 +22,15 @@ from systems.runtime.mark import Mark
 from systems.runtime.session import Session
 from systems.runtime.step_log import SamplesLog
 
+OnLosses: TypeAlias = Callable[[list[tuple[int, float]]], None]
+"""Told losses and the places that they belong in, see ``Trainer.losses``."""
+
 
 class Trainer:
     """Executes the steps of a session."""
+
+    num_losses = 1
+    """Places for losses that all workers of the job fill in a step."""
 
     def __init__(self, session: Session, mark: Mark) -> None:
         """``set_share`` comes before the first step.
@@ -49,10 +56,17 @@ class Trainer:
         self._loss: torch.Tensor | None = None
         self._plan: Plan | None = None
 
-    def set_share(self, rank: int, num_workers: int, global_batch: int, generation: int) -> None:
+    def set_share(
+        self,
+        rank: int,
+        num_workers: int,
+        global_batch: int,
+        generation: int,
+        virtual_workers: Sequence[int] = (),
+    ) -> None:
         """Between steps: which part of every step is this worker's from now on.
 
-        Also opens the samples log of this generation and rank.
+        Also opens the samples log of this generation and rank. There are no virtual workers here.
 
         Raises:
             ValueError: some worker would have nothing to do.
@@ -65,7 +79,8 @@ class Trainer:
         # over the samples, also where the shares differ in size.
         self.weight = (stop - start) * num_workers / global_batch
         self.close()
-        self._samples = SamplesLog(self.session.job_dir, generation, rank, self.session.data)
+        session = self.session
+        self._samples = SamplesLog(session.job_dir, generation, rank, session.data, (rank,))
 
     def plan(self) -> Plan:
         """What the next step consumes; pure."""
@@ -86,12 +101,11 @@ class Trainer:
         batch = self.batch(self.plan())
         return self.session.workload.loss(self.session.reduction.parallel, batch)
 
-    def compute(self, on_loss: Callable[[float], None] | None = None) -> None:
+    def compute(self, on_losses: OnLosses | None = None) -> None:
         """Draw samples, run forward and backward, and reduce the gradients.
 
         Args:
-            on_loss: called after the forward pass with this worker's share of the step's
-                loss. Waits for the device.
+            on_losses: called after the forward pass with ``losses``. Waits for the device.
 
         Raises:
             GroupLost: the state is what it was, and the step can be computed again.
@@ -103,8 +117,8 @@ class Trainer:
         self._mark.now(Doing.BACKWARD)
         try:
             reduction.begin()
-            if on_loss is not None:
-                on_loss(self.loss)
+            if on_losses is not None:
+                on_losses(self.losses)
             torch.autograd.backward(loss if self.weight == 1.0 else loss * self.weight)
         except GroupLost:
             reduction.undo()
@@ -138,10 +152,15 @@ class Trainer:
         self._plan = plan
 
     @property
-    def loss(self) -> float:
-        """This worker's share of the loss of the step computed last. Waits for the device."""
+    def losses(self) -> list[tuple[int, float]]:
+        """This worker's share of the loss of the step computed last, which all add up in place
+        0. Waits for the device."""
         assert self._loss is not None
-        return float(self._loss) * self._loss_share
+        return [(0, float(self._loss) * self._loss_share)]
+
+    def mean(self, losses: Sequence[float]) -> float:
+        """The step's mean loss over samples, once all workers have filled the places."""
+        return losses[0]
 
     def undo(self) -> None:
         """The step that was computed does not count: as if ``compute`` had never been called."""

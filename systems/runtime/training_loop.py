@@ -18,6 +18,7 @@ from systems.runtime.session import Stopwatch, begin, build, import_workload, lo
 from systems.runtime.state import digests
 from systems.runtime.step_log import LineWriter
 from systems.runtime.trainer import Trainer
+from systems.virtual.workers import trainer_of
 
 PROGRESS_EVERY_S = 0.2
 RECENT_STEPS = 20
@@ -42,8 +43,10 @@ def train(order: WorkerOrder, client: ControlClient, ordered_at: float) -> None:
     stopwatch.done("group")
     load(session, order.checkpoint, verify=order.rank == 0)
     stopwatch.done("load")
-    trainer = Trainer(session, mark)
-    trainer.set_share(order.rank, order.num_workers, order.global_batch, order.generation)
+    trainer = trainer_of(session, mark, order.logical_workers)
+    trainer.set_share(
+        order.rank, order.num_workers, order.global_batch, order.generation, order.virtual_workers
+    )
     if session.reduction.needs_warm_up(session.step):
         session.reduction.warm_up(trainer.dummy_loss)
         stopwatch.done("layout")
@@ -68,7 +71,9 @@ class _Loop:
         self.joined = joined
         self.phases_s = phases_s
         self.mark = mark
-        self.agreement = Agreement(order.rank, joined.sum_words, client, order.target_step)
+        self.agreement = Agreement(
+            order.rank, joined.sum_words, client, order.target_step, trainer.num_losses
+        )
         self.is_first = order.rank == 0
         self.pacer = Pacer(order.step_floor_s)
         # Where a step is padded, or its loss is on another device, the words are exchanged
@@ -130,7 +135,7 @@ class _Loop:
         return None if self.words_at_end else self.agreement.end()
 
     def _exchange(self) -> Verdict:
-        self.agreement.begin(self.trainer.loss)
+        self.agreement.begin(self.trainer.losses)
         return self.agreement.end()
 
     def _report(self, started: float, verdict: Verdict, late: bool, is_first_step: bool) -> None:
@@ -143,8 +148,10 @@ class _Loop:
             "global_batch": order.global_batch,
             "started": started,
             "duration_s": self.ended_at - started,
-            "loss": verdict.loss.hex(),
+            "loss": self.trainer.mean(verdict.losses).hex(),
         }
+        if len(verdict.losses) > 1:
+            entry["losses"] = [loss.hex() for loss in verdict.losses]
         if self.pacer.is_on:
             entry["late"] = late
         self.steps.add(entry)

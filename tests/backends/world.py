@@ -179,10 +179,19 @@ class World:
         floors=None,
         digest_every=0,
         workload=None,
+        logical_workers=4,
         **options,
     ):
         """Start a job of a workload (None: the tiny one with ``options``); the change's id."""
-        spec = JobSpec(job_id, 0.0, "tiny", len(slots) or 1, 1e9, max(batch, 1))
+        spec = JobSpec(
+            job_id,
+            0.0,
+            "tiny",
+            len(slots) or 1,
+            1e9,
+            max(batch, 1),
+            logical_workers=logical_workers,
+        )
         self._jobs[job_id] = spec
         order = TrainingOrder(
             job_id=job_id,

@@ -1,0 +1,81 @@
+"""Virtual threads: a job's logical workers take turns on whatever slots it has."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Unpack
+
+from harness.cluster import Cluster
+from harness.contracts.engine import Abilities
+from harness.contracts.training import Phases
+from systems.elastic.elastic_backend import ElasticBackend, ElasticChoices
+from systems.elastic.options import elastic_options
+from systems.runtime.driven_job import MakeJob
+from systems.runtime.job_life import restart_phases
+from systems.runtime.processes import grouped_jobs
+
+RECONFIGURATIONS = ("stop_free", "checkpoint")
+
+
+class VirtualThread(ElasticBackend):
+    """N logical workers on 1 to N slots, with the bits of stock DistributedDataParallel on N.
+
+    Source: EasyScale (Li et al., SC '23), sections 3.1 to 3.3. N is the job's number of logical
+    workers, by default what it requests; its batch, seeds and samples are those of N workers
+    whatever its slots are. Differs: beside the paper's way (``reconfigure=checkpoint``: an
+    on-demand checkpoint, and all workers started again), virtual workers move between slots
+    while the job trains on (``stop_free``), by the mechanism of that backend; slots of one host
+    add gradients up in shared memory; a death is recovered bitwise from the last step that
+    anybody committed.
+    """
+
+    name: ClassVar[str] = "virtual_thread"
+
+    def __init__(
+        self,
+        reconfigure: str = "stop_free",
+        transfer: str = "background",
+        recovery: str = "exact",
+        switch_allowance_s: float = 0.0,
+        **choices: Unpack[ElasticChoices],
+    ) -> None:
+        """Raises ValueError with all options that are out of range."""
+        problems = []
+        if reconfigure not in RECONFIGURATIONS:
+            known = ", ".join(RECONFIGURATIONS)
+            problems.append(f"reconfigure is {reconfigure!r}; known: {known}")
+        try:
+            options = elastic_options(
+                transfer=transfer,
+                recovery=recovery,
+                switch_allowance_s=switch_allowance_s,
+                virtual=True,
+                **{"data_order": "positions", **choices},
+            )
+        except ValueError as error:
+            problems.append(str(error))
+        if problems:
+            raise ValueError("\n".join(problems))
+        super().__init__(options)
+        self._stops = reconfigure == "checkpoint"
+
+    @property
+    def abilities(self) -> Abilities:
+        """Everything but another batch, which would not be the same training, and a share of a
+        device."""
+        survive = self._options.recovery != "none" and not self._stops
+        return Abilities(
+            rescale=True,
+            suspend=True,
+            migrate=True,
+            bitwise=True,
+            survive=survive,
+            logical_workers=True,
+        )
+
+    @property
+    def phases(self) -> Phases:
+        """Those of a restart or, where nobody stops, of a switch."""
+        return restart_phases() if self._stops else super().phases
+
+    def _jobs(self, cluster: Cluster) -> MakeJob:
+        return grouped_jobs(self._runtime, cluster) if self._stops else super()._jobs(cluster)

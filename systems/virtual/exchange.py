@@ -1,0 +1,177 @@
+"""How slots add up the gradients of virtual workers that are on different slots.
+
+On one host every slot reads all copies where they are and adds up a part of the elements; then
+each takes the others' parts. So each element is added up once, and nothing is sent. Across
+hosts, or where the kernel does not let processes share memory, the copies travel.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from systems.elastic.groups import Group
+from systems.elastic.transfer.memory import host_identity
+from systems.runtime.reduction import BucketLayout
+from systems.virtual.gradient_memory import GradientMemory, buckets_of
+from systems.virtual.host_memory import open_other
+from systems.virtual.ordered_sum import OrderedSum, part_of, plan_blocks
+
+_Layout = Sequence[BucketLayout]
+
+
+class Exchange(Protocol):
+    """One slot's part in the sum of every step."""
+
+    def run(self) -> None:
+        """Have the whole sum in this slot's total.
+
+        Raises:
+            GroupLost: a slot was lost.
+        """
+        ...
+
+
+def exchange_over(
+    group: Group, memory: GradientMemory, layout: _Layout, num_workers: int, local: range
+) -> Exchange:
+    """The best exchange that all slots of a group can use; all call this at the same time.
+
+    Args:
+        group: of the slots.
+        memory: of this slot: a copy for each of its virtual workers, and the total.
+        layout: of the buckets, the same on all.
+        num_workers: virtual workers of the job.
+        local: those of this slot.
+
+    Raises:
+        GroupLost: a slot was lost.
+    """
+    introduced = _introduce(group, memory, num_workers, local)
+    opened = _open_all(group, introduced, memory, local)
+    # Nobody may share memory unless all can.
+    failures = torch.tensor([opened is None], dtype=torch.int64)
+    group.all_reduce(failures).wait()
+    if opened is not None and not int(failures):
+        return SharedExchange(group, opened[0], opened[1], layout, num_workers)
+    owners = introduced[:num_workers, _OWNER].tolist()
+    return TravellingExchange(group, memory, layout, local, owners)
+
+
+_HOST, _PROCESS, _DESCRIPTOR, _OWNER = range(4)
+
+
+def _introduce(
+    group: Group, memory: GradientMemory, num_workers: int, local: range
+) -> torch.Tensor:
+    """Where everybody's copies (by virtual worker) and totals (then, by rank) are."""
+    rows = torch.zeros(num_workers + group.size, 4, dtype=torch.int64)
+    host = zlib.crc32(host_identity().encode()) if host_identity() else 0
+    for worker, copy in zip(local, memory.copies, strict=True):
+        rows[worker] = torch.tensor([host, os.getpid(), copy.descriptor, group.rank])
+    rows[num_workers + group.rank] = torch.tensor(
+        [host, os.getpid(), memory.total.descriptor, group.rank]
+    )
+    group.all_reduce(rows).wait()
+    return rows
+
+
+def _open_all(
+    group: Group, introduced: torch.Tensor, memory: GradientMemory, local: range
+) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
+    """All copies and all totals as flat bytes; None if some cannot be opened."""
+    rows = introduced.tolist()
+    if any(row[_HOST] != rows[0][_HOST] or not row[_HOST] for row in rows):
+        return None
+    num_workers = len(rows) - group.size
+    found: list[torch.Tensor] = []
+    for index, (_, process, descriptor, _) in enumerate(rows):
+        if index in local:
+            found.append(memory.copies[index - local.start].bytes)
+        elif index == num_workers + group.rank:
+            found.append(memory.total.bytes)
+        else:
+            try:
+                found.append(open_other(process, descriptor, memory.num_bytes))
+            except (OSError, ValueError):
+                return None
+    return found[:num_workers], found[num_workers:]
+
+
+class SharedExchange:
+    """Slots of one host, each with all copies and totals in its memory."""
+
+    def __init__(
+        self,
+        group: Group,
+        copies: Sequence[torch.Tensor],
+        totals: Sequence[torch.Tensor],
+        layout: _Layout,
+        num_workers: int,
+    ) -> None:
+        """Args: ``copies`` by virtual worker and ``totals`` by rank, as flat bytes."""
+        self._group = group
+        self._signal = torch.zeros(1)
+        shapes = [(bucket.numel, bucket.dtype.itemsize) for bucket in layout]
+        blocks = plan_blocks(shapes, num_workers, group.rank, group.size)
+        by_rank = [buckets_of(total, layout) for total in totals]
+        own = by_rank[group.rank]
+        self._sum = OrderedSum(blocks, [buckets_of(copy, layout) for copy in copies], own)
+        self._parts = []
+        for rank, buckets in enumerate(by_rank):
+            for mine, theirs in zip(own, buckets, strict=True):
+                start, stop = part_of(mine.numel(), rank, group.size)
+                if rank != group.rank and start < stop:
+                    self._parts.append((mine[start:stop], theirs[start:stop]))
+
+    @torch.no_grad()
+    def run(self) -> None:
+        """See ``Exchange``."""
+        self._meet()  # all copies are complete
+        self._sum.run()
+        self._meet()  # all parts are there, and nobody reads copies any more
+        for mine, theirs in self._parts:
+            mine.copy_(theirs)
+
+    def _meet(self) -> None:
+        self._group.all_reduce(self._signal).wait()
+
+
+class TravellingExchange:
+    """Slots of several hosts: every copy is sent to all, and each adds up everything itself."""
+
+    def __init__(
+        self,
+        group: Group,
+        memory: GradientMemory,
+        layout: _Layout,
+        local: range,
+        owners: Sequence[int],
+    ) -> None:
+        """Args: ``owners``: rank of the slot that runs each virtual worker."""
+        self._group = group
+        self._owners = owners
+        self._copies = [
+            memory.copies[worker - local.start].bytes
+            if worker in local
+            else torch.zeros(memory.num_bytes, dtype=torch.uint8)
+            for worker in range(len(owners))
+        ]
+        shapes = [(bucket.numel, bucket.dtype.itemsize) for bucket in layout]
+        copies = [buckets_of(copy, layout) for copy in self._copies]
+        totals = buckets_of(memory.total.bytes, layout)
+        self._sum = OrderedSum(plan_blocks(shapes, len(owners)), copies, totals)
+
+    def run(self) -> None:
+        """See ``Exchange``."""
+        sent = [
+            self._group.broadcast(copy, owner)
+            for copy, owner in zip(self._copies, self._owners, strict=True)
+        ]
+        for pending in sent:
+            pending.wait()
+        self._sum.run()

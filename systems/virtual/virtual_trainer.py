@@ -1,0 +1,132 @@
+"""One step of a slot that runs several virtual workers, one after the other.
+
+Source: EasyScale (Li et al., SC '23), sections 3.1 and 3.3: virtual workers take turns at
+mini-batch granularity, after the backward pass, when activations are gone; parameters and
+optimizer state are the same for all at that point and are there once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from harness.contracts.marks import Doing
+from harness.contracts.training import Batch
+from systems.elastic.groups import GroupLost
+from systems.runtime.data_order import Plan, share, step_seed
+from systems.runtime.mark import Mark
+from systems.runtime.session import Session
+from systems.runtime.step_log import SamplesLog
+from systems.runtime.trainer import OnLosses, Trainer, on_device, seed_all
+from systems.virtual.assignment import check_counts, split_evenly
+from systems.virtual.virtual_reduction import VirtualReduction
+
+
+class VirtualTrainer(Trainer):
+    """A trainer whose shares of the batch are those of the job's logical workers, however many
+    slots there are."""
+
+    def __init__(self, session: Session, mark: Mark, num_virtual: int) -> None:
+        """Args: as for ``Trainer``, and how many virtual workers the job has."""
+        super().__init__(session, mark)
+        assert isinstance(session.reduction, VirtualReduction)
+        self._reduction = session.reduction
+        self._num_virtual = self.num_losses = num_virtual
+        self._sizes: tuple[int, ...] = ()
+        """Samples of a step, by virtual worker."""
+        self._losses: dict[int, torch.Tensor] = {}
+
+    def set_share(
+        self,
+        rank: int,
+        num_workers: int,
+        global_batch: int,
+        generation: int,
+        virtual_workers: Sequence[int] = (),
+    ) -> None:
+        """Between steps: what this slot runs from now on.
+
+        Args:
+            rank: of the slot.
+            num_workers: slots.
+            global_batch: of all virtual workers.
+            generation: of the membership; its samples log is opened.
+            virtual_workers: of each slot; empty: as evenly as can be.
+
+        Raises:
+            ValueError: some slot or virtual worker would have nothing to do.
+            OSError: the log cannot be opened.
+        """
+        counts = split_evenly(self._num_virtual, num_workers)
+        if virtual_workers:
+            counts = check_counts(virtual_workers, self._num_virtual, num_workers)
+        shares = [share(global_batch, self._num_virtual, v) for v in range(self._num_virtual)]
+        self._sizes = tuple(stop - start for start, stop in shares)
+        self.rank, self.num_workers, self.global_batch = rank, num_workers, global_batch
+        self._reduction.assign(counts)
+        self.close()
+        session, local = self.session, self._reduction.local
+        self._samples = SamplesLog(session.job_dir, generation, rank, session.data, local)
+
+    def plan(self) -> Plan:
+        """What the next step consumes, by virtual worker; pure."""
+        return self.session.data.plan(self.session.data_state, self._num_virtual, self.global_batch)
+
+    def worker_batch(self, plan: Plan, worker: int) -> Batch:
+        """Random states set, and the samples of a virtual worker fetched for the next step."""
+        session = self.session
+        seed_all(step_seed(session.seed, session.step, worker), session.device)
+        batch = session.prefetcher.batch(plan, worker, self.global_batch, self._reduction.local)
+        return on_device(batch, session.device)
+
+    def dummy_loss(self) -> torch.Tensor:
+        """The loss of the next step's first worker here, for passes that are forgotten."""
+        batch = self.worker_batch(self.plan(), self._reduction.local.start)
+        return self.session.workload.loss(self._reduction.parallel, batch)
+
+    def compute(self, on_losses: OnLosses | None = None) -> None:
+        """Each local virtual worker's forward and backward pass, then the reduction.
+
+        Args:
+            on_losses: called after the last forward pass with the losses of the local workers.
+                Waits for the device.
+
+        Raises:
+            GroupLost: the state is what it was, and the step can be computed again.
+        """
+        session, reduction = self.session, self._reduction
+        plan = self.draw()
+        reduction.begin_step(session.step)
+        self._losses.clear()
+        try:
+            for worker in reduction.local:
+                self._mark.now(Doing.FORWARD)
+                reduction.begin_worker(worker)
+                batch = self.worker_batch(plan, worker)
+                loss = session.workload.loss(reduction.module, batch)
+                self._losses[worker] = loss.detach()
+                reduction.after_forward(worker)
+                self._mark.now(Doing.BACKWARD)
+                if worker == reduction.local[-1]:
+                    reduction.begin()
+                    if on_losses is not None:
+                        on_losses(self.losses)
+                # The mean over workers is to be the mean over samples, also where shares differ.
+                weight = self._sizes[worker] * self._num_virtual / self.global_batch
+                torch.autograd.backward(loss if weight == 1.0 else loss * weight)
+                reduction.end_worker()
+        except GroupLost:
+            reduction.undo()
+            raise
+        self.finish(plan)
+
+    @property
+    def losses(self) -> list[tuple[int, float]]:
+        """The losses of the local workers in the step computed last. Waits for the device."""
+        return [(worker, float(loss)) for worker, loss in self._losses.items()]
+
+    def mean(self, losses: Sequence[float]) -> float:
+        """The step's mean loss over samples, from all workers' losses."""
+        total = sum(size * loss for size, loss in zip(self._sizes, losses, strict=True))
+        return total / self.global_batch
