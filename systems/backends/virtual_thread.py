@@ -33,6 +33,7 @@ class VirtualThread(ElasticBackend):
     def __init__(
         self,
         reconfigure: str = "stop_free",
+        random_states: str = "streams",
         transfer: str = "background",
         recovery: str = "exact",
         switch_allowance_s: float = 0.0,
@@ -49,6 +50,7 @@ class VirtualThread(ElasticBackend):
                 recovery=recovery,
                 switch_allowance_s=switch_allowance_s,
                 virtual=True,
+                random_states=random_states,
                 **{"data_order": "positions", **choices},
             )
         except ValueError as error:

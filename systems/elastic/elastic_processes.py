@@ -78,6 +78,7 @@ class ElasticProcesses:
             global_batch=standing.global_batch,
             logical_workers=standing.logical_workers if runtime.virtual else 0,
             virtual_workers=standing.virtual_workers,
+            random_states=runtime.random_states,
             target_step=standing.target_step,
             job_dir=str(job.job_dir.absolute()),
             checkpoint=standing.checkpoint,

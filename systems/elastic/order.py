@@ -84,6 +84,8 @@ class ElasticOrder:
     """File of this worker's mark; None: it keeps none."""
     logical_workers: int = 0
     """Virtual workers of the job; 0: every worker is one of its own."""
+    random_states: str = "per_step"
+    """``streams`` or ``per_step``: see ``RuntimeOptions``."""
     virtual_workers: tuple[int, ...] = ()
     """Of each founder, where a plan gives them."""
     etcd_endpoints: tuple[str, ...] = ()

@@ -65,7 +65,10 @@ class Workbench:
         join_alone()
         self.reduction = ordered_reduction(program, order.logical_workers)
         self.session = begin(order, program, self.reduction)
-        self.trainer = trainer_of(self.session, self.mark, order.logical_workers)
+        self.trainer = trainer_of(
+            self.session, self.mark, order.logical_workers, order.random_states
+        )
+        self._initial = self.session.values()
         self.report = StepReport(order, client, self.session, self.phases_s)
         self.reduction.warm_up(self._dummy_loss)
         watch.done("warm_up")
@@ -120,16 +123,17 @@ class Workbench:
         fresh = session.workload.build_model(session.seed).state_dict()
         session.model.load_state_dict(fresh)
         session.optimizer.state.clear()
-        session.step, session.data_state = 0, session.data.initial()
+        session.step = 0
+        session.adopt(self._initial)
 
     def values(self) -> dict[str, Any]:
         """What a worker must know beside tensors and step to have the job's whole state."""
-        return {"data": self.session.data_state.to_json()}
+        return self.session.values()
 
     def adopt(self, received: Received) -> None:
         """Take what came with another worker's tensors: its step and its ``values``."""
         self.session.step = received.step
-        self.session.data_state = self.session.data.from_json(received.values["data"])
+        self.session.adopt(received.values)
 
     def results(self) -> dict[str, Any]:
         """Digests of the state, and the workload's evaluation."""

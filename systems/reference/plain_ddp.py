@@ -9,7 +9,8 @@ channel, no log, no agreement, one thread for each worker.
 
 The first worker writes one line for each step, when all have ended: ``step``, ``started``
 (``time.monotonic``) and ``duration_s``. With ``--bitwise`` the script also does what makes
-bits comparable: it sets all random states before each step, adds the mean loss and every
+bits comparable: it sets all random states before each step (or, with ``--streams``, before the
+first one only), adds the mean loss and every
 worker's to each line (``loss``, ``losses``, exact bits), and ends with digests of the state.
 """
 
@@ -51,6 +52,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="of parameters and data order")
     parser.add_argument("--out", type=Path, required=True, help="file of JSON lines to write")
     parser.add_argument("--bitwise", action="store_true", help="seed each step; losses, digests")
+    parser.add_argument(
+        "--streams", action="store_true", help="with --bitwise: seed before the first step only"
+    )
     return parser
 
 
@@ -130,7 +134,7 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
         mine, epochs = (
             np.array_split(part, world)[rank] for part in (sequence[taken], taken // count)
         )
-        if options.bitwise:
+        if options.bitwise and (step == 0 or not options.streams):
             _seed(seed, step, rank)
         optimizer.zero_grad()
         loss = workload.loss(parallel, workload.samples(mine.tolist(), epochs.tolist()))

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from systems.runtime.state import optimizer_state, parameters_of
 
-VERSION = 2
+VERSION = 3
 
 
 class CheckpointError(Exception):
@@ -33,7 +33,7 @@ class Checkpoint:
 
     step: int
     """Steps executed."""
-    data_state: Mapping[str, Any]
+    values: Mapping[str, Any]
     """What was consumed, as ``DataState.to_json`` has it."""
     seed: int
 
@@ -68,7 +68,7 @@ def save(
         "data": data.name,
         "sha256": sha256,
         "step": at.step,
-        "data_state": at.data_state,
+        "values": at.values,
         "seed": at.seed,
         "optimizer_values": state.values,
         "optimizer_groups": state.groups,
@@ -129,7 +129,7 @@ def load(
             f"checkpoint {data} belongs to another model or optimizer ({error});"
             " build the workload with the options it was saved with"
         ) from None
-    return Checkpoint(entry["step"], entry["data_state"], entry["seed"])
+    return Checkpoint(entry["step"], entry["values"], entry["seed"])
 
 
 def _read_manifest(manifest: Path) -> dict[str, Any]:

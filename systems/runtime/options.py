@@ -44,6 +44,9 @@ class RuntimeOptions:
     prefetch_steps: int = 0
     """Steps whose samples each worker fetches in advance; 0: none. Pays where fetching takes
     long and the worker has cores to spare, as beside a GPU; not on a slot of one core."""
+    random_states: str = "per_step"
+    """``per_step``: drawn anew from seed, step and worker before every step; ``streams``: every
+    virtual worker has some of its own that go on, as those of a process do."""
     virtual: bool = False
     """Whether a job's logical workers are virtual ones that take turns on its slots; else every
     slot has one worker, and a job as many workers as slots."""
@@ -57,6 +60,7 @@ class RuntimeOptions:
             ("device", ("auto", "cpu", "cuda")),
             ("reduction", ("ddp", "ordered")),
             ("data_order", ("positions", "blocks")),
+            ("random_states", ("per_step", "streams")),
         ):
             if getattr(self, name) not in known:
                 problems.append(f"{name} is {getattr(self, name)!r}; known: {', '.join(known)}")

@@ -52,6 +52,8 @@ class WorkerOrder:
     """Processes that do so; 0: a thread."""
     logical_workers: int = 0
     """Virtual workers of the job; 0: every worker is one of its own."""
+    random_states: str = "per_step"
+    """``streams`` or ``per_step``: see ``RuntimeOptions``."""
     virtual_workers: tuple[int, ...] = ()
     """Of each rank, where a plan gives them."""
     store_address: str = ""

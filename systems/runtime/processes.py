@@ -73,6 +73,7 @@ def worker_orders(
             reduction=options.reduction,
             logical_workers=change.job.num_logical_workers if options.virtual else 0,
             virtual_workers=change.virtual_workers or (),
+            random_states=options.random_states,
             data_order=options.data_order,
             block_samples=options.block_samples,
             prefetch_steps=options.prefetch_steps,

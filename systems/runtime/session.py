@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -108,6 +108,18 @@ class Program:
     device: torch.device
 
 
+class Contexts(Protocol):
+    """What virtual workers have of their own (``systems.virtual.contexts``)."""
+
+    def values(self) -> list[str]:
+        """At this step boundary, as JSON can hold it."""
+        ...
+
+    def adopt(self, values: Sequence[str]) -> None:
+        """Take what ``values`` gave. Raises ValueError: it is another job's."""
+        ...
+
+
 @dataclass(slots=True)
 class Session:
     """What one worker trains, and how far it has come."""
@@ -124,6 +136,29 @@ class Session:
     step: int
     """Steps executed so far."""
     data_state: DataState
+    contexts: Contexts | None = None
+    """Of its virtual workers, if it has any."""
+
+    def values(self) -> dict[str, Any]:
+        """What has to be known beside tensors and step to have the job's whole state."""
+        contexts = [] if self.contexts is None else self.contexts.values()
+        return {"data": self.data_state.to_json(), "contexts": contexts}
+
+    def adopt(self, values: Mapping[str, Any]) -> None:
+        """Take what ``values`` gave; the share of this worker has to be set anew then.
+
+        Raises:
+            KeyError: something is missing.
+            ValueError: they are another job's.
+        """
+        self.data_state = self.data.from_json(values["data"])
+        if self.contexts is not None:
+            self.contexts.adopt(values["contexts"])
+        elif values["contexts"]:
+            raise ValueError(
+                f"it is of a job with {len(values['contexts'])} virtual workers; go on with"
+                " backend=virtual_thread"
+            )
 
 
 def import_workload(order: BuildOrder) -> type:
@@ -175,7 +210,7 @@ def load(session: Session, manifest: str | None, *, verify: bool) -> None:
         return
     found = checkpoint.load(Path(manifest), session.model, session.optimizer, verify=verify)
     try:
-        session.data_state = session.data.from_json(found.data_state)
+        session.adopt(found.values)
     except (KeyError, ValueError) as error:
         raise checkpoint.CheckpointError(f"checkpoint {manifest}: {error}") from None
     session.step = found.step
@@ -183,7 +218,7 @@ def load(session: Session, manifest: str | None, *, verify: bool) -> None:
 
 def save(session: Session, folder: Path, keep: Path | None = None) -> Path:
     """Write a checkpoint into ``folder`` and return its manifest, as ``checkpoint.save``."""
-    at = checkpoint.Checkpoint(session.step, session.data_state.to_json(), session.seed)
+    at = checkpoint.Checkpoint(session.step, session.values(), session.seed)
     return checkpoint.save(folder, at, session.model, session.optimizer, keep=keep)
 
 

@@ -41,9 +41,9 @@ def train(order: WorkerOrder, client: ControlClient, ordered_at: float) -> None:
     joined = join(order, client, program.device)
     session = begin(order, program, joined.reduction(order, program))
     stopwatch.done("group")
+    trainer = trainer_of(session, mark, order.logical_workers, order.random_states)
     load(session, order.checkpoint, verify=order.rank == 0)
     stopwatch.done("load")
-    trainer = trainer_of(session, mark, order.logical_workers)
     trainer.set_share(
         order.rank, order.num_workers, order.global_batch, order.generation, order.virtual_workers
     )

@@ -66,6 +66,11 @@ class VirtualReduction(OrderedReduction):
                 )
 
     @property
+    def group(self) -> Group | None:
+        """What it reduces over."""
+        return self._group
+
+    @property
     def local(self) -> range:
         """The virtual workers of this slot."""
         return self._local

@@ -14,12 +14,13 @@ import torch
 from harness.contracts.marks import Doing
 from harness.contracts.training import Batch
 from systems.elastic.groups import GroupLost
-from systems.runtime.data_order import Plan, share, step_seed
+from systems.runtime.data_order import Plan, share
 from systems.runtime.mark import Mark
 from systems.runtime.session import Session
 from systems.runtime.step_log import SamplesLog
-from systems.runtime.trainer import OnLosses, Trainer, on_device, seed_all
+from systems.runtime.trainer import OnLosses, Trainer, on_device
 from systems.virtual.assignment import check_counts, split_evenly
+from systems.virtual.contexts import Contexts
 from systems.virtual.virtual_reduction import VirtualReduction
 
 
@@ -27,9 +28,11 @@ class VirtualTrainer(Trainer):
     """A trainer whose shares of the batch are those of the job's logical workers, however many
     slots there are."""
 
-    def __init__(self, session: Session, mark: Mark, num_virtual: int) -> None:
-        """Args: as for ``Trainer``, and how many virtual workers the job has."""
+    def __init__(self, session: Session, mark: Mark, num_virtual: int, contexts: Contexts) -> None:
+        """Args: as for ``Trainer``; how many virtual workers the job has, and what they have of
+        their own."""
         super().__init__(session, mark)
+        session.contexts = self._contexts = contexts
         assert isinstance(session.reduction, VirtualReduction)
         self._reduction = session.reduction
         self._num_virtual = self.num_losses = num_virtual
@@ -65,6 +68,7 @@ class VirtualTrainer(Trainer):
         self._sizes = tuple(stop - start for start, stop in shares)
         self.rank, self.num_workers, self.global_batch = rank, num_workers, global_batch
         self._reduction.assign(counts)
+        self._contexts.assign(self._reduction.local)
         self.close()
         session, local = self.session, self._reduction.local
         self._samples = SamplesLog(session.job_dir, generation, rank, session.data, local)
@@ -74,9 +78,8 @@ class VirtualTrainer(Trainer):
         return self.session.data.plan(self.session.data_state, self._num_virtual, self.global_batch)
 
     def worker_batch(self, plan: Plan, worker: int) -> Batch:
-        """Random states set, and the samples of a virtual worker fetched for the next step."""
+        """The samples of a virtual worker, fetched for the next step."""
         session = self.session
-        seed_all(step_seed(session.seed, session.step, worker), session.device)
         batch = session.prefetcher.batch(plan, worker, self.global_batch, self._reduction.local)
         return on_device(batch, session.device)
 
@@ -102,8 +105,9 @@ class VirtualTrainer(Trainer):
         try:
             for worker in reduction.local:
                 self._mark.now(Doing.FORWARD)
-                reduction.begin_worker(worker)
                 batch = self.worker_batch(plan, worker)
+                reduction.begin_worker(worker)
+                self._contexts.enter(worker, session.step)
                 loss = session.workload.loss(reduction.module, batch)
                 self._losses[worker] = loss.detach()
                 reduction.after_forward(worker)
@@ -116,10 +120,25 @@ class VirtualTrainer(Trainer):
                 weight = self._sizes[worker] * self._num_virtual / self.global_batch
                 torch.autograd.backward(loss if weight == 1.0 else loss * weight)
                 reduction.end_worker()
+                self._contexts.leave(worker)
+            self._contexts.begin_gather(reduction.group)
+            self.finish(plan)
+            self._contexts.end_gather()
         except GroupLost:
+            self._plan = None
             reduction.undo()
+            self._contexts.undo()
             raise
-        self.finish(plan)
+
+    def undo(self) -> None:
+        """See ``Trainer``."""
+        super().undo()
+        self._contexts.undo()
+
+    def commit(self) -> None:
+        """See ``Trainer``."""
+        super().commit()
+        self._contexts.commit()
 
     @property
     def losses(self) -> list[tuple[int, float]]:

@@ -6,6 +6,7 @@ from systems.runtime.mark import Mark
 from systems.runtime.reduction import OrderedReduction
 from systems.runtime.session import Program, Session
 from systems.runtime.trainer import Trainer
+from systems.virtual.contexts import Contexts, SeededContexts, StreamContexts
 from systems.virtual.virtual_reduction import VirtualReduction
 from systems.virtual.virtual_trainer import VirtualTrainer
 
@@ -16,6 +17,12 @@ def ordered_reduction(program: Program, num_virtual: int) -> OrderedReduction:
     return VirtualReduction(*parts, num_virtual) if num_virtual else OrderedReduction(*parts)
 
 
-def trainer_of(session: Session, mark: Mark, num_virtual: int) -> Trainer:
-    """The trainer that goes with ``ordered_reduction``."""
-    return VirtualTrainer(session, mark, num_virtual) if num_virtual else Trainer(session, mark)
+def trainer_of(session: Session, mark: Mark, num_virtual: int, random_states: str) -> Trainer:
+    """The trainer that goes with ``ordered_reduction``; ``random_states``: of virtual workers,
+    as in ``RuntimeOptions``."""
+    if not num_virtual:
+        return Trainer(session, mark)
+    contexts: Contexts = SeededContexts(session.seed, session.device)
+    if random_states == "streams":
+        contexts = StreamContexts(session.seed, num_virtual, session.device)
+    return VirtualTrainer(session, mark, num_virtual, contexts)

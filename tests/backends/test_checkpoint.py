@@ -10,7 +10,7 @@ from torch import nn
 from systems.runtime.checkpoint import Checkpoint, CheckpointError, load, save
 from systems.runtime.state import digests, optimizer_state
 
-AT = Checkpoint(step=7, data_state={"order": "positions", "consumed": 84}, seed=3)
+AT = Checkpoint(step=7, values={"data": {"order": "positions", "consumed": 84}}, seed=3)
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
     "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),

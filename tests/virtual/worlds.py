@@ -13,14 +13,14 @@ BATCH = 12
 SEED = 7
 
 
-def reference(folder, num_workers, num_steps, batch=BATCH, workload=TINY, **options):
+def reference(folder, num_workers, num_steps, batch=BATCH, workload=TINY, streams=True, **options):
     """Losses by step and worker, and digests, of stock DistributedDataParallel on N workers."""
     out = folder / "reference.jsonl"
     command = [
         *(sys.executable, "-m", "systems.reference.plain_ddp", workload, "--bitwise"),
         *("--options", json.dumps(options), "--workers", str(num_workers)),
         *("--steps", str(num_steps), "--batch", str(batch), "--seed", str(SEED)),
-        *("--out", str(out)),
+        *("--out", str(out), *(["--streams"] if streams else [])),
     ]
     subprocess.run(command, check=True, timeout=300)
     *steps, digests = [json.loads(line) for line in out.read_text().splitlines()]

@@ -1,0 +1,55 @@
+"""Random states are read and written exactly, also where NumPy's memory is copied."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from systems.virtual.random_states import ProcessRandom, RandomStates
+
+DRAWS = {
+    "torch": lambda: torch.rand(2).tolist(),
+    "normal": lambda: torch.randn(3).tolist(),
+    "numpy": lambda: np.random.rand(),
+    "gauss": lambda: np.random.randn(),  # keeps a number for the next call
+    "python": random.random,
+    "python gauss": lambda: random.gauss(0, 1),  # as well
+}
+
+
+@pytest.fixture(autouse=True)
+def own_states():
+    """Other tests' random states stay what they are."""
+    before = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    yield
+    torch.set_rng_state(before[0])
+    np.random.set_state(before[1])
+    random.setstate(before[2])
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(sorted(DRAWS))), max_size=30))
+def test_workers_that_take_turns_draw_what_each_would_draw_alone(turns):
+    process = ProcessRandom(torch.device("cpu"))
+    states, alone = {}, {}
+    for worker in range(3):
+        seed(worker)
+        alone[worker] = [DRAWS[kind]() for turn, kind in turns if turn == worker]
+        seed(worker)
+        states[worker] = process.read()
+    drawn = {worker: [] for worker in range(3)}
+    for number, (worker, kind) in enumerate(turns):
+        process.write(states[worker])
+        drawn[worker].append(DRAWS[kind]())
+        states[worker] = process.read(states[worker])
+        if number % 2:  # it moves to another process
+            states[worker] = RandomStates.from_bytes(states[worker].to_bytes(), 0)
+    assert drawn == alone
+
+
+def seed(number):
+    torch.manual_seed(number)
+    np.random.seed(number)
+    random.seed(number)
