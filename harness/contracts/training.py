@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
+from harness.contracts.evidence import Evidence
 from harness.contracts.launcher import Launcher, Warmth
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ class TrainingOrder:
     """Paced mode: least wall-clock seconds of a step, by number of slots; empty: unpaced."""
     digest_every: int = 0
     """Record a digest of the state every so many steps; 0: only at the end."""
+    evidence: Evidence = field(default_factory=Evidence)
+    """Of which steps to keep evidence, in the job's directory. A backend whose workers are not
+    this project's own may keep none."""
     marks: Path | None = None
     """Folder in which every worker keeps its mark (``contracts.marks``), in a file with the
     name of its process; None: none does. A backend may have no marks."""

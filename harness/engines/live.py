@@ -8,12 +8,14 @@ from typing import ClassVar
 
 import psutil
 
+from harness.contracts.evidence import Evidence
 from harness.devices import device_problems
 from harness.engines.live_engine import LiveEngine
 from harness.engines.live_needs import estimated_memory_bytes
 from harness.engines.setup import EngineSetup
 from harness.profiles import ProfileError
 
+EVIDENCE = ("none", "digests", "tensors", "operators")
 _GUESSED_STEP_S = 0.3
 _GUESSED_START_S = 4.0
 
@@ -39,6 +41,11 @@ class Live:
     """Steps that every job executes before any of its steps is credited."""
     digest_every: int = 0
     """Record a digest of every job's state each so many steps; 0: at the end only."""
+    evidence: str = "none"
+    """What to keep of the steps in ``evidence_steps``, for ``python -m harness.consistency``:
+    ``none``, ``digests``, ``tensors`` too, or these and the outputs of every ``operators``."""
+    evidence_steps: tuple[int, int] = (1, 30)
+    """First and last, counted from 1."""
     stall_timeout_s: float = 180.0
     """Wall-clock seconds without a sign of life from a job before the run is given up."""
     name: str = "live"
@@ -62,10 +69,26 @@ class Live:
             problems.append(f"first_steps is {self.first_steps}; use 0 for none")
         if self.digest_every < 0:
             problems.append(f"digest_every is {self.digest_every}; use 0 for none but the last")
+        if self.evidence not in EVIDENCE:
+            problems.append(f"evidence is {self.evidence!r}; known: {', '.join(EVIDENCE)}")
+        first, last = self.evidence_steps
+        if not 1 <= first <= last:
+            problems.append(
+                f"evidence_steps is [{first}, {last}]; give the first and the last, from 1 on"
+            )
         if not self.stall_timeout_s > 0:
             problems.append(f"stall_timeout_s is {self.stall_timeout_s}; it must be > 0")
         if problems:
             raise ValueError("\n".join(problems))
+
+    @property
+    def evidence_order(self) -> Evidence:
+        """What backends are told of it."""
+        if self.evidence == "none":
+            return Evidence()
+        first, last = self.evidence_steps
+        tensors, operators = self.evidence != "digests", self.evidence == "operators"
+        return Evidence(first, last, tensors=tensors, operators=operators)
 
     def estimated_wall_s(self, setup: EngineSetup) -> float:
         """Starting every job once and its executed steps, as many side by side as fit.

@@ -159,9 +159,7 @@ class LiveEngine:
             job = self._jobs[job_id]
             job.begin(change, time.monotonic())
             if change.kind is ChangeKind.START:
-                order = training_order(
-                    job, self._setup, self._floors(job), self._options.digest_every
-                )
+                order = training_order(job, self._setup, self._floors(job), self._options)
                 self._backend.start(change, order)
             elif change.kind is ChangeKind.SUSPEND:
                 self._backend.suspend(change)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Collection
+from typing import Protocol
 
 from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.evidence import Evidence
 from harness.contracts.training import Report, ReportKind, TrainingOrder
 from harness.engines.setup import EngineSetup
 from harness.file_names import file_name
@@ -145,8 +147,22 @@ class LiveJob:
         self.is_ending = self.samples_left <= 0
 
 
+class Recorded(Protocol):
+    """What the live engine's options say of the records of a job's training."""
+
+    @property
+    def digest_every(self) -> int:
+        """Steps from one digest to the next."""
+        ...
+
+    @property
+    def evidence_order(self) -> Evidence:
+        """Steps that evidence is kept of."""
+        ...
+
+
 def training_order(
-    job: LiveJob, setup: EngineSetup, floors: dict[int, float], digest_every: int
+    job: LiveJob, setup: EngineSetup, floors: dict[int, float], options: Recorded
 ) -> TrainingOrder:
     """What the backend needs to train this job; the seed is its own stream of the run's."""
     job_id = job.spec.job_id
@@ -157,7 +173,8 @@ def training_order(
         target_step=job.target_step,
         job_dir=setup.run_dir / "jobs" / file_name(job_id),
         step_floor_s=floors,
-        digest_every=digest_every,
+        digest_every=options.digest_every,
+        evidence=options.evidence_order,
     )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from harness.compose import quote
 from harness.contracts.engine import JobState
 from harness.contracts.training import TrainingOrder
+from harness.engines.live import Live
 from harness.engines.live_job import LiveJob, training_order
 from harness.experiment import Library, Plan, execute, plan
 from harness.network import interface_of
@@ -156,7 +157,7 @@ def _plan_cell(
         words=words,
         steps=steps,
         batch=settings.batch,
-        order=training_order(LiveJob(job, job.global_batch), planned.setup, {}, 0),
+        order=training_order(LiveJob(job, job.global_batch), planned.setup, {}, Live()),
         cores=tuple(own[0] for own in cores),
         environment={"GLOO_SOCKET_IFNAME": interface} if interface else {},
     )

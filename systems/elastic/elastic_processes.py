@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from harness.cluster import Cluster, Slot
 from harness.contracts.launcher import ProcessSpec, Warmth
@@ -84,6 +84,7 @@ class ElasticProcesses:
             checkpoint=standing.checkpoint,
             checkpoint_every=runtime.checkpoint_every,
             digest_every=job.digest_every,
+            evidence=asdict(job.evidence),
             step_floors_s={str(count): floor for count, floor in job.step_floor_s.items()},
             device=runtime.device,
             device_type=place.device_type,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from systems.elastic.recovery import Membership
@@ -84,6 +84,8 @@ class ElasticOrder:
     """File of this worker's mark; None: it keeps none."""
     logical_workers: int = 0
     """Virtual workers of the job; 0: every worker is one of its own."""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    """Of which steps to keep evidence: fields of ``contracts.evidence.Evidence``."""
     random_states: str = "per_step"
     """``streams`` or ``per_step``: see ``RuntimeOptions``."""
     virtual_workers: tuple[int, ...] = ()

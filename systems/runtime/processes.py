@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 from harness.cluster import Cluster, Slot
@@ -62,6 +63,7 @@ def worker_orders(
             checkpoint=job.checkpoint.path if job.checkpoint else None,
             checkpoint_every=options.checkpoint_every,
             digest_every=order.digest_every,
+            evidence=asdict(order.evidence),
             step_floor_s=order.step_floor_s.get(len(slots), 0.0),
             device=options.device,
             device_type=slot.device_type,

@@ -28,6 +28,12 @@ class Reduction(Protocol):
     parallel: torch.nn.Module
     """The model as its workers share it: call this one."""
 
+    @property
+    def layout_in_use(self) -> Sequence[Sequence[int]]:
+        """Parameters of each bucket in this step, in the order of the optimizer's groups; empty
+        where that is not known."""
+        ...
+
     def needs_warm_up(self, step: int) -> bool:
         """Whether ``warm_up`` must come before the first step here, which is after ``step``."""
         ...
@@ -75,6 +81,11 @@ class StockReduction:
         self._model = model
         self.parallel = DistributedDataParallel(model, device_ids=device_ids)
         self._replays = replays
+
+    @property
+    def layout_in_use(self) -> Sequence[Sequence[int]]:
+        """Not known."""
+        return ()
 
     def needs_warm_up(self, step: int) -> bool:
         """Not before the first step of all."""
@@ -192,6 +203,11 @@ class OrderedReduction:
         self._buffers_pending: Pending | None = None
         self._pending: list[Pending] = []
         self._lost: GroupLost | None = None
+
+    @property
+    def layout_in_use(self) -> Sequence[Sequence[int]]:
+        """See ``Reduction``."""
+        return [bucket.parameters for bucket in self.layout]
 
     @property
     def buckets(self) -> list[torch.Tensor]:

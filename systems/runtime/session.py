@@ -16,9 +16,11 @@ from typing import Any, Protocol, cast
 
 import torch
 
+from harness.contracts.evidence import Evidence
 from harness.contracts.training import Workload
 from systems.runtime import checkpoint
 from systems.runtime.data_order import DataOrder, DataState, data_order
+from systems.runtime.evidence import Recorder
 from systems.runtime.loader import LoaderProcess
 from systems.runtime.prefetch import Prefetcher
 from systems.runtime.reduction import Reduction
@@ -82,6 +84,11 @@ class BuildOrder(Protocol):
         """Processes that do so; 0: a thread."""
         ...
 
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        """Of which steps to keep evidence: the fields of ``contracts.evidence.Evidence``."""
+        ...
+
 
 class Stopwatch:
     """How long the stages of a preparation took, one after the other."""
@@ -136,6 +143,7 @@ class Session:
     step: int
     """Steps executed so far."""
     data_state: DataState
+    recorder: Recorder
     contexts: Contexts | None = None
     """Of its virtual workers, if it has any."""
 
@@ -197,6 +205,13 @@ def begin(order: BuildOrder, program: Program, reduction: Reduction) -> Session:
         job_dir=Path(order.job_dir),
         step=0,
         data_state=data.initial(),
+        recorder=Recorder(
+            Evidence(**order.evidence),
+            Path(order.job_dir),
+            program.model,
+            program.optimizer,
+            program.device,
+        ),
     )
 
 

@@ -110,9 +110,13 @@ class Trainer:
         Raises:
             GroupLost: the state is what it was, and the step can be computed again.
         """
-        reduction = self.session.reduction
-        plan = self.draw()
-        loss = self.session.workload.loss(reduction.parallel, self.batch(plan))
+        session, recorder = self.session, self.session.recorder
+        reduction, plan = session.reduction, self.draw()
+        recorder.begin_step(session.step, is_first=self.rank == 0)
+        batch = self.batch(plan)
+        recorder.begin_worker(self.rank, batch)
+        loss = session.workload.loss(reduction.parallel, batch)
+        recorder.after_forward(loss)
         self._loss = loss.detach()
         self._mark.now(Doing.BACKWARD)
         try:
@@ -123,6 +127,7 @@ class Trainer:
         except GroupLost:
             reduction.undo()
             raise
+        recorder.end_worker()
         self.finish(plan)
 
     def draw(self) -> Plan:
@@ -149,6 +154,8 @@ class Trainer:
         except GroupLost:
             self.session.reduction.undo()
             raise
+        if self.rank == 0:
+            self.session.recorder.reduced(self.session.reduction.layout_in_use)
         self._plan = plan
 
     @property
@@ -176,6 +183,8 @@ class Trainer:
         self._mark.now(Doing.UPDATE)
         session.workload.update(session.optimizer, self.global_batch, session.step)
         session.reduction.commit()
+        if self.rank == 0:
+            session.recorder.committed()
         session.step += 1
         session.data_state = plan.after
         self._mark.now(Doing.BETWEEN)

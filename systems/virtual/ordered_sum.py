@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from systems.virtual.ring_order import ring_chunks
+from harness.ring_order import ring_chunks
 
 BLOCK_ELEMENTS = 1 << 16
 """Elements that are added up in one go: the result stays in a core's own cache meanwhile."""

@@ -81,6 +81,12 @@ class VirtualReduction(OrderedReduction):
         return self._model if self._by_hand else self.parallel
 
     @property
+    def layout_in_use(self) -> Sequence[Sequence[int]]:
+        """See ``Reduction``."""
+        layout = self._laid_out[1] if self._by_hand and self._laid_out else self.layout
+        return [bucket.parameters for bucket in layout]
+
+    @property
     def buckets(self) -> list[torch.Tensor]:
         """The reduced gradients of the last step, flat, by bucket; not copies."""
         return self._sum_buckets if self._by_hand else super().buckets
@@ -240,5 +246,11 @@ class VirtualReduction(OrderedReduction):
             return
         assert parameter.grad is not None
         place = self._filling.pop(id(parameter))
-        torch.mul(parameter.grad, 1.0 / self._num_workers, out=place)
+        scale(parameter.grad, self._num_workers, place)
         parameter.grad = None
+
+
+def scale(gradient: torch.Tensor, num_workers: int, out: torch.Tensor) -> None:
+    """A worker's part in the mean, as DistributedDataParallel has it: to divide the gradient, or
+    the sum, would give other bits."""
+    torch.mul(gradient, 1.0 / num_workers, out=out)

@@ -101,14 +101,18 @@ class VirtualTrainer(Trainer):
         session, reduction = self.session, self._reduction
         plan = self.draw()
         reduction.begin_step(session.step)
+        recorder = session.recorder
+        recorder.begin_step(session.step, is_first=self.rank == 0)
         self._losses.clear()
         try:
             for worker in reduction.local:
                 self._mark.now(Doing.FORWARD)
                 batch = self.worker_batch(plan, worker)
                 reduction.begin_worker(worker)
+                recorder.begin_worker(worker, batch)
                 self._contexts.enter(worker, session.step)
                 loss = session.workload.loss(reduction.module, batch)
+                recorder.after_forward(loss)
                 self._losses[worker] = loss.detach()
                 reduction.after_forward(worker)
                 self._mark.now(Doing.BACKWARD)
@@ -120,6 +124,7 @@ class VirtualTrainer(Trainer):
                 weight = self._sizes[worker] * self._num_virtual / self.global_batch
                 torch.autograd.backward(loss if weight == 1.0 else loss * weight)
                 reduction.end_worker()
+                recorder.end_worker()
                 self._contexts.leave(worker)
             self._contexts.begin_gather(reduction.group)
             self.finish(plan)

@@ -14,6 +14,7 @@ import yaml
 from harness.build import build
 from harness.cluster import uniform_cluster
 from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.evidence import Evidence
 from harness.contracts.training import ReportKind, TrainingOrder, WorkloadSpec
 from harness.engines.consumed import read_consumed, read_lines
 from harness.trace.job import JobSpec
@@ -180,6 +181,7 @@ class World:
         digest_every=0,
         workload=None,
         logical_workers=4,
+        evidence=None,
         **options,
     ):
         """Start a job of a workload (None: the tiny one with ``options``); the change's id."""
@@ -201,6 +203,7 @@ class World:
             job_dir=self.job_dir(job_id),
             step_floor_s=floors or {},
             digest_every=digest_every,
+            evidence=evidence or Evidence(),
         )
         change = self._change(ChangeKind.START, slots, job_id, batch)
         self.backend.start(change, order)

@@ -11,8 +11,8 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.ring_order import ring_chunks
 from systems.virtual.ordered_sum import OrderedSum, part_of, plan_blocks
-from systems.virtual.ring_order import ring_chunks
 
 SIZES = (1, 2, 3, 7, 8, 17, 100, 1000, 262_145, 786_433)
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)

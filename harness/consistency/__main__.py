@@ -1,0 +1,101 @@
+"""``python -m harness.consistency A B``: did two jobs train the same, bit by bit?"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from harness.consistency.compare import Difference, first_difference
+from harness.consistency.job_files import JobFiles, JobFilesError, read_job
+from harness.consistency.reduction import why
+from harness.contracts.evidence import COMMON, Stage
+from harness.interrupts import run_command
+
+EPILOG = """
+A and B are directories of live runs (results/runs/NAME; --job says which job of theirs), of jobs,
+or files that python -m systems.reference.plain_ddp --bitwise wrote.
+
+Losses and digests say in which step two jobs part. With evidence (engine.evidence=digests, or
+tensors, or operators, of the steps engine.evidence_steps) the first tensor is named, its first
+element that differs, and the part of the stack that this points to: data order, random state,
+buffers, kernel, bucket layout, division, reduction order, update.
+
+Ends with 0 if they are equal, 1 if they differ, 2 if they cannot be compared.
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.consistency",
+        description="Compare two jobs bit by bit, and say where and why they part.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("one", metavar="A", type=Path)
+    parser.add_argument("other", metavar="B", type=Path)
+    parser.add_argument("--job", help="id of the job in runs that have several")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """See the module's text."""
+    options = build_parser().parse_args(argv)
+    try:
+        one = read_job(options.one, options.job)
+        other = read_job(options.other, options.job)
+    except JobFilesError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if not (set(one.losses) & set(other.losses)):
+        print("A and B have no step in common; nothing can be compared", file=sys.stderr)
+        return 2
+    found = first_difference(one, other)
+    if found is None:
+        print(_equal(one, other))
+        return 0
+    if found.stage is Stage.REDUCED:
+        part, notes = why(one, other, found.step)
+        found = replace(found, part=part, notes=[*found.notes, *notes])
+    print("\n".join(describe(found)))
+    return 1
+
+
+def _equal(one: JobFiles, other: JobFiles) -> str:
+    steps = len(set(one.losses) & set(other.losses))
+    names = sorted(set(one.end) & set(other.end))
+    at_end = f" and {', '.join(names)} at the end" if names else ""
+    evidence = set(one.evidence_steps) & set(other.evidence_steps)
+    more = f"; evidence of {len(evidence)} steps agrees" if evidence else ""
+    return f"equal: losses of {steps} steps{at_end}{more}"
+
+
+def describe(found: Difference) -> list[str]:
+    """For a person, line by line."""
+    who = "" if found.worker == COMMON else f" of worker {found.worker}"
+    where = f"{found.name}{who}" if found.stage is None else f"{found.stage} {found.name}{who}"
+    lines = [f"different from step {found.step} on: {where}"]
+    if found.element is not None and found.values is not None:
+        index = ", ".join(map(str, found.element))
+        mine, theirs = found.values
+        lines.append(
+            f"  first element [{index}]: {mine!r} in A, {theirs!r} in B; {found.num_elements}"
+            f" elements differ, by {found.largest:.3g} at most"
+        )
+    lines.append(f"  points to: {found.part}")
+    lines += [f"  {note}" for note in found.notes]
+    if found.stage is None:
+        lines.append(
+            "  run both again with engine.evidence=tensors and engine.evidence_steps="
+            f"[{max(1, found.step - 1)},{found.step}] to see why"
+        )
+    elif found.element is None:
+        lines.append("  engine.evidence=tensors would show the elements")
+    return lines
+
+
+if __name__ == "__main__":
+    run_command(main)

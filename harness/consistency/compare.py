@@ -1,0 +1,157 @@
+"""The first place in which two jobs differ, in the order of cause and effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from harness.consistency.job_files import Array, JobFiles
+from harness.contracts.evidence import COMMON, Stage
+
+PARTS = {
+    Stage.PARAMETERS: "the state before the step (what the jobs started from)",
+    Stage.SAMPLES: "data order",
+    Stage.BUFFERS: "buffers",
+    Stage.RANDOM: "random state",
+    Stage.OPERATORS: "kernel",
+    Stage.LOSS: "kernel",
+    Stage.GRADIENTS: "kernel",
+    Stage.LAYOUT: "bucket layout",
+    Stage.REDUCED: "reduction",
+    Stage.OPTIMIZER: "update",
+    Stage.UPDATED: "update",
+}
+"""Which part of the stack a stage points to, if everything before it is the same."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two jobs part."""
+
+    step: int
+    stage: Stage | None
+    """None: there is no evidence of this step, only its losses or digests."""
+    worker: str
+    name: str
+    """Of the tensor, state or number."""
+    part: str
+    """Of the stack, as far as it can be told."""
+    element: tuple[int, ...] | None = None
+    """The first element that differs, where the tensors were kept."""
+    values: tuple[float, float] | None = None
+    """Of that element."""
+    num_elements: int = 0
+    """That differ."""
+    largest: float = 0.0
+    """Difference of two elements."""
+    notes: list[str] = field(default_factory=list)
+
+
+def first_difference(one: JobFiles, other: JobFiles) -> Difference | None:
+    """Where the jobs part; None: they do not, as far as both have been recorded."""
+    steps = sorted(set(one.evidence_steps) & set(other.evidence_steps))
+    for step in steps:
+        found = _in_step(one, other, step)
+        if found is not None:
+            return found
+    return _unexplained(one, other)
+
+
+def _in_step(one: JobFiles, other: JobFiles, step: int) -> Difference | None:
+    workers = one.workers(step)
+    if workers != other.workers(step):
+        names = [f"{', '.join(jobs.workers(step)) or 'none'}" for jobs in (one, other)]
+        note = f"logical workers {names[0]} in one and {names[1]} in the other"
+        return Difference(step, Stage.SAMPLES, COMMON, "workers", "logical workers", notes=[note])
+    for stage in Stage:
+        for worker in (COMMON, *workers):
+            key = step, stage, worker
+            if key not in one.stages or key not in other.stages:
+                continue  # only one of them knows: the layout of stock training, say
+            found = _in_stage(one, other, step, stage, worker)
+            if found is not None:
+                return found
+    return None
+
+
+def _in_stage(
+    one: JobFiles, other: JobFiles, step: int, stage: Stage, worker: str
+) -> Difference | None:
+    mine, theirs = one.stages[step, stage, worker], other.stages[step, stage, worker]
+    if stage is Stage.LAYOUT and not (mine and theirs):
+        return None
+    for name in dict.fromkeys([*mine, *theirs]):
+        if mine.get(name) == theirs.get(name):
+            continue
+        part = PARTS[stage]
+        if stage is Stage.RANDOM:
+            others = [n for n in mine if n != name and mine.get(n) != theirs.get(n)]
+            part = f"{part} ({', '.join([name, *others])})"
+        pair = one.tensor(step, worker, stage, name), other.tensor(step, worker, stage, name)
+        if pair[0] is None or pair[1] is None:
+            return Difference(step, stage, worker, name, part)
+        return _with_elements(Difference(step, stage, worker, name, part), pair[0], pair[1])
+    return None
+
+
+def _with_elements(at: Difference, mine: Array, theirs: Array) -> Difference:
+    if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+        note = f"{mine.dtype}{mine.shape} in one and {theirs.dtype}{theirs.shape} in the other"
+        return replace(at, notes=[note])
+    if not mine.ndim:
+        mine, theirs = mine.reshape(1), theirs.reshape(1)
+    same_bits = (
+        np.ascontiguousarray(mine).view(np.uint8).reshape(mine.size, -1)
+        == np.ascontiguousarray(theirs).view(np.uint8).reshape(mine.size, -1)
+    ).all(axis=1)
+    first = int(np.flatnonzero(~same_bits)[0])
+    element = tuple(int(index) for index in np.unravel_index(first, mine.shape))
+    gap = np.abs(mine.astype(np.float64) - theirs.astype(np.float64))
+    return replace(
+        at,
+        element=element,
+        values=(float(mine[element]), float(theirs[element])),
+        num_elements=int((~same_bits).sum()),
+        largest=float(gap.max()),
+    )
+
+
+def _unexplained(one: JobFiles, other: JobFiles) -> Difference | None:
+    """From losses and digests alone: the first step, and no cause."""
+    shared = sorted(set(one.losses) & set(other.losses))
+    at_loss = next((step for step in shared if _losses_differ(one, other, step)), None)
+    at_digest = next(
+        (
+            step
+            for step in sorted(set(one.digests) & set(other.digests))
+            if one.digests[step] != other.digests[step]
+        ),
+        None,
+    )
+    known = [step for step in (at_loss, at_digest) if step is not None]
+    if known:
+        step = min(known)
+        name = "loss" if step == at_loss else _first_name(one.digests[step], other.digests[step])
+        return Difference(step, None, COMMON, name, "unknown: no evidence was kept of this step")
+    last = (max(one.losses, default=0), max(other.losses, default=0))
+    if last[0] != last[1]:
+        note = f"{last[0]} steps were executed in one and {last[1]} in the other"
+        return Difference(min(last) + 1, None, COMMON, "steps", "length", notes=[note])
+    names = set(one.end) & set(other.end)
+    for name in sorted(names):
+        if one.end[name] != other.end[name]:
+            part = "unknown: losses are the same, and no evidence was kept"
+            return Difference(last[0], None, COMMON, name, part)
+    return None
+
+
+def _losses_differ(one: JobFiles, other: JobFiles, step: int) -> bool:
+    mine, theirs = one.losses[step], other.losses[step]
+    # A mean alone cannot be held to several losses.
+    return mine != theirs and len(mine) == len(theirs)
+
+
+def _first_name(mine: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    return next(name for name in sorted(mine) if mine[name] != theirs.get(name))

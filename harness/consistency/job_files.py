@@ -1,0 +1,159 @@
+"""What a job's directory says of its training, as the comparison wants it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import safe_open
+
+from harness.contracts.evidence import COMMON, Stage
+from harness.engines.consumed import read_lines
+
+Found = Mapping[str, str]
+Array = npt.NDArray[Any]
+
+
+class JobFilesError(Exception):
+    """A path from which nothing can be compared; the text says which, why, and what to give."""
+
+
+@dataclass(frozen=True)
+class JobFiles:
+    """One job's."""
+
+    folder: Path
+    losses: Mapping[int, tuple[str, ...]]
+    """Exact losses by step (from 1): of every logical worker where the log has them, else the
+    mean alone."""
+    digests: Mapping[int, Mapping[str, str]]
+    """Digests of the state by step."""
+    end: Mapping[str, str]
+    """Digests at the end, where they are known."""
+    stages: Mapping[tuple[int, Stage, str], Found]
+    """Evidence by step, stage and worker."""
+
+    @property
+    def evidence_steps(self) -> list[int]:
+        """Steps that there is evidence of."""
+        return sorted({step for step, _, _ in self.stages})
+
+    def workers(self, step: int) -> list[str]:
+        """Logical workers that there is evidence of."""
+        found = {worker for at, _, worker in self.stages if at == step and worker != COMMON}
+        return sorted(found, key=int)
+
+    def tensor(self, step: int, worker: str, stage: Stage, name: str) -> Array | None:
+        """A tensor that was kept; None if it was not. Half floats as float32."""
+        path = self.folder / "evidence" / f"step-{step:08d}-{worker}.safetensors"
+        if not path.exists():
+            return None
+        with safe_open(path, framework="numpy") as file:
+            key = f"{stage}/{name}"
+            return _array(file, key) if key in file.keys() else None  # noqa: SIM118
+
+    def tensors(self, step: int, worker: str, stage: Stage) -> dict[str, Array]:
+        """All tensors of a stage that were kept."""
+        found = {
+            name: self.tensor(step, worker, stage, name)
+            for name in self.stages.get((step, stage, worker), {})
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _array(file: Any, key: str) -> Array:
+    part = file.get_slice(key)
+    if part.get_dtype() == "BF16":
+        raw = bytes(file.get_tensor(key).data)  # pragma: no cover  newer numpy types
+        return (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).view(np.float32)
+    found: Array = file.get_tensor(key)
+    return found
+
+
+def read_job(path: Path, job_id: str | None = None) -> JobFiles:
+    """What there is of a job.
+
+    Args:
+        path: a job's directory (one with steps.jsonl), a run's directory, or the file that
+            ``systems.reference.plain_ddp --bitwise`` wrote.
+        job_id: which job of a run; None: the run has only one.
+
+    Raises:
+        JobFilesError: nothing to compare is there.
+    """
+    if path.is_file():
+        return _read_reference(path)
+    folder = _job_folder(path, job_id)
+    lines = {line["step"]: line for line in read_lines(folder / "steps.jsonl")}
+    losses = {step: tuple(line.get("losses", [line["loss"]])) for step, line in lines.items()}
+    digests_path = folder / "digests.jsonl"
+    digests = {}
+    if digests_path.exists():
+        digests = {line.pop("step"): line for line in map(dict, read_lines(digests_path))}
+    return JobFiles(folder, losses, digests, _end(folder), _stages(folder))
+
+
+def _job_folder(path: Path, job_id: str | None) -> Path:
+    if (path / "steps.jsonl").exists():
+        return path
+    jobs = path / "jobs"
+    if not jobs.is_dir():
+        raise JobFilesError(
+            f"{path} has neither steps.jsonl nor jobs/; give a job's directory, or the directory"
+            " of a live run (results/runs/NAME)"
+        )
+    known = sorted(folder.name for folder in jobs.iterdir() if (folder / "steps.jsonl").exists())
+    if job_id is None and len(known) == 1:
+        return jobs / known[0]
+    if job_id is None or job_id not in known:
+        chosen = "no --job was given" if job_id is None else f"there is no job {job_id!r}"
+        raise JobFilesError(f"{path}: {chosen}; jobs: {', '.join(known) or 'none that trained'}")
+    return jobs / job_id
+
+
+def _end(folder: Path) -> dict[str, str]:
+    """Digests that the run's own file of digests has for this job."""
+    path = folder.parent.parent / "digests.json"
+    if not path.exists():
+        return {}
+    found = json.loads(path.read_text(encoding="utf-8")).get(folder.name, {})
+    return {name: value for name, value in found.items() if name.startswith("digest_")}
+
+
+def _read_reference(path: Path) -> JobFiles:
+    lines = list(read_lines(path))
+    if not lines or "digest_parameters" not in lines[-1] or "losses" not in lines[0]:
+        raise JobFilesError(
+            f"{path} is not what plain_ddp --bitwise writes; give that, or a job's directory"
+        )
+    *steps, end = lines
+    losses = {line["step"]: tuple(line["losses"]) for line in steps}
+    return JobFiles(path.parent, losses, {}, end, _stages(path.parent))
+
+
+def _stages(folder: Path) -> dict[tuple[int, Stage, str], dict[str, str]]:
+    stages: dict[tuple[int, Stage, str], dict[str, str]] = {}
+    for path in sorted(folder.glob("evidence-*.jsonl")):
+        worker = path.stem.removeprefix("evidence-")
+        for at, stage, found in _merged(read_lines(path)):
+            stages[at, stage, worker] = found
+    return stages
+
+
+def _merged(lines: Iterator[Mapping[str, Any]]) -> Iterator[tuple[int, Stage, dict[str, str]]]:
+    """Lines of a stage that follow each other belong together; the last such group counts."""
+    at: tuple[int, Stage] | None = None
+    found: dict[str, str] = {}
+    for line in lines:
+        here = line["step"], Stage(line["stage"])
+        if here != at and at is not None:
+            yield *at, found
+        found = {**found, **line["found"]} if here == at else dict(line["found"])
+        at = here
+    if at is not None:
+        yield *at, found

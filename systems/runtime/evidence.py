@@ -1,0 +1,198 @@
+"""Keeps evidence of a worker's steps; ``harness.contracts.evidence`` says what it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from harness.contracts.evidence import COMMON, Evidence, Stage
+from harness.contracts.training import Batch
+from systems.runtime.state import optimizer_state, parameters_of
+from systems.runtime.step_log import LineWriter
+
+DIGEST_BYTES = 8
+
+
+class Recorder:
+    """Of one process, which may run several logical workers in turn. Called by one thread."""
+
+    def __init__(
+        self,
+        wanted: Evidence,
+        job_dir: Path,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        device: torch.device,
+    ) -> None:
+        """Args: ``wanted``: which steps; the rest: of the job, the model before it is wrapped."""
+        self._wanted = wanted
+        self._job_dir = job_dir
+        self._model = model
+        self._optimizer = optimizer
+        self._device = device
+        self._writers: dict[str, LineWriter] = {}
+        self._step = 0
+        self._is_on = False
+        self._expects_forward = False
+        self._worker = COMMON
+        self._tensors: dict[str, dict[str, torch.Tensor]] = {}
+        """By worker."""
+        self._gradients: dict[str, torch.Tensor] = {}
+        self._operators: dict[str, torch.Tensor] = {}
+        if wanted.last_step >= wanted.first_step:
+            self._listen()
+
+    def _listen(self) -> None:
+        self._model.register_forward_pre_hook(self._before_forward)
+        for name, parameter in self._model.named_parameters():
+            if parameter.requires_grad:
+                parameter.register_hook(partial(self._on_gradient, name))  # type: ignore[no-untyped-call]
+        if self._wanted.operators:
+            for name, module in self._model.named_modules():
+                if not list(module.children()):
+                    module.register_forward_hook(partial(self._on_output, name))
+
+    def begin_step(self, step: int, *, is_first: bool) -> None:
+        """Before the first forward pass of a step; ``step``: executed so far; ``is_first``:
+        whether this process speaks for all."""
+        self._step = step + 1
+        self._is_on = self._wanted.first_step <= self._step <= self._wanted.last_step
+        if self._is_on and is_first:
+            self._add(COMMON, Stage.PARAMETERS, dict(self._model.named_parameters()))
+
+    def begin_worker(self, worker: int, batch: Batch) -> None:
+        """Before a worker's forward pass."""
+        if not self._is_on:
+            return
+        self._worker = str(worker)
+        self._operators.clear()
+        tensors = {k: v for k, v in batch.items() if isinstance(v, torch.Tensor)}
+        self._add(self._worker, Stage.SAMPLES, tensors)
+        self._expects_forward = True
+
+    def _before_forward(self, module: torch.nn.Module, inputs: Any) -> None:
+        """Here DistributedDataParallel has shared the first worker's buffers already."""
+        if not self._expects_forward:
+            return
+        self._expects_forward = False
+        self._add(self._worker, Stage.BUFFERS, dict(self._model.named_buffers()))
+        self._write(self._worker, Stage.RANDOM, random_digests(self._device))
+
+    def after_forward(self, loss: torch.Tensor) -> None:
+        """After a worker's forward pass."""
+        if not self._is_on:
+            return
+        self._gradients.clear()
+        if self._wanted.operators:
+            self._add(self._worker, Stage.OPERATORS, self._operators)
+            self._operators = {}
+        self._write(self._worker, Stage.LOSS, {"loss": float(loss.detach()).hex()})
+
+    def end_worker(self) -> None:
+        """After a worker's backward pass."""
+        if self._is_on:
+            self._add(self._worker, Stage.GRADIENTS, self._gradients)
+            self._save(self._worker)
+
+    def reduced(self, layout: Sequence[Sequence[int]]) -> None:
+        """The reduction is over, by the process that speaks for all.
+
+        Args:
+            layout: indices of parameters in the order of the optimizer's groups, by bucket;
+                empty where it is not known.
+        """
+        if not self._is_on:
+            return
+        names = {id(value): name for name, value in self._model.named_parameters()}
+        known = [names[id(parameter)] for parameter in parameters_of(self._optimizer)]
+        buckets = [",".join(known[index] for index in bucket) for bucket in layout]
+        self._write(COMMON, Stage.LAYOUT, {f"bucket {n}": text for n, text in enumerate(buckets)})
+        gradients = {
+            name: value.grad
+            for name, value in self._model.named_parameters()
+            if value.grad is not None
+        }
+        self._add(COMMON, Stage.REDUCED, gradients)
+
+    def committed(self) -> None:
+        """The update is over, by the process that speaks for all."""
+        if not self._is_on:
+            return
+        state = optimizer_state(self._optimizer)
+        plain = json.dumps([state.values, state.groups], sort_keys=True)
+        self._write(COMMON, Stage.OPTIMIZER, {"values": _digest_bytes([plain.encode()])})
+        self._add(COMMON, Stage.OPTIMIZER, dict(state.tensors))
+        updated = dict(self._model.named_parameters()) | dict(self._model.named_buffers())
+        self._add(COMMON, Stage.UPDATED, updated)
+        self._save(COMMON)
+
+    def _on_gradient(self, name: str, gradient: torch.Tensor) -> None:
+        if self._is_on:
+            self._gradients[name] = gradient.detach().clone()
+
+    def _on_output(self, name: str, module: torch.nn.Module, inputs: Any, output: Any) -> None:
+        if self._is_on and isinstance(output, torch.Tensor):
+            call = sum(1 for known in self._operators if known.split("#")[0] == name)
+            self._operators[f"{name}#{call}" if call else name] = output.detach().clone()
+
+    def _add(self, worker: str, stage: Stage, tensors: Mapping[str, torch.Tensor]) -> None:
+        detached = {name: value.detach().cpu() for name, value in tensors.items()}
+        self._write(worker, stage, {name: digest(value) for name, value in detached.items()})
+        if self._wanted.tensors:
+            for name, value in detached.items():
+                kept = self._tensors.setdefault(worker, {})
+                kept[f"{stage}/{name}"] = value.contiguous().clone()
+
+    def _write(self, worker: str, stage: Stage, found: Mapping[str, str]) -> None:
+        if worker not in self._writers:
+            path = self._job_dir / f"evidence-{worker}.jsonl"
+            self._writers[worker] = LineWriter(path, at_once=True)
+        self._writers[worker].add({"step": self._step, "stage": stage.value, "found": found})
+
+    def _save(self, worker: str) -> None:
+        """Keep the tensors of this worker's step, if they are to be kept."""
+        tensors = self._tensors.pop(worker, None)
+        if not tensors:
+            return
+        folder = self._job_dir / "evidence"
+        folder.mkdir(exist_ok=True)
+        path = folder / f"step-{self._step:08d}-{worker}.safetensors"
+        partial_path = path.with_suffix(".partial")
+        save_file(tensors, partial_path)
+        partial_path.replace(path)
+
+
+def random_digests(device: torch.device) -> dict[str, str]:
+    """Of all random states of this process."""
+    kind, key, *rest = cast(tuple[Any, ...], np.random.get_state())
+    found = {
+        "torch": digest(torch.get_rng_state()),
+        "numpy": _digest_bytes([str(kind).encode(), key.tobytes(), repr(rest).encode()]),
+        "python": _digest_bytes([repr(random.getstate()).encode()]),
+    }
+    if device.type == "cuda":
+        found["device"] = digest(torch.cuda.get_rng_state(device))
+    return found
+
+
+def digest(tensor: torch.Tensor) -> str:
+    """BLAKE2b of a tensor's type, shape and bytes."""
+    tensor = tensor.detach().cpu().contiguous()
+    head = f"{tensor.dtype} {tuple(tensor.shape)}".encode()
+    return _digest_bytes([head, tensor.reshape(-1).view(torch.uint8).numpy().tobytes()])
+
+
+def _digest_bytes(parts: Iterable[bytes]) -> str:
+    state = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for part in parts:
+        state.update(part)
+    return state.hexdigest()
