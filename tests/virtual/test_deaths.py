@@ -6,7 +6,7 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
-from tests.backends.world import descendants, warm_launcher
+from tests.backends.world import warm_launcher, workers
 from tests.elastic.histories import STEP_S
 from tests.virtual.worlds import BATCH, check_same_bits, virtual
 
@@ -25,7 +25,7 @@ def hurt(world, rng, num_deaths):
     """Kill workers at random moments, also while others join; give back what was lost."""
     for _ in range(num_deaths):
         world.until_step(world.reports[-1].step + rng.randint(1, 6))
-        victim = rng.choice(descendants())
+        victim = rng.choice(workers())
         victim.kill()
         world.until(lambda report: report.kind is ReportKind.SHRUNK)
         slots = tuple(rng.sample(range(4), rng.randint(2, 4)))
@@ -33,7 +33,7 @@ def hurt(world, rng, num_deaths):
         if rng.random() < 0.5:
             for _ in range(rng.randint(0, 10)):
                 world.poll(0.01)
-            rng.choice(descendants()).kill()
+            rng.choice(workers()).kill()
         world.until(lambda r, c=change: r.change_id == c and r.kind in OVER)
         world.until_step(world.reports[-1].step + 3)
         world.do(ChangeKind.RESCALE, (0, 1, 2), batch=BATCH)
