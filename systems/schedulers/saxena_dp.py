@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -206,10 +207,9 @@ class SaxenaDp:
         found = self._analyser.analyse(spec, job.throughput, (low, high))
         if found is None:
             fits = self._analyser.largest_slot_batch(spec)
-            batches = f"batch {low}" if low == high else f"of the batches {low} to {high} none"
             return Refuse(
-                f"{batches} fits the slots that the job may have, at most {fits} samples a slot;"
-                " raise k_max, slot_batch or the job's max_slots"
+                f"a global batch of {low} does not fit the slots that the job may have, at"
+                f" {fits} samples a slot; raise k_max, slot_batch or the job's max_slots"
             )
         return refuse_misfit(spec, found.worth.fewest, cluster) or found
 
@@ -268,7 +268,15 @@ class SaxenaDp:
             return {}
         changes = {}
         for (job_id, job), num_slots in zip(self._executing.items(), shares, strict=True):
-            job.grant = Grant(num_slots, global_batch=job.scalability.batch(num_slots))
-            if view.jobs[job_id].grant != job.grant:
-                changes[job_id] = job.grant
+            grant = _grant(num_slots, job.scalability.batch(num_slots))
+            present = view.jobs[job_id].grant
+            if present is not grant and present != grant:  # most are the very same
+                changes[job_id] = grant
+            job.grant = grant
         return changes
+
+
+@cache
+def _grant(num_slots: int, global_batch: int) -> Grant:
+    """One object for equal grants."""
+    return Grant(num_slots, global_batch=global_batch)
