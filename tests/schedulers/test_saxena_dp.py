@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.build import build
+from harness.compose import compose, understand
 from harness.contracts.scheduler import Grant, Refuse
 from harness.metrics import compute
 from harness.profiles import load_profile
@@ -295,6 +297,16 @@ def test_random_batches_depend_on_the_seed_and_the_job_alone():
     assert drawn(fewer).items() <= drawn(first).items()
     assert {min(drawn(first).values()) >= 32, max(drawn(first).values()) <= 256} == {True}
     assert len(set(drawn(first).values())) > 30
+
+
+def test_the_seed_of_the_run_is_that_of_the_shipped_baseline():
+    container, problems = compose(understand(["scheduler=saxena_random_bs", "seed=3"]))
+    assert problems == []
+    scheduler = build(container["scheduler"], "scheduler")
+    jobs = [category_1(f"{i:03d}") for i in range(5)]
+    records, _ = run(jobs, scheduler, cluster(8, 5), known=P100)
+    expected, _ = run(jobs, SaxenaDp(batch="random", seed=3), cluster(8, 5), known=P100)
+    assert drawn(records) == drawn(expected)
 
 
 def test_random_batches_are_spread_evenly():
