@@ -175,7 +175,7 @@ def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
     Several options of a kind in which studies differ, but not the runs of one, are told by the
     study's name.
     """
-    flat = [(run, _flat(run.config)) for run in runs]
+    flat = [(run, _told_apart_by(run)) for run in runs]
     alike: dict[tuple[str, ...], list[_Labelled]] = {}
     for run, values in flat:
         for base in (_base(run), _base(run, "engine")):
@@ -237,6 +237,13 @@ def _differences(
     return texts + [
         f"{key.rsplit('.', 1)[-1]}={values.get(key, 'unset')[:_LABEL_LENGTH]}" for key in keys
     ]
+
+
+def _told_apart_by(run: StoredRun) -> dict[str, str]:
+    """A run's options, but for the seed of a part that is the run's own: another trial."""
+    own = str(run.config.get("seed"))
+    options = _flat(run.config)
+    return {k: text for k, text in options.items() if not (k.endswith(".seed") and text == own)}
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, str]:

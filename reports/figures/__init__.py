@@ -7,6 +7,7 @@ from reports.figures import (
     comparison,
     hang_detection,
     jct_distribution,
+    jobs_completed,
     parallelism,
     profiling_time,
     recovery_time,
@@ -26,6 +27,7 @@ from reports.selection import ReportRun
 FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "comparison": comparison.draw,
     "jct_distribution": jct_distribution.draw,
+    "jobs_completed": jobs_completed.draw,
     "slots_in_use": slots_in_use.draw,
     "timeline": timeline.draw,
     "stop_resume_phases": stop_resume_phases.draw,
@@ -46,6 +48,7 @@ ALWAYS = frozenset({"comparison"})
 """Drawn for every study, whatever it asks for."""
 ON_REQUEST = frozenset(
     {
+        "jobs_completed",
         "rescale_cost",
         "samples_lost_noise",
         "rescale_phases",

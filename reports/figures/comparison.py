@@ -13,6 +13,7 @@ TITLE = "Comparison"
 COLUMNS: Mapping[str, tuple[str, float, str]] = {
     "jobs_finished": ("finished", 1, ".0f"),
     "jobs_refused": ("refused", 1, ".0f"),
+    "job_drop_ratio": ("refused, %", 100, ".1f"),
     "jobs_failed": ("failed", 1, ".0f"),
     "jobs_cancelled": ("cancelled", 1, ".0f"),
     "jct_mean_s": ("JCT mean, s", 1, ",.1f"),
@@ -24,6 +25,7 @@ COLUMNS: Mapping[str, tuple[str, float, str]] = {
     "slot_utilization_mean": ("slots in use, %", 100, ".1f"),
     "slot_availability": ("slots up, %", 100, ".1f"),
     "cluster_efficiency_mean": ("cluster efficiency, %", 100, ".1f"),
+    "sjs_efficiency": ("scaling efficiency (SJS), %", 100, ".1f"),
     "finish_time_fairness_max": ("worst fairness ρ", 1, ".2f"),
     "rescales": ("rescales", 1, ".0f"),
     "preemptions": ("preemptions", 1, ".0f"),

@@ -19,7 +19,7 @@ from harness.records import ChangeRecord, GrantRecord
 from harness.statistics import estimate, t_quantile
 from harness.store import StoredRun, load_run
 from reports import style
-from reports.figures import comparison, jct_distribution
+from reports.figures import comparison, jct_distribution, jobs_completed
 from reports.figures.simulated_against_live import compare
 from reports.figures.slots_in_use import binned, usage
 from reports.figures.stop_resume_phases import summarise
@@ -198,6 +198,30 @@ def test_trials_of_one_system_share_its_name(tmp_path: Path) -> None:
     assert {run.system for run in runs} == {"fifo / stop_resume"}
     assert [run.trial for run in runs] == [(0, 0), (0, 1), (0, 2)]
     assert style.note(runs) == "3 trials each"
+
+
+def test_a_seed_that_is_the_runs_own_makes_no_other_system(tmp_path: Path) -> None:
+    runs = []
+    for seed in range(3):
+        run = write_run(tmp_path, seed=seed)
+        config = {
+            **run.config,
+            "seed": seed,
+            "scheduler": {**run.config["scheduler"], "seed": seed},
+        }
+        runs.append(StoredRun(run.path, run.manifest, config, run.metrics))
+    assert {run.system for run in name(runs)} == {"fifo / stop_resume"}
+    other = {**runs[0].config, "scheduler": {**runs[0].config["scheduler"], "seed": 7}}
+    own_seed = StoredRun(runs[0].path, {**runs[0].manifest, "run_id": "x"}, other, runs[0].metrics)
+    assert "fifo / stop_resume, seed=7" in {run.system for run in name([*runs, own_seed])}
+
+
+def test_jobs_completed_are_counted_in_the_mean_of_the_trials() -> None:
+    times, counts = jobs_completed.mean_count([np.array([5.0, 1.0]), np.array([3.0])])
+    assert times.tolist() == [0.0, 1.0, 3.0, 5.0]
+    assert counts.tolist() == [0.0, 0.5, 1.0, 1.5]
+    times, counts = jobs_completed.mean_count([np.array([])])
+    assert (times.tolist(), counts.tolist()) == ([0.0], [0.0])
 
 
 def test_notes_mark_emulated_pace_and_foreign_profiles(tmp_path: Path) -> None:

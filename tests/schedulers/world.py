@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+from omegaconf import OmegaConf
 
 from harness.build import build
 from harness.cluster import Cluster
@@ -28,9 +29,14 @@ def shipped(group: str) -> list[str]:
 
 
 def built(group: str, name: str) -> Any:
-    """The object that a shipped file describes."""
-    text = (CONFIGS / group / f"{name}.yaml").read_text()
-    return build(yaml.safe_load(text), group)
+    """The object that a shipped file describes, in a run with seed 0."""
+    return build(_resolved(group, name), group)
+
+
+@cache
+def _resolved(group: str, name: str) -> Any:
+    run = OmegaConf.create({"seed": 0, group: OmegaConf.load(CONFIGS / group / f"{name}.yaml")})
+    return OmegaConf.to_container(run[group], resolve=True)
 
 
 @dataclass

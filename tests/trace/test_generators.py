@@ -1,5 +1,6 @@
 """Generated traces are files, repeatable, and have the statistics that the papers publish."""
 
+import gzip
 from statistics import mean
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import yaml
 
 from harness.trace.__main__ import main
-from harness.trace.build import load_trace
+from harness.trace.build import TRACES, load_trace
 from harness.trace.generators import ModelArts, Saxena, SixteenJobs
 from harness.trace.generators.arrivals import DAY_S, poisson, spread
 from harness.trace.transforms import TransformContext
@@ -61,6 +62,42 @@ def test_saxena_rates_are_loads_of_so_many_slots(rate, slots):
         for s in range(20)
     ]
     assert mean(busy) / (60 * horizon_min) == pytest.approx(slots, rel=0.05)
+
+
+def test_saxena_one_category_has_one_length(tmp_path):
+    trace = drawn(tmp_path, "saxena", str(tmp_path), "categories=[1,3]", "length_min=30")
+    assert {job.duration_s for job in trace.jobs} == {1800.0}
+    assert {job.global_batch for job in trace.jobs} == {32, 128}
+
+
+MIXED = ["rate=bursty", "burst_min=120", "load=1.0"]
+ALONE = ["length_min=30", "horizon_min=240", "load=1.0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("c1_high", [*ALONE, "rate=high", "categories=[1]"]),
+        ("c2_high", [*ALONE, "rate=high", "categories=[2]"]),
+        ("c3_high", [*ALONE, "rate=high", "categories=[3]"]),
+        ("c4_high", [*ALONE, "rate=high", "categories=[4]"]),
+        ("c1_low", [*ALONE, "rate=low", "categories=[1]"]),
+        ("c1_bursty", [*ALONE, "rate=bursty", "burst_min=60", "categories=[1]"]),
+        ("mixed", [*MIXED, "horizon_min=720"]),
+        ("mixed400", [*MIXED, "horizon_min=480", "cluster_slots=400"]),
+    ],
+)
+def test_the_shipped_files_are_what_is_drawn(tmp_path, name, options):
+    assert main(["generate", "saxena", str(tmp_path), "--seed", "0", *options]) == 0
+    with gzip.open(TRACES / "data" / f"saxena_{name}.csv.gz", "rt", newline="") as file:
+        assert file.read() == (tmp_path / "saxena_0.csv").read_text()
+    given = yaml.safe_load((tmp_path / "saxena_0.yaml").read_text())
+    shipped = yaml.safe_load((TRACES / "saxena.yaml").read_text())
+    assert shipped["reader"]["columns"] == given["reader"]["columns"]
+    assert shipped["reader"]["generated"] == given["reader"]["generated"]
+    for key, values in given["transforms"][0].items():
+        whole = shipped["transforms"][1][key]
+        assert values == (whole if key == "_target_" else {name: whole[name] for name in values})
 
 
 def test_saxena_load_of_a_cluster():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -24,13 +24,16 @@ class Category:
     max_batch: int
     length_min: float
     """Run time on one GPU at the largest batch that fits it, in mixed runs, minutes."""
+    slot_batch: int
+    """Largest batch that fits one GPU: stated for the first category; the largest batches of the
+    others then fit 8, 8 and 1 GPUs, as its own does."""
 
 
 CATEGORIES: dict[int, Category] = {
-    1: Category("resnet50", 32, 256, 16),
-    2: Category("alexnet", 16, 256, 21),
-    3: Category("vgg11_bn", 16, 1024, 41),
-    4: Category("alexnet_food101", 128, 128, 27),
+    1: Category("resnet50", 32, 256, 16, 32),
+    2: Category("alexnet", 16, 256, 21, 32),
+    3: Category("vgg11_bn", 16, 1024, 41, 128),
+    4: Category("alexnet_food101", 128, 128, 27, 128),
 }
 
 
@@ -43,8 +46,8 @@ class Saxena:
     low one as a quarter of it; bursty alternates, high first. That is a load of ``k_max`` slots:
     ``load``, if it is given, sets the high rate to ``load`` x ``cluster_slots`` / E[L] instead.
 
-    A job can be trained with any global batch of its category's range, from ``slot_batch`` on:
-    the largest that fits one GPU, stated for category 1 only and taken for all.
+    A job can be trained with any global batch of its category's range. Its own is the largest that
+    fits the one GPU it requests.
     """
 
     rate: Literal["high", "low", "bursty"] = "high"
@@ -58,7 +61,11 @@ class Saxena:
     """Most GPUs of a job."""
     load: float | None = None
     cluster_slots: int = 40
-    slot_batch: int = 32
+    slot_batch: int | None = None
+    """Largest batch that fits one GPU, for all; None: each category's."""
+    length_min: float | None = None
+    """Run time on one GPU, for all (paper: about 30 where there is one category); None: each
+    category's."""
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.categories) - set(CATEGORIES))
@@ -72,12 +79,15 @@ class Saxena:
             self.k_max < 1 and f"k_max is {self.k_max}; a job needs at least 1 slot",
             self.load is not None and positive("load", self.load),
             self.cluster_slots < 1 and f"cluster_slots is {self.cluster_slots}; give at least 1",
-            self.slot_batch < 1 and f"slot_batch is {self.slot_batch}; give at least 1",
+            self.slot_batch is not None
+            and self.slot_batch < 1
+            and f"slot_batch is {self.slot_batch}; give at least 1",
+            self.length_min is not None and positive("length_min", self.length_min),
         )
 
     def draw(self, rng: np.random.Generator) -> Generated:
         """The jobs; arrivals and categories are drawn."""
-        kinds = [CATEGORIES[number] for number in self.categories]
+        kinds = [self._adapted(CATEGORIES[number]) for number in self.categories]
         mean_s = MIN_S * sum(kind.length_min for kind in kinds) / len(kinds)
         slots = float(self.k_max) if self.load is None else self.load * self.cluster_slots
         high = slots / mean_s
@@ -108,7 +118,7 @@ class Saxena:
                 {
                     "_target_": "harness.trace.transforms.AssignBatch",
                     "batch": {
-                        name: min(max(self.slot_batch, of[name].min_batch), of[name].max_batch)
+                        name: min(max(of[name].slot_batch, of[name].min_batch), of[name].max_batch)
                         for name in used
                     },
                     "min_global_batch": {name: of[name].min_batch for name in used},
@@ -117,4 +127,12 @@ class Saxena:
                 {"_target_": "harness.trace.transforms.RecomputeWork"},
             ],
             recorded_on_slots=self.cluster_slots,
+        )
+
+    def _adapted(self, category: Category) -> Category:
+        """A category with what is set for all."""
+        return replace(
+            category,
+            length_min=category.length_min if self.length_min is None else self.length_min,
+            slot_batch=category.slot_batch if self.slot_batch is None else self.slot_batch,
         )

@@ -1,0 +1,92 @@
+"""Jobs completed over time, beside those that have arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness.contracts.engine import JobState
+from harness.metrics import Floats
+from reports import style
+from reports.drawing import Drawing
+from reports.selection import ReportRun, groups
+
+TITLE = "Jobs completed over time"
+
+
+def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
+    """One figure a setting, one panel an engine (Saxena et al., figures 5 to 9).
+
+    A curve that follows the arrivals keeps up with them; one that keeps its slope when fewer
+    arrive still works off a queue; one that ends below them has dropped jobs.
+    """
+    looks = style.Looks(run.system for run in runs)
+    drawings = []
+    for number, ((setting,), inside) in enumerate(groups(runs, "setting").items(), 1):
+        name, title = f"jobs-completed-{number}", f"{TITLE}: {setting}"
+        if not any(len(_finishes_s(run)) for run in inside):
+            drawings.append(Drawing(name, title, missing=f"No job of {setting} finished."))
+            continue
+        panels = groups(inside, "engine")
+        seconds, unit = style.time_unit(max(float(_finishes_s(run).max()) for run in inside))
+        figure = style.new_figure(3.4)
+        axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+        for axis, ((engine,), members) in zip(axes, panels.items(), strict=True):
+            systems = groups(members, "system")
+            times, counts = mean_count([_arrivals_s(run) for run in next(iter(systems.values()))])
+            axis.step(
+                times / seconds,
+                counts,
+                where="post",
+                label="arrived",
+                color=style.MUTED,
+                linewidth=1.1,
+                linestyle=(0, (4, 2)),
+            )
+            for (system,), trials in systems.items():
+                times, counts = mean_count([_finishes_s(run) for run in trials])
+                axis.step(
+                    times / seconds,
+                    counts,
+                    where="post",
+                    label=system,
+                    linewidth=1.8,
+                    **looks.line(system),
+                )
+            axis.set_title(engine)
+            axis.set_xlabel(f"time since the start of the run ({unit})")
+            axis.set_xlim(left=0)
+            axis.set_ylim(bottom=0)
+        axes[0].set_ylabel("jobs completed (count)")
+        style.put_note(figure, inside)
+        style.put_legend(figure)
+        drawings.append(
+            Drawing(
+                name=name,
+                title=title,
+                caption="Jobs that have finished by a time, mean over trials; dashed: those that"
+                " have arrived, in the trials of the first system. A curve that ends below them"
+                " has refused or failed jobs.",
+                run_ids=[run.run_id for run in inside],
+                figure=figure,
+            )
+        )
+    return drawings or [Drawing("jobs-completed", TITLE, missing="No run was selected.")]
+
+
+def mean_count(trials: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Times, ascending from 0, and how many moments of a trial lie before each in the mean."""
+    moments = np.sort(np.concatenate(trials))
+    counts = np.arange(1, len(moments) + 1) / len(trials)
+    kept = style.thinned(moments) if len(moments) else slice(0)
+    return np.concatenate([[0.0], moments[kept]]), np.concatenate([[0.0], counts[kept]])
+
+
+def _finishes_s(run: ReportRun) -> Floats:
+    done = [job.finish_s for job in run.jobs if job.state == JobState.FINISHED]
+    return np.array(done, dtype=np.float64)
+
+
+def _arrivals_s(run: ReportRun) -> Floats:
+    return np.array([job.arrival_s for job in run.jobs], dtype=np.float64)
