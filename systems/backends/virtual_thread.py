@@ -34,6 +34,7 @@ class VirtualThread(ElasticBackend):
         self,
         reconfigure: str = "stop_free",
         random_states: str = "streams",
+        accumulation_steps: int = 1,
         transfer: str = "background",
         recovery: str = "exact",
         switch_allowance_s: float = 0.0,
@@ -51,6 +52,7 @@ class VirtualThread(ElasticBackend):
                 switch_allowance_s=switch_allowance_s,
                 virtual=True,
                 random_states=random_states,
+                accumulation_steps=accumulation_steps,
                 **{"data_order": "positions", **choices},
             )
         except ValueError as error:

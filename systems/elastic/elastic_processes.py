@@ -79,6 +79,7 @@ class ElasticProcesses:
             logical_workers=standing.logical_workers if runtime.virtual else 0,
             virtual_workers=standing.virtual_workers,
             random_states=runtime.random_states,
+            accumulation_steps=runtime.accumulation_steps,
             target_step=standing.target_step,
             job_dir=str(job.job_dir.absolute()),
             checkpoint=standing.checkpoint,

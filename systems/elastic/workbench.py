@@ -65,9 +65,7 @@ class Workbench:
         join_alone()
         self.reduction = ordered_reduction(program, order.logical_workers)
         self.session = begin(order, program, self.reduction)
-        self.trainer = trainer_of(
-            self.session, self.mark, order.logical_workers, order.random_states
-        )
+        self.trainer = trainer_of(self.session, self.mark, order)
         self._initial = self.session.values()
         self.report = StepReport(order, client, self.session, self.phases_s)
         self.reduction.warm_up(self._dummy_loss)

@@ -29,7 +29,7 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,12 @@ def build_parser() -> argparse.ArgumentParser:
         "--streams", action="store_true", help="with --bitwise: seed before the first step only"
     )
     parser.add_argument(
+        "--accumulate", type=int, default=1, help="micro-batches of each worker in a step"
+    )
+    parser.add_argument(
+        "--loaders", type=int, default=0, help="processes of a DataLoader for each worker"
+    )
+    parser.add_argument(
         "--evidence",
         choices=("none", "digests", "tensors", "operators"),
         default="none",
@@ -79,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         context = multiprocessing.get_context("spawn")
         workers = [
-            context.Process(target=_work, args=(options, rank, f"{folder}/store"), daemon=True)
+            context.Process(target=_work, args=(options, rank, f"{folder}/store"))
             for rank in range(options.workers)
         ]
         for worker in workers:
@@ -88,7 +94,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         while running:
             multiprocessing.connection.wait([worker.sentinel for worker in running])
             if any(worker.exitcode for worker in running):
-                return 1  # the others would wait for it; as daemons they end with us
+                for worker in running:
+                    worker.kill()  # the others would wait for it
+                return 1
             running = [worker for worker in running if worker.exitcode is None]
     return 0
 
@@ -136,22 +144,34 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
             for epoch in range(options.steps * batch // count + 1)
         ]
     )
+    epochs = np.arange(len(sequence)) // count
+    slices = [
+        [np.array_split(part[at : at + batch], world)[rank].tolist() for part in (sequence, epochs)]
+        for at in range(0, options.steps * batch, batch)
+    ]
+    batches: Iterator[Any] = map(_Samples(workload).__getitem__, slices)
+    if options.loaders:
+        dataset: Any = _Samples(workload)
+        batches = iter(
+            torch.utils.data.DataLoader(
+                dataset, sampler=slices, batch_size=None, num_workers=options.loaders
+            )
+        )
     torch.manual_seed(seed + rank)
     lines: list[dict[str, Any]] = []
     for step in range(options.steps):
         started = time.monotonic()
-        taken = np.arange(step * batch, (step + 1) * batch)
-        mine, epochs = (
-            np.array_split(part, world)[rank] for part in (sequence[taken], taken // count)
-        )
         if options.bitwise and (step == 0 or not options.streams):
             _seed(seed, step, rank)
         optimizer.zero_grad()
-        samples = workload.samples(mine.tolist(), epochs.tolist())
+        samples, size = next(batches), len(slices[step][0])
         evidence.begin(step + 1, samples)
-        loss = workload.loss(parallel, samples)
-        evidence.computed(loss)
-        (loss * (len(mine) * world / batch)).backward()
+        own, weight = None, size * world / batch
+        *before, last = _micro_batches(samples, size, options.accumulate)
+        for part, share in before:
+            with parallel.no_sync():
+                own = _backward(workload, parallel, part, share, weight, own)
+        own = _backward(workload, parallel, *last, weight, own, evidence)
         evidence.reduced()
         workload.update(optimizer, batch, step)
         evidence.updated()
@@ -160,14 +180,14 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
         )
         if options.bitwise:
             # Third of three: from three workers on the last bits depend on the place in a sum.
-            words = [0.0, 0.0, loss.item() * (len(mine) / batch)]
+            words = [0.0, 0.0, own.item() * (size / batch)]
             total = torch.tensor(words, dtype=torch.float64)
             dist.all_reduce(total, group=losses)
             lines[-1]["loss"] = float(total[2]).hex()
-            own = torch.zeros(world, dtype=torch.float64)
-            own[rank] = loss.item()
-            dist.all_reduce(own, group=losses)
-            lines[-1]["losses"] = [value.hex() for value in own.tolist()]
+            each = torch.zeros(world, dtype=torch.float64)
+            each[rank] = own.item()
+            dist.all_reduce(each, group=losses)
+            lines[-1]["losses"] = [value.hex() for value in each.tolist()]
     dist.barrier()
     dist.destroy_process_group()
     return [*lines, _digests(model, optimizer)] if options.bitwise else lines
@@ -184,6 +204,39 @@ def _seed(seed: int, step: int, rank: int) -> None:
     random.seed(number)
 
 
+def _micro_batches(samples: Any, size: int, count: int) -> list[tuple[Any, float]]:
+    import numpy as np
+
+    if count == 1:
+        return [(samples, 1.0)]
+    cuts = np.array_split(np.arange(size), min(count, size))
+    return [
+        ({n: v[cut[0] : cut[-1] + 1] for n, v in samples.items()}, len(cut) / size) for cut in cuts
+    ]
+
+
+def _backward(
+    workload: Any, model: Any, part: Any, share: float, weight: float, before: Any, to: Any = None
+) -> Any:
+    loss = workload.loss(model, part)
+    own = loss.detach() if share == 1.0 else loss.detach() * share
+    own = own if before is None else before + own
+    if to is not None:
+        to.computed(own)
+    (loss * (weight * share)).backward()
+    return own
+
+
+class _Samples:
+    """A data set whose items are batches, for a DataLoader that is told ids and epochs."""
+
+    def __init__(self, workload: Any) -> None:
+        self._workload = workload
+
+    def __getitem__(self, wanted: list[list[int]]) -> Any:
+        return self._workload.samples(*wanted)
+
+
 class _Evidence:
     """What one worker saw and made, in the format of ``harness.contracts.evidence``."""
 
@@ -198,7 +251,7 @@ class _Evidence:
         if self._kind == "none":
             return
         for name, parameter in model.named_parameters():
-            parameter.register_hook(partial(self._gradients.__setitem__, name))
+            parameter.register_hook(partial(self._gradient, name))
         model.register_forward_pre_hook(lambda module, inputs: self._before_forward())
         for name, module in model.named_modules():
             if self._kind == "operators" and not list(module.children()):
@@ -209,6 +262,7 @@ class _Evidence:
         self._is_on = self._kind != "none" and self._first <= step <= self._last
         if self._is_on:
             self._outputs.clear()
+            self._gradients.clear()
             if self._rank == 0:
                 self._add("all", "parameters", dict(self._model.named_parameters()))
             self._add(str(self._rank), "samples", samples)
@@ -229,6 +283,10 @@ class _Evidence:
         }
         self._write(str(self._rank), "random", found)
 
+    def _gradient(self, name: str, gradient: Any) -> None:
+        before = self._gradients.get(name)
+        self._gradients[name] = gradient.clone() if before is None else before + gradient
+
     def _output(self, name: str, module: Any, inputs: Any, output: Any) -> None:
         if self._is_on and hasattr(output, "detach"):
             calls = sum(1 for known in self._outputs if known.split("#")[0] == name)
@@ -238,8 +296,7 @@ class _Evidence:
         if self._is_on:
             if self._kind == "operators":
                 self._add(str(self._rank), "operators", self._outputs)
-            self._write(str(self._rank), "loss", {"loss": float(loss.detach()).hex()})
-            self._gradients.clear()
+            self._write(str(self._rank), "loss", {"loss": float(loss).hex()})
 
     def reduced(self) -> None:
         if not self._is_on:

@@ -75,6 +75,7 @@ class Recorder:
             return
         self._worker = str(worker)
         self._operators.clear()
+        self._gradients.clear()
         tensors = {k: v for k, v in batch.items() if isinstance(v, torch.Tensor)}
         self._add(self._worker, Stage.SAMPLES, tensors)
         self._expects_forward = True
@@ -88,10 +89,9 @@ class Recorder:
         self._write(self._worker, Stage.RANDOM, random_digests(self._device))
 
     def after_forward(self, loss: torch.Tensor) -> None:
-        """After a worker's forward pass."""
+        """After a worker's last forward pass of a step, with the loss of the whole."""
         if not self._is_on:
             return
-        self._gradients.clear()
         if self._wanted.operators:
             self._add(self._worker, Stage.OPERATORS, self._operators)
             self._operators = {}
@@ -137,7 +137,9 @@ class Recorder:
 
     def _on_gradient(self, name: str, gradient: torch.Tensor) -> None:
         if self._is_on:
-            self._gradients[name] = gradient.detach().clone()
+            before = self._gradients.get(name)
+            own = gradient.detach()
+            self._gradients[name] = own.clone() if before is None else before + own
 
     def _on_output(self, name: str, module: torch.nn.Module, inputs: Any, output: Any) -> None:
         if self._is_on and isinstance(output, torch.Tensor):

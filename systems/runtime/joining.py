@@ -16,8 +16,9 @@ from systems.runtime.agreement import SumWords
 from systems.runtime.control import ControlClient, ControlError
 from systems.runtime.name_lookups import no_name_lookups
 from systems.runtime.order import WorkerOrder
-from systems.runtime.reduction import Reduction, StockReduction, join_alone
+from systems.runtime.reduction import Reduction, join_alone
 from systems.runtime.session import Program
+from systems.runtime.stock_reduction import StockReduction
 from systems.virtual.workers import ordered_reduction
 
 STORE_TIMEOUT_S = 300.0

@@ -44,6 +44,8 @@ class RuntimeOptions:
     prefetch_steps: int = 0
     """Steps whose samples each worker fetches in advance; 0: none. Pays where fetching takes
     long and the worker has cores to spare, as beside a GPU; not on a slot of one core."""
+    accumulation_steps: int = 1
+    """Micro-batches of each virtual worker in a step, whose gradients are added up."""
     random_states: str = "per_step"
     """``per_step``: drawn anew from seed, step and worker before every step; ``streams``: every
     virtual worker has some of its own that go on, as those of a process do."""
@@ -70,6 +72,8 @@ class RuntimeOptions:
             )
         if self.block_samples < 1:
             problems.append(f"block_samples is {self.block_samples}; it must be >= 1")
+        if self.accumulation_steps < 1:
+            problems.append(f"accumulation_steps is {self.accumulation_steps}; use 1 for none")
         for name in ("prefetch_steps", "loader_processes"):
             if getattr(self, name) < 0:
                 problems.append(f"{name} is {getattr(self, name)}; use 0 for none")

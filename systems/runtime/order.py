@@ -54,6 +54,8 @@ class WorkerOrder:
     """Virtual workers of the job; 0: every worker is one of its own."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     """Of which steps to keep evidence: fields of ``contracts.evidence.Evidence``."""
+    accumulation_steps: int = 1
+    """Micro-batches of each virtual worker in a step."""
     random_states: str = "per_step"
     """``streams`` or ``per_step``: see ``RuntimeOptions``."""
     virtual_workers: tuple[int, ...] = ()

@@ -76,6 +76,7 @@ def worker_orders(
             logical_workers=change.job.num_logical_workers if options.virtual else 0,
             virtual_workers=change.virtual_workers or (),
             random_states=options.random_states,
+            accumulation_steps=options.accumulation_steps,
             data_order=options.data_order,
             block_samples=options.block_samples,
             prefetch_steps=options.prefetch_steps,

@@ -1,8 +1,7 @@
 """How the gradients of a job's workers become their mean.
 
-``StockReduction`` is DistributedDataParallel as everybody uses it. ``OrderedReduction`` gives
-the same bits for the same workers and shares whatever happened to the job before, and its
-group can be exchanged between two steps, or lost in the middle of one.
+``OrderedReduction`` gives the same bits for the same workers and shares whatever happened to the
+job before, and its group can be exchanged between two steps, or lost in the middle of one.
 """
 
 # No postponed annotations: DistributedDataParallel reads those of its hook.
@@ -20,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from systems.elastic.groups import Group, GroupLost, Pending
 from systems.runtime.flat_buffers import FlatBuffers
 from systems.runtime.state import parameters_of
+from systems.runtime.unused_parameters import check_all_used
 
 
 class Reduction(Protocol):
@@ -66,52 +66,6 @@ class Reduction(Protocol):
     def commit(self) -> None:
         """The step counts; it cannot be undone any more."""
         ...
-
-
-class StockReduction:
-    """DistributedDataParallel on the default group. It broadcasts buffers before a forward
-    pass, and a lost group is the end of the process."""
-
-    parallel: torch.nn.Module
-
-    def __init__(self, model: torch.nn.Module, device: torch.device, *, replays: bool) -> None:
-        """Args: the model, on its device; and whether the layout of the buckets shall be that
-        of a job which runs on when this one only goes on."""
-        device_ids = [0] if device.type == "cuda" else None
-        self._model = model
-        self.parallel = DistributedDataParallel(model, device_ids=device_ids)
-        self._replays = replays
-
-    @property
-    def layout_in_use(self) -> Sequence[Sequence[int]]:
-        """Not known."""
-        return ()
-
-    def needs_warm_up(self, step: int) -> bool:
-        """Not before the first step of all."""
-        return self._replays and step > 0
-
-    def warm_up(self, make_loss: Callable[[], torch.Tensor]) -> None:
-        """One pass; the buckets are laid out anew at the beginning of the next."""
-        buffers = [(buffer, buffer.clone()) for buffer in self._model.buffers()]
-        torch.autograd.backward(make_loss())
-        for parameter in self._model.parameters():
-            parameter.grad = None
-        with torch.no_grad():
-            for buffer, before in buffers:
-                buffer.copy_(before)
-
-    def begin(self) -> None:
-        """Nothing: it is done in the forward pass."""
-
-    def finish(self) -> None:
-        """Nothing: the backward pass has waited."""
-
-    def undo(self) -> None:
-        """Nothing: no step is ever lost but with its process."""
-
-    def commit(self) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +203,7 @@ class OrderedReduction:
 
         Raises:
             ValueError: fewer rounds.
+            UnusedParameterError: a parameter has no part in the loss.
         """
         if rounds < 2:
             raise ValueError(f"rounds is {rounds}; buckets are laid out in the second")
@@ -257,6 +212,7 @@ class OrderedReduction:
         for number in range(rounds):
             self._places, self._own, self.layout = [], [], ()
             torch.autograd.backward(make_loss())
+            check_all_used(self._model)
             for parameter in self._model.parameters():
                 parameter.grad = None
             self.undo()

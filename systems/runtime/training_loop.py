@@ -41,7 +41,7 @@ def train(order: WorkerOrder, client: ControlClient, ordered_at: float) -> None:
     joined = join(order, client, program.device)
     session = begin(order, program, joined.reduction(order, program))
     stopwatch.done("group")
-    trainer = trainer_of(session, mark, order.logical_workers, order.random_states)
+    trainer = trainer_of(session, mark, order)
     load(session, order.checkpoint, verify=order.rank == 0)
     stopwatch.done("load")
     trainer.set_share(

@@ -7,20 +7,20 @@ gradients multiplied by 1/N, and added up in the order of gloo's ring over N.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import cast
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from systems.elastic.groups import Group, GroupLost, Pending
 from systems.runtime.reduction import BucketLayout, OrderedReduction, Places
+from systems.runtime.unused_parameters import unused
 from systems.virtual.assignment import ranges
 from systems.virtual.exchange import Exchange, exchange_over
 from systems.virtual.gradient_memory import GradientMemory, buckets_of
 from systems.virtual.ordered_sum import OrderedSum, plan_blocks
-
-
-class NoGradientError(RuntimeError):
-    """A parameter had no part in the loss."""
 
 
 class VirtualReduction(OrderedReduction):
@@ -45,6 +45,7 @@ class VirtualReduction(OrderedReduction):
         """Args: as for ``OrderedReduction``, and how many virtual workers the job has."""
         super().__init__(model, optimizer, device)
         self._num_workers = num_workers
+        self._parallel = cast(DistributedDataParallel, self.parallel)
         self._local = range(num_workers)
         self._num_slots = 1
         self._is_first_step = False
@@ -125,8 +126,16 @@ class VirtualReduction(OrderedReduction):
             self._flat.gather().copy_(self._boundary)
         self._filling = dict(self._views[worker - self._local.start])
 
+    @contextmanager
+    def accumulating(self) -> Iterator[None]:
+        """Within, gradients are added to those that are there, and go nowhere yet."""
+        filling, self._filling = self._filling, None
+        with nullcontext() if self._by_hand else self._parallel.no_sync():
+            yield
+        self._filling = filling
+
     def after_forward(self, worker: int) -> None:
-        """After a virtual worker's forward pass."""
+        """After a virtual worker's last forward pass of a step."""
         if self._by_hand and worker == 0:
             self._kept.copy_(self._flat.gather())
 
@@ -134,16 +143,11 @@ class VirtualReduction(OrderedReduction):
         """After a virtual worker's backward pass.
 
         Raises:
-            NoGradientError: a parameter has no gradient.
+            UnusedParameterError: a parameter has no gradient.
         """
         left, self._filling = self._filling, None
         if left:
-            names = [n for n, p in self._model.named_parameters() if id(p) in left]
-            raise NoGradientError(
-                f"{len(left)} parameters had no part in the loss, such as {names[0]}; stock"
-                " DistributedDataParallel refuses this, too. Freeze them (requires_grad_(False)),"
-                " or use them in every step"
-            )
+            raise unused([n for n, p in self._model.named_parameters() if id(p) in left])
 
     def begin(self) -> None:
         """After the last forward pass: the first worker's buffers are on their way."""

@@ -28,10 +28,24 @@ class VirtualTrainer(Trainer):
     """A trainer whose shares of the batch are those of the job's logical workers, however many
     slots there are."""
 
-    def __init__(self, session: Session, mark: Mark, num_virtual: int, contexts: Contexts) -> None:
-        """Args: as for ``Trainer``; how many virtual workers the job has, and what they have of
-        their own."""
+    def __init__(
+        self,
+        session: Session,
+        mark: Mark,
+        num_virtual: int,
+        contexts: Contexts,
+        accumulation_steps: int = 1,
+    ) -> None:
+        """Args:
+        session: as for ``Trainer``, like ``mark``.
+        mark: the worker's.
+        num_virtual: virtual workers of the job.
+        contexts: what they have of their own.
+        accumulation_steps: micro-batches of each in a step, whose gradients are added up
+            before they are reduced.
+        """
         super().__init__(session, mark)
+        self._accumulation_steps = accumulation_steps
         session.contexts = self._contexts = contexts
         assert isinstance(session.reduction, VirtualReduction)
         self._reduction = session.reduction
@@ -111,18 +125,19 @@ class VirtualTrainer(Trainer):
                 reduction.begin_worker(worker)
                 recorder.begin_worker(worker, batch)
                 self._contexts.enter(worker, session.step)
-                loss = session.workload.loss(reduction.module, batch)
-                recorder.after_forward(loss)
-                self._losses[worker] = loss.detach()
+                *before, last = micro_batches(batch, self._accumulation_steps)
+                for part, share_of in before:
+                    with reduction.accumulating():
+                        self._add_gradients(worker, part, share_of)
+                loss = self._forward(worker, *last)
+                recorder.after_forward(self._losses[worker])
                 reduction.after_forward(worker)
                 self._mark.now(Doing.BACKWARD)
                 if worker == reduction.local[-1]:
                     reduction.begin()
                     if on_losses is not None:
                         on_losses(self.losses)
-                # The mean over workers is to be the mean over samples, also where shares differ.
-                weight = self._sizes[worker] * self._num_virtual / self.global_batch
-                torch.autograd.backward(loss if weight == 1.0 else loss * weight)
+                torch.autograd.backward(loss)
                 reduction.end_worker()
                 recorder.end_worker()
                 self._contexts.leave(worker)
@@ -134,6 +149,22 @@ class VirtualTrainer(Trainer):
             reduction.undo()
             self._contexts.undo()
             raise
+
+    def _add_gradients(self, worker: int, part: Batch, share_of: float) -> None:
+        loss = self._forward(worker, part, share_of)
+        self._mark.now(Doing.BACKWARD)
+        torch.autograd.backward(loss)
+        self._mark.now(Doing.FORWARD)
+
+    def _forward(self, worker: int, part: Batch, share_of: float) -> torch.Tensor:
+        """The loss of a micro-batch, to call ``backward`` on; notes it."""
+        loss = self.session.workload.loss(self._reduction.module, part)
+        own = loss.detach() if share_of == 1.0 else loss.detach() * share_of
+        before = self._losses.get(worker)
+        self._losses[worker] = own if before is None else before + own
+        # The mean over workers is to be the mean over samples, also where shares differ.
+        weight = self._sizes[worker] * self._num_virtual / self.global_batch * share_of
+        return loss if weight == 1.0 else loss * weight
 
     def undo(self) -> None:
         """See ``Trainer``."""
@@ -154,3 +185,15 @@ class VirtualTrainer(Trainer):
         """The step's mean loss over samples, from all workers' losses."""
         total = sum(size * loss for size, loss in zip(self._sizes, losses, strict=True))
         return total / self.global_batch
+
+
+def micro_batches(batch: Batch, count: int) -> list[tuple[Batch, float]]:
+    """At most ``count`` parts of a batch, in order, and what share of its samples each has."""
+    if count == 1:
+        return [(batch, 1.0)]
+    size = len(next(iter(batch.values())))
+    shares = [share(size, min(count, size), index) for index in range(min(count, size))]
+    return [
+        ({name: value[start:stop] for name, value in batch.items()}, (stop - start) / size)
+        for start, stop in shares
+    ]

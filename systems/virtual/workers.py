@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from systems.runtime.mark import Mark
 from systems.runtime.reduction import OrderedReduction
 from systems.runtime.session import Program, Session
@@ -11,18 +13,38 @@ from systems.virtual.virtual_reduction import VirtualReduction
 from systems.virtual.virtual_trainer import VirtualTrainer
 
 
+class TrainerOrder(Protocol):
+    """What orders of all kinds of workers say about virtual workers; ``RuntimeOptions`` has the
+    meaning of the options."""
+
+    @property
+    def logical_workers(self) -> int:
+        """Virtual workers of the job; 0: every worker is one of its own."""
+        ...
+
+    @property
+    def random_states(self) -> str:
+        """``streams`` or ``per_step``."""
+        ...
+
+    @property
+    def accumulation_steps(self) -> int:
+        """Micro-batches of each in a step."""
+        ...
+
+
 def ordered_reduction(program: Program, num_virtual: int) -> OrderedReduction:
     """The ordered reduction of a worker that runs some of ``num_virtual`` workers; 0: itself."""
     parts = program.model, program.optimizer, program.device
     return VirtualReduction(*parts, num_virtual) if num_virtual else OrderedReduction(*parts)
 
 
-def trainer_of(session: Session, mark: Mark, num_virtual: int, random_states: str) -> Trainer:
-    """The trainer that goes with ``ordered_reduction``; ``random_states``: of virtual workers,
-    as in ``RuntimeOptions``."""
+def trainer_of(session: Session, mark: Mark, order: TrainerOrder) -> Trainer:
+    """The trainer that goes with ``ordered_reduction``."""
+    num_virtual = order.logical_workers
     if not num_virtual:
         return Trainer(session, mark)
     contexts: Contexts = SeededContexts(session.seed, session.device)
-    if random_states == "streams":
+    if order.random_states == "streams":
         contexts = StreamContexts(session.seed, num_virtual, session.device)
-    return VirtualTrainer(session, mark, num_virtual, contexts)
+    return VirtualTrainer(session, mark, num_virtual, contexts, order.accumulation_steps)

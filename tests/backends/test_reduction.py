@@ -12,8 +12,9 @@ import torch.distributed as dist
 
 from systems.elastic.groups import GroupLost, build_group
 from systems.runtime import checkpoint
-from systems.runtime.reduction import OrderedReduction, StockReduction, join_alone
+from systems.runtime.reduction import OrderedReduction, join_alone
 from systems.runtime.state import digests
+from systems.runtime.stock_reduction import StockReduction
 from tests.backends.members import Members, last_word
 from tests.backends.tiny_workload import Tiny
 

@@ -28,6 +28,9 @@ class Tiny:
         die_evaluating_marker=None,
         width=16,
         sample_s=0.0,
+        clip=0.0,
+        autocast=False,
+        unused=False,
     ):
         if fail_build:
             raise ValueError("this workload was told to fail")
@@ -40,19 +43,25 @@ class Tiny:
         self._die_once_marker = die_once_marker
         self._die_evaluating_marker = die_evaluating_marker
         self._width = width
+        self._clip = clip
+        self._autocast = autocast
+        self._unused = unused
         rng = torch.Generator().manual_seed(5)
         self._x = torch.randn(num_samples, 8, generator=rng)
         self._y = (self._x.sum(1) > 0).long()
 
     def build_model(self, seed):
         torch.manual_seed(seed)
-        return nn.Sequential(
+        model = nn.Sequential(
             nn.Linear(8, self._width),
             nn.BatchNorm1d(self._width),
             nn.ReLU(),
             nn.Dropout(0.2),
             nn.Linear(self._width, 2),
         )
+        if self._unused:
+            model.register_parameter("idle", nn.Parameter(torch.zeros(3)))
+        return model
 
     def build_optimizer(self, model):
         if self._optimizer == "adamw":
@@ -67,7 +76,8 @@ class Tiny:
 
     def loss(self, model, batch):
         occupy(self._sample_s * len(batch["y"]))
-        return nn.functional.cross_entropy(model(batch["x"]), batch["y"])
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._autocast):
+            return nn.functional.cross_entropy(model(batch["x"]), batch["y"])
 
     def update(self, optimizer, global_batch, step):
         if step == self._fail_at_step:
@@ -78,6 +88,9 @@ class Tiny:
             time.sleep(self._step_s)
         for group in optimizer.param_groups:
             group["lr"] = 0.1 * global_batch / 16 / (1 + step / 100)
+        if self._clip:
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            nn.utils.clip_grad_norm_(parameters, self._clip)
         optimizer.step()
 
     def evaluate(self, model):

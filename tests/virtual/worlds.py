@@ -13,14 +13,14 @@ BATCH = 12
 SEED = 7
 
 
-def reference(folder, num_workers, num_steps, batch=BATCH, workload=TINY, streams=True, **options):
+def reference(folder, num_workers, num_steps, batch=BATCH, workload=TINY, script=(), **options):
     """Losses by step and worker, and digests, of stock DistributedDataParallel on N workers."""
     out = folder / "reference.jsonl"
     command = [
         *(sys.executable, "-m", "systems.reference.plain_ddp", workload, "--bitwise"),
         *("--options", json.dumps(options), "--workers", str(num_workers)),
         *("--steps", str(num_steps), "--batch", str(batch), "--seed", str(SEED)),
-        *("--out", str(out), *(["--streams"] if streams else [])),
+        *("--out", str(out), "--streams", *script),
     ]
     subprocess.run(command, check=True, timeout=300)
     *steps, digests = [json.loads(line) for line in out.read_text().splitlines()]
@@ -50,9 +50,9 @@ def live(world, plan, num_workers, *, every=8, batch=BATCH, **options):
     return world.until_end()
 
 
-def check_same_bits(world, folder, end, num_workers, batch=BATCH, **options):
+def check_same_bits(world, folder, end, num_workers, batch=BATCH, **details):
     """A job that has ended is bitwise the stock one, with every worker's loss in every step."""
-    losses, digests = reference(folder, num_workers, end.step, batch, **options)
+    losses, digests = reference(folder, num_workers, end.step, batch, **details)
     mine = losses_of(world)
     different = [n + 1 for n, (a, b) in enumerate(zip(mine, losses, strict=True)) if a != b]
     assert not different
