@@ -23,6 +23,7 @@ class Rules:
     max_waste_percent: float
     top_k: int
     max_added: int
+    exchange: bool
     scales: Scales
     learn_above: float
     slowdown: float
@@ -93,33 +94,33 @@ class AIMaster:
         assert best is not None, "slots are only taken where the job can run"
         return dict(zip(slots, self._planner.virtual_workers(best, types), strict=True))
 
-    def start(self, available: Counts) -> list[Proposal]:
+    def start(self, free: Counts) -> list[Proposal]:
         """What it can begin with, fastest first."""
         spec = self.spec
         return starts(
             self._planner,
             job_id=spec.job_id,
             order=spec.order,
-            available=available,
+            free=free,
             least=self.least,
             one_type=self.one_type,
         )
 
     def proposals(self, held: Counts, free: Counts) -> list[Proposal]:
         """Step 2: what it would like to have beside what it holds."""
-        if sum(held) >= self.most:
-            return []
         spec = self.spec
         return propose(
             self._planner,
             job_id=spec.job_id,
             order=spec.order,
             held=held,
-            available=tuple(a + b for a, b in zip(held, free, strict=True)),
+            free=free,
+            least=self.least,
             most=self.most,
             max_added=self._rules.max_added,
             top_k=self._rules.top_k,
             one_type=self.one_type,
+            exchange=self._rules.exchange,
             rejected=self._rejected,
         )
 

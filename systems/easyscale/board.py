@@ -87,6 +87,15 @@ class Board:
                 chosen.append(slot)
         self.slots[job_id] = tuple(chosen)
 
+    def drop(self, job_id: str, nums: Counts) -> None:
+        """Promise a job no more than so many slots of each type: its first ones."""
+        left, kept = list(nums), []
+        for slot in self.slots[job_id]:
+            if left[self.types.of_slot[slot]] > 0:
+                left[self.types.of_slot[slot]] -= 1
+                kept.append(slot)
+        self.slots[job_id] = tuple(kept)
+
     def keep(self, job_id: str, slots: Slots) -> None:
         """Promise a job only these of its slots; the others are not free before it left them."""
         self.slots[job_id] = slots

@@ -63,21 +63,28 @@ class Planner:
         return spread(self.max_p, speeds, most)
 
 
-def choices(held: Counts, added: int, available: Counts, one_type: bool) -> Iterator[Counts]:
+def choices(
+    held: Counts, added: int, free: Counts, one_type: bool, exchange: bool = False
+) -> Iterator[Counts]:
     """Every way to add so many devices to those held.
 
     Args:
         held: devices of each type that the job has.
         added: how many more.
-        available: the most of each type that it may have in all.
+        free: how many of each type may be added.
         one_type: all are of one type (EasyScale_homo).
+        exchange: devices may be given back for them: one or all of each type to which none is
+            added.
     """
-    room = [limit - count for limit, count in zip(available, held, strict=True)]
-    own = [i for i, count in enumerate(held) if count > 0]
-    for more in _summing_to(added, room):
-        types = {i for i, count in enumerate(more) if count > 0}
-        if not one_type or len(types.union(own)) <= 1:
-            yield tuple(a + b for a, b in zip(held, more, strict=True))
+    for more in _summing_to(added, free):
+        kept = [
+            sorted({count, count - 1, 0} if exchange and count and not new else {count})[::-1]
+            for count, new in zip(held, more, strict=True)
+        ]
+        for left in product(*kept):
+            nums = tuple(a + b for a, b in zip(left, more, strict=True))
+            if not one_type or sum(count > 0 for count in nums) <= 1:
+                yield nums
 
 
 def _summing_to(total: int, room: Sequence[int]) -> Iterator[Counts]:

@@ -11,7 +11,7 @@ from systems.easyscale.plans import Planner, choices
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A configuration with more devices than a job has."""
+    """A configuration with devices that a job does not have."""
 
     job_id: str
     order: tuple[float, str]
@@ -34,11 +34,13 @@ def propose(
     job_id: str,
     order: tuple[float, str],
     held: Counts,
-    available: Counts,
+    free: Counts,
+    least: int,
     most: int,
     max_added: int,
     top_k: int,
     one_type: bool,
+    exchange: bool,
     rejected: Iterable[Counts] = (),
 ) -> list[Proposal]:
     """The best configurations with one more device, best first; section 3.4.2, step 2.
@@ -51,19 +53,25 @@ def propose(
         job_id: of the job.
         order: of the job among equals.
         held: devices of each type that it has.
-        available: the most of each type that it may have in all.
+        free: how many of each type it may add.
+        least: devices that it must have in all.
         most: devices that it may have in all.
         max_added: devices that a proposal may add; 1 is the paper's step.
         top_k: proposals submitted.
         one_type: only configurations of one device type.
+        exchange: also configurations for which it gives devices of other types back.
         rejected: choices of devices that have turned out slower.
     """
     now = planner.best(held) if any(held) else None
     never = set(rejected)
-    for added in range(1, min(max_added, most - sum(held)) + 1):
-        ways = (nums for nums in choices(held, added, available, one_type) if nums not in never)
+    for added in range(1, min(max_added, most if exchange else most - sum(held)) + 1):
+        ways = (
+            nums
+            for nums in choices(held, added, free, one_type, exchange)
+            if least <= sum(nums) <= most and nums not in never
+        )
         found = [
-            Proposal(job_id, order, one, _minus(one.nums, held), _gain(one, now, added))
+            Proposal(job_id, order, one, _beyond(one.nums, held), _gain(one, now, added))
             for one in planner.configurations(ways)
             if now is None or one.perf > now.perf * (1 + 1e-9)
         ]
@@ -77,7 +85,7 @@ def starts(
     *,
     job_id: str,
     order: tuple[float, str],
-    available: Counts,
+    free: Counts,
     least: int,
     one_type: bool,
 ) -> list[Proposal]:
@@ -85,8 +93,8 @@ def starts(
 
     The limit of waste does not hold here: what a job cannot do with less is not wasted.
     """
-    none = (0,) * len(available)
-    found = [planner.best(nums) for nums in choices(none, least, available, one_type)]
+    none = (0,) * len(free)
+    found = [planner.best(nums) for nums in choices(none, least, free, one_type)]
     proposals = [
         Proposal(job_id, order, one, one.nums, float("inf")) for one in found if one is not None
     ]
@@ -124,5 +132,5 @@ def _gain(new: Configuration, old: Configuration | None, added: int) -> float:
     return float("inf") if old is None else (new.perf / old.perf - 1) / added
 
 
-def _minus(a: Counts, b: Counts) -> Counts:
-    return tuple(x - y for x, y in zip(a, b, strict=True))
+def _beyond(a: Counts, b: Counts) -> Counts:
+    return tuple(max(0, x - y) for x, y in zip(a, b, strict=True))

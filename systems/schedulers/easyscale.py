@@ -84,6 +84,7 @@ class EasyScale:
         round_s: float = 60.0,
         top_k: int = 3,
         max_added: int = 16,
+        exchange: bool = True,
         max_waste_percent: float = 30.0,
         min_share: float = 0.0,
         reclaim_s: float = 300.0,
@@ -98,7 +99,9 @@ class EasyScale:
         self._min_share = min_share
         self._reclaim_s = reclaim_s
         self._one_type = frozenset(one_type)
-        self._rules = Rules(max_waste_percent, top_k, max_added, scales, learn_above, slowdown)
+        self._rules = Rules(
+            max_waste_percent, top_k, max_added, exchange, scales, learn_above, slowdown
+        )
         self._masters: dict[str, AIMaster] = {}
         self._waiting: SortedDict[tuple[float, str], AIMaster] = SortedDict()
         self._active: SortedDict[tuple[float, str], AIMaster] = SortedDict()
@@ -257,10 +260,11 @@ class EasyScale:
         self._claims = {i: c for i, c in self._claims.items() if view.time_s <= c.until_s}
         for job_id in sorted(self._claims, key=lambda i: self._masters[i].spec.order):
             master, slots = self._masters[job_id], board.slots.get(job_id, ())
-            room = master.most - len(slots)
-            added = []
-            for lost, free in zip(self._claims[job_id].lost, board.free, strict=True):
-                added.append(min(lost, free, room))
+            room, added = master.most - len(slots), []
+            held = board.count(job_id)
+            for index, lost in enumerate(self._claims[job_id].lost):
+                fitting = not (master.one_type and slots) or held[index] > 0
+                added.append(min(lost, board.free[index], room) if fitting else 0)
                 room -= added[-1]
             if len(slots) + sum(added) < master.least or not sum(added):
                 continue
@@ -314,6 +318,7 @@ class EasyScale:
             if may and self._is_steady(view, view.jobs[job_id], slots):
                 proposals += master.proposals(board.count(job_id), free)
         for one in accept(proposals, free):
+            board.drop(one.job_id, one.configuration.nums)
             board.add(one.job_id, one.added)
 
     def _say(

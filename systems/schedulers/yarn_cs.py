@@ -45,6 +45,7 @@ class YarnCs:
     def __init__(self, one_each: bool = False) -> None:
         self._one_each = one_each
         self._waiting: SortedDict[tuple[float, str], str] = SortedDict()
+        self._orders: dict[str, tuple[float, str]] = {}
         self._granted: dict[str, None] = {}
 
     def decide(self, view: ClusterView) -> Decision:
@@ -55,7 +56,6 @@ class YarnCs:
             if refusal is not None:
                 changes[job_id] = refusal
         free = self._free(view)
-        changes |= self._withdraw(view, free)
         while self._waiting:
             order, job_id = self._waiting.peekitem(0)
             job = view.jobs[job_id]
@@ -67,11 +67,7 @@ class YarnCs:
             fastest = max(enough, key=lambda name: _speed(job, num_slots, name))
             free[fastest] -= num_slots
             self._granted[job_id] = None
-            grant = self._grant(job, num_slots, fastest)
-            if grant == job.grant:
-                del changes[job_id]  # withdrawn above, and promised again just as it was
-            else:
-                changes[job_id] = grant
+            changes[job_id] = self._grant(job, num_slots, fastest)
         return Decision(changes)
 
     def _grant(self, job: JobView, num_slots: int, device_type: str) -> Grant:
@@ -85,8 +81,7 @@ class YarnCs:
         job = view.jobs.get(job_id)
         if job is None:
             self._granted.pop(job_id, None)
-            for order in [order for order, one in self._waiting.items() if one == job_id]:
-                del self._waiting[order]
+            self._waiting.pop(self._orders.pop(job_id, None), None)
         elif job.grant is not None:
             self._waiting.pop(job.spec.order, None)
             self._granted[job_id] = None
@@ -94,6 +89,7 @@ class YarnCs:
             self._granted.pop(job_id, None)
             if refusal := self._refusal(view, job):
                 return refusal
+            self._orders[job_id] = job.spec.order
             self._waiting[job.spec.order] = job_id
         return None
 
@@ -110,8 +106,7 @@ class YarnCs:
         return refusal
 
     def _free(self, view: ClusterView) -> dict[str, int]:
-        """Slots of each type that are up and promised to nobody; below 0 where slots that were
-        promised have gone down before their job had them."""
+        """Slots of each type that are up and granted to nobody."""
         up = [slot for slot in range(view.cluster.num_slots) if slot not in view.down_slots]
         free = _count_types(view, up)
         for job_id in self._granted:
@@ -124,21 +119,6 @@ class YarnCs:
                 assert job.grant.device_type is not None
                 free[job.grant.device_type] -= job.grant.num_slots
         return free
-
-    def _withdraw(self, view: ClusterView, free: dict[str, int]) -> dict[str, Suspend]:
-        """Take back promises that cannot be kept, of the latest arrivals first."""
-        withdrawn: dict[str, Suspend] = {}
-        unmet = [view.jobs[job_id] for job_id in self._granted if not view.jobs[job_id].slots]
-        for job in sorted(unmet, key=lambda job: job.spec.order, reverse=True):
-            assert job.grant is not None
-            name = job.grant.device_type
-            assert name is not None
-            if free[name] < 0:
-                free[name] += job.grant.num_slots
-                del self._granted[job.job_id]
-                self._waiting[job.spec.order] = job.job_id
-                withdrawn[job.job_id] = Suspend()
-        return withdrawn
 
 
 def _speed(job: JobView, num_slots: int, device_type: str) -> float:
