@@ -65,6 +65,9 @@ class EasyScale:
     hold beyond their own minP is taken back for it, from the latest arrivals first.
     A job that is not elastic has minP = maxP: plain data parallelism, on its requested slots or
     none.
+    ``exchange``: a proposal may give slots back as well, so that a job with as many slots as
+    virtual workers can move to faster ones. The paper's proposals add one slot and give none
+    back: ``max_added=1, exchange=False``; a job on half of maxP equal slots then stays there.
     ``scales``: how configurations are enumerated (``systems/easyscale/plans.py``).
 
     Source: EasyScale (SC '23), sections 3.4 and 5.2. Values of the paper: 30% waste, minP = 0;
@@ -75,7 +78,6 @@ class EasyScale:
 
     checked: ClassVar[str] = "compared"
     needs: frozenset[Knowledge] = frozenset({Knowledge.THROUGHPUT})
-    requires: frozenset[Requirement] = frozenset({Requirement.RESCALE, Requirement.SUSPEND})
     wants_progress = False
 
     def __init__(
@@ -94,6 +96,8 @@ class EasyScale:
         scales: Literal["every", "whole"] = "every",
     ) -> None:
         _check(round_s, top_k, max_added, max_waste_percent, min_share, reclaim_s)
+        moves: set[Requirement] = {Requirement.MIGRATE} if exchange else set()
+        self.requires = frozenset({Requirement.RESCALE, Requirement.SUSPEND} | moves)
         self._mix = mix
         self._round_s = round_s
         self._min_share = min_share
