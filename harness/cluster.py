@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 
@@ -141,3 +141,33 @@ def uniform_cluster(
             )
         )
     return Cluster(name, tuple(hosts), tuple(slots), bandwidths)
+
+
+def joined_cluster(
+    *, name: str, parts: Sequence[Cluster], bandwidth_gbytes_per_s: dict[str, float] | None = None
+) -> Cluster:
+    """One cluster of the hosts of several, in their order: how device types come together.
+
+    Hosts, slots and racks are numbered on; no rack spans two parts. Bandwidths are those given,
+    since those of the parts may differ.
+
+    Raises:
+        ValueError: there are no parts.
+    """
+    if not parts:
+        raise ValueError("parts is empty; give at least one cluster")
+    hosts: list[Host] = []
+    slots: list[Slot] = []
+    num_racks = 0
+    for part in parts:
+        first_host, first_slot = len(hosts), len(slots)
+        for index, host in enumerate(part.hosts):
+            moved = tuple(first_slot + slot for slot in host.slots)
+            name_here = f"host{first_host + index:03d}"
+            hosts.append(replace(host, name=name_here, rack=num_racks + host.rack, slots=moved))
+        slots += [
+            replace(slot, slot_id=first_slot + slot.slot_id, host=first_host + slot.host)
+            for slot in part.slots
+        ]
+        num_racks = 1 + max(host.rack for host in hosts)
+    return Cluster(name, tuple(hosts), tuple(slots), dict(bandwidth_gbytes_per_s or {}))

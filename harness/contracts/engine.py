@@ -76,7 +76,8 @@ class Change:
     """Slots after the change, in rank order; empty for SUSPEND and STOP."""
     global_batch: int
     virtual_workers: tuple[int, ...] | None = None
-    """Virtual workers of each slot, for backends that plan them."""
+    """Virtual workers of each of ``slots``, for backends that run them; they sum to the job's
+    ``num_logical_workers``. None: no plan."""
 
 
 class EventKind(IntEnum):

@@ -38,10 +38,14 @@ class Requirement(StrEnum):
 class Throughput(Protocol):
     """Throughput curve of one job."""
 
-    def samples_per_s(self, num_slots: int, global_batch: int | None = None) -> float:
+    def samples_per_s(
+        self, num_slots: int, global_batch: int | None = None, device_type: str | None = None
+    ) -> float:
         """T(w), samples per second on ``num_slots`` slots; 0 on 0 slots.
 
-        ``global_batch`` None means the job's own. Need not grow with ``num_slots``.
+        ``global_batch`` None means the job's own. ``device_type`` None means the device that the
+        profile is of; so does a type whose speed the profile does not know apart. Need not grow
+        with ``num_slots``.
         """
         ...
 
@@ -59,6 +63,8 @@ class Grant:
     global_batch: int | None = None
     """None: the job's own, under the run's scaling rule."""
     virtual_workers: tuple[int, ...] | None = None
+    """Virtual workers of each slot, all of the job's logical workers together: in the order of
+    ``slots``, or in rank order where the placement chooses; None: no plan."""
 
 
 @dataclass(frozen=True, slots=True)

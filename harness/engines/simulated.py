@@ -48,7 +48,7 @@ class Simulated:
         return 2.0 + 2e-4 * len(setup.jobs)
 
     def problems(self, setup: EngineSetup) -> list[str]:
-        """Curves or costs that the profile lacks."""
+        """Curves, also on the cluster's device types, or costs that the profile lacks."""
         problems = []
         for workload, batch in sorted({(job.workload, job.global_batch) for job in setup.jobs}):
             try:
@@ -56,6 +56,7 @@ class Simulated:
             except ProfileError as error:
                 problems += error.problems
                 continue
+            problems += setup.profile.device_problems(workload, setup.cluster.device_types)
             if self.rescale_cost == "zero" or self.rescale_cost_factor == 0.0:
                 continue
             try:

@@ -1,8 +1,9 @@
 """The simulated engine: a virtual clock, throughput curves and rescale costs.
 
-A running job makes T(w) samples per second by its profile. A change takes the profile's
-cost for (backend, workload, kind, sizes): during preparation the job goes on at its old
-size, during the pause it does not train, and all slots involved are held to the end.
+A running job makes T(w) samples per second by its profile, or what its plan of virtual
+workers allows (``engines/speeds.py``). A change takes the profile's cost for (backend, workload,
+kind, sizes): during preparation the job goes on at its old size, during the pause it does not
+train, and all slots involved are held to the end.
 Preparation and pause of zero make the change free: it is done at once. Where a profile was
 measured with the cost of a STOP (last evaluation, end of the processes), a job ends that much
 after its last sample. A change that comes at the instant of a job's end comes too late: the
@@ -24,6 +25,7 @@ from operator import attrgetter
 from harness.contracts.engine import Abilities, Change, ChangeKind, Event, EventKind
 from harness.engines.setup import EngineSetup
 from harness.engines.simulated_job import SimulatedJob
+from harness.engines.speeds import Speeds
 from harness.profiles import RescaleCost
 from harness.records import RunRecords
 from harness.trace.events import TraceEventKind
@@ -40,7 +42,7 @@ class SimulatedEngine:
         self._profile = setup.profile
         self._backend = setup.backend.name
         self._warmth = setup.backend.warmth
-        self._host_of = setup.cluster.host_of
+        self._speeds = Speeds(setup.profile, setup.cluster)
         self._abilities = setup.backend.abilities
         self._cost_factor = cost_factor
         self._checkpoint_every_s = checkpoint_every_s
@@ -182,6 +184,8 @@ class SimulatedEngine:
         """A job goes on with the others; a change that was under way has failed."""
         job_id, now_s = progress.job.job_id, self._now_s
         change, before = progress.change, progress.slots
+        if progress.virtual_workers is not None:
+            progress.virtual_workers = self._speeds.spread(progress.job, progress.batch, left)
         progress.slots, progress.change = left, None
         shrinks = left != before
         pause_s = self._recovery_s(progress, len(before)) if shrinks else 0.0
@@ -312,6 +316,7 @@ class SimulatedEngine:
         progress.since_s = progress.saved_s = now_s
         progress.saved = progress.done
         progress.slots, progress.batch = change.slots, change.global_batch
+        progress.virtual_workers = change.virtual_workers
         progress.change = None
         progress.version += 1
         if change.kind is ChangeKind.STOP:
@@ -338,22 +343,12 @@ class SimulatedEngine:
 
     def _train(self, progress: SimulatedJob) -> None:
         """From now on at the rate of the job's slots; its end is planned."""
-        progress.rate = self._rate(progress)
+        progress.rate = self._speeds.samples_per_s(progress)
         progress.end_s = math.inf
         if progress.rate > 0.0:
             left = max(0.0, progress.job.work_samples - progress.done)
             progress.end_s = self._now_s + left / progress.rate + self._stop_s(progress)
             self._push(progress.end_s, EventKind.JOB_FINISHED, progress, None)
-
-    def _rate(self, progress: SimulatedJob) -> float:
-        if not progress.slots:
-            return 0.0
-        job, num_slots = progress.job, len(progress.slots)
-        across = self._profile.across_hosts(job.workload)
-        if across is not None and len({self._host_of[slot] for slot in progress.slots}) > 1:
-            return across.curve(progress.batch).samples_per_s(num_slots)
-        curve = self._profile.throughput(job.workload, job.global_batch)
-        return curve.samples_per_s(num_slots, progress.batch)
 
     def _push(
         self, time_s: float, kind: int, progress: SimulatedJob, change: Change | None

@@ -28,6 +28,7 @@ class SimulatedJob:
         "since_s",
         "slots",
         "version",
+        "virtual_workers",
     )
 
     def __init__(self, job: JobSpec, version: int = 0) -> None:
@@ -36,6 +37,8 @@ class SimulatedJob:
         """Those it trains on, or did before the change that is under way."""
         self.batch = job.global_batch
         """Global batch on them."""
+        self.virtual_workers: tuple[int, ...] | None = None
+        """Of each of its slots; None: it has no plan of them."""
         self.change: Change | None = None
         """The one under way."""
         self.saved = 0.0

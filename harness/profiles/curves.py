@@ -52,27 +52,36 @@ class Curve:
     Outside the measured batches the nearest one's samples per second are used, that is, the
     time per sample is assumed to stay the same. Answers are remembered, so that a repeated
     question costs one lookup.
+
+    A device type that was measured apart has curves of its own; any other is as this one.
     """
 
-    __slots__ = ("_cache", "_family", "_rows", "global_batch")
+    __slots__ = ("_cache", "_devices", "_family", "_rows", "global_batch")
 
     def __init__(
         self,
         global_batch: int,
         rows: Sequence[tuple[float, Row | LinearRow]],
         family: Callable[[int], Curve],
+        devices: Mapping[str, Family],
     ) -> None:
         self.global_batch = global_batch
+        self._devices = devices
         self._rows = tuple(rows)
         """Rows and their weights, which sum to 1."""
         self._family = family
         self._cache: dict[int, float] = {}
 
-    def samples_per_s(self, num_slots: int, global_batch: int | None = None) -> float:
+    def samples_per_s(
+        self, num_slots: int, global_batch: int | None = None, device_type: str | None = None
+    ) -> float:
         """T(w), samples per second on ``num_slots`` slots; 0 on 0 slots.
 
-        ``global_batch`` None means the curve's own.
+        ``global_batch`` None means the curve's own, ``device_type`` None its own device.
         """
+        if device_type is not None and device_type in self._devices:
+            batch = self.global_batch if global_batch is None else global_batch
+            return self._devices[device_type].curve(batch).samples_per_s(num_slots)
         if global_batch is not None and global_batch != self.global_batch:
             return self._family(global_batch).samples_per_s(num_slots)
         value = self._cache.get(num_slots)
@@ -102,6 +111,8 @@ class Family:
     """Those with the slots on several hosts, where they were measured apart."""
 
     def __init__(self, cells: Mapping[int, Mapping[int, float]]) -> None:
+        self.devices: dict[str, Family] = {}
+        """Those of device types that were measured apart."""
         self._rows: dict[int, Row | LinearRow] = {
             batch: Row(cells[batch]) for batch in sorted(cells)
         }
@@ -129,7 +140,8 @@ class Family:
         """The curve at ``global_batch``; the same object every time."""
         found = self._curves.get(global_batch)
         if found is None:
-            found = Curve(global_batch, self._weighted(global_batch), self.curve)
+            rows = self._weighted(global_batch)
+            found = Curve(global_batch, rows, self.curve, self.devices)
             self._curves[global_batch] = found
         return found
 

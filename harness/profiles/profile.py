@@ -28,6 +28,8 @@ class Profile:
     """SHA-256 of all numbers of the profile."""
     families: Mapping[str, Family] = field(repr=False)
     cost_cells: Sequence[CostCell] = field(repr=False)
+    device_types: tuple[str, ...] = ()
+    """Device types with curves of their own, sorted; empty: devices make no difference."""
     _costs: dict[tuple[Any, ...], RescaleCost] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -55,10 +57,26 @@ class Profile:
             )
         return family.curve(global_batch)
 
-    def across_hosts(self, workload: str) -> Family | None:
+    def across_hosts(self, workload: str, device_type: str | None = None) -> Family | None:
         """Curves of a workload with its slots on several hosts; None: not measured apart."""
         family = self.families.get(workload)
-        return None if family is None else family.across
+        if family is None:
+            return None
+        return family.devices.get(device_type or "", family).across
+
+    def device_problems(self, workload: str, device_types: Sequence[str]) -> list[str]:
+        """Device types on which a workload's speed is not known, where types make a difference."""
+        if not self.device_types or workload == RECORDED:
+            return []
+        family = self.families[workload]
+        own = self.provenance["curves"][workload].get("device")
+        return [
+            f"profile {self.name}: no throughput curve for workload {workload!r} on device type"
+            f" {device_type!r}; known: {', '.join(sorted({own, *family.devices}))}; name a profile"
+            " that has one under devices, or choose another cluster or other workloads"
+            for device_type in device_types
+            if device_type != own and device_type not in family.devices
+        ]
 
     def rescale_cost(
         self,

@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from harness.profiles.cost_cells import read_cost_cells
 from harness.profiles.costs import CostCell
 from harness.profiles.curves import Family
+from harness.profiles.devices import add_devices, read_devices
 from harness.profiles.document import Document, read_document
 from harness.profiles.errors import ProfileError
 from harness.profiles.profile import RECORDED, Profile
@@ -28,7 +29,7 @@ SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "profile"
 PROVENANCE = ("hardware", "versions", "source", "licence", "trials", "spread", "rescale_costs")
 """What every profile must say about itself, besides ``measured_here``."""
 
-_KEYS = ("name", "path", "costs", "provenance", "throughput", "rescale_costs")
+_KEYS = ("name", "path", "costs", "devices", "provenance", "throughput", "rescale_costs")
 _TABLE_KEYS = ("file", "unit", "samples_per_s", "spread")
 _ACROSS = "across_hosts"
 _CURVE_KEYS = (*_TABLE_KEYS, _ACROSS, "device", "source", "licence", "remark")
@@ -100,10 +101,13 @@ def _read(
         families[workload].across = Family(across[workload])
     families[RECORDED] = Family.linear()
     origins[RECORDED] = {"device": "none", "source": "assumed: T(w) = w, work in slot-seconds"}
-    digest = _digest(tables, across, cells)
-    return Profile(
-        str(name), {**provenance, "digest": digest, "curves": origins}, digest, families, cells
-    )
+    others = read_devices(document, data.get("devices"), folder, load_profile, problems)
+    add_devices(families, others)
+    digest = _digest(tables, across, cells, {name: one.digest for name, one in others.items()})
+    provenance |= {"digest": digest, "curves": origins}
+    if others:
+        provenance["devices"] = {name: dict(one.provenance) for name, one in others.items()}
+    return Profile(str(name), provenance, digest, families, cells, tuple(sorted(others)))
 
 
 def _check_keys(
@@ -237,7 +241,10 @@ def _read_other_costs(
 
 
 def _digest(
-    tables: Mapping[str, Cells], across: Mapping[str, Cells], cells: Sequence[CostCell]
+    tables: Mapping[str, Cells],
+    across: Mapping[str, Cells],
+    cells: Sequence[CostCell],
+    devices: Mapping[str, str],
 ) -> str:
     """SHA-256 of the numbers, in one canonical spelling."""
     spelled: dict[str, Any] = {
@@ -254,6 +261,8 @@ def _digest(
     }
     if across:
         spelled["across_hosts"] = _spelled(across)
+    if devices:
+        spelled["devices"] = devices
     text = json.dumps(spelled, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.contracts.engine import Abilities, JobState
 from harness.contracts.scheduler import ClusterView, Decision, Grant, JobView, Refuse
+from harness.trace.job import JobSpec
 
 
 class DecisionError(Exception):
@@ -60,6 +61,8 @@ def _check_grant(grant: Grant, job: JobView, view: ClusterView, abilities: Abili
             problems.append(f"{grant.num_slots} slots granted, but named {grant.slots}")
         if any(not 0 <= slot < known or slot in view.down_slots for slot in grant.slots):
             problems.append(f"a slot of {grant.slots} does not exist or is down")
+    if grant.virtual_workers is not None:
+        problems += _check_plan(grant.virtual_workers, grant.num_slots, spec)
     if grant.global_batch is not None:
         low, high = spec.batch_range
         if not low <= grant.global_batch <= high:
@@ -71,3 +74,14 @@ def _check_grant(grant: Grant, job: JobView, view: ClusterView, abilities: Abili
     if job.slots and not abilities.rescale and grant.num_slots != len(job.slots):
         problems.append(f"{len(job.slots)} to {grant.num_slots} slots: the backend cannot rescale")
     return [f"job {spec.job_id!r}: {problem}" for problem in problems]
+
+
+def _check_plan(workers: tuple[int, ...], num_slots: int, spec: JobSpec) -> list[str]:
+    if len(workers) != num_slots or min(workers) < 1:
+        return [f"virtual workers {workers} are not one or more on each of {num_slots} slots"]
+    if sum(workers) != spec.num_logical_workers:
+        return [
+            f"virtual workers {workers} are not the job's {spec.num_logical_workers} in all"
+            " (logical_workers, or requested_slots)"
+        ]
+    return []

@@ -16,6 +16,20 @@ from harness.replay.occupancy import Occupancy
 Scaling = Literal["strong", "weak"]
 
 
+def _reached(change: Change) -> Grant:
+    """What a job has once a change is done; which slots these are stands in its view."""
+    workers = change.virtual_workers
+    return Grant(len(change.slots), global_batch=change.global_batch, virtual_workers=workers)
+
+
+def _in_rank_order(grant: Grant, slots: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Virtual workers of each of ``slots``, which a job may hold in another order than granted."""
+    if grant.virtual_workers is None or grant.slots is None:
+        return grant.virtual_workers
+    of_slot = dict(zip(grant.slots, grant.virtual_workers, strict=True))
+    return tuple(of_slot[slot] for slot in slots)
+
+
 class Grants:
     """Desired grants, the slots really held, and what is under way between the two.
 
@@ -93,9 +107,7 @@ class Grants:
         job.rate = event.samples_per_s
         job.has_run = True
         suspended = change.kind is ChangeKind.SUSPEND
-        job.reached = (
-            None if suspended else Grant(len(change.slots), global_batch=change.global_batch)
-        )
+        job.reached = None if suspended else _reached(change)
         self._book.move(job, JobState.SUSPENDED if suspended else JobState.RUNNING)
         self._note(job)
 
@@ -173,6 +185,7 @@ class Grants:
             target.num_slots == reached.num_slots
             and (target.slots is None or set(target.slots) == set(job.slots))
             and self._batch(job, target) == reached.global_batch
+            and _in_rank_order(target, job.slots) in (None, reached.virtual_workers)
         )
 
     def _batch(self, job: ReplayJob, grant: Grant) -> int:
@@ -231,7 +244,7 @@ class Grants:
             previous_slots=job.slots,
             slots=slots,
             global_batch=self._batch(job, job.target) if job.target else job.spec.global_batch,
-            virtual_workers=job.target.virtual_workers if job.target else None,
+            virtual_workers=_in_rank_order(job.target, slots) if job.target else None,
         )
         added = tuple(slot for slot in slots if slot not in job.slots)
         self.hold(job, job.slots + added, now_s)

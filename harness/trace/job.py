@@ -100,8 +100,11 @@ class JobSpec:
 
     @property
     def num_logical_workers(self) -> int:
-        """Logical workers, the job's request where nothing else was said."""
-        return self.requested_slots if self.logical_workers is None else self.logical_workers
+        """Logical workers, whatever the slots (EasyScale's maxP); never less than ``min_slots``
+        where the trace does not say, since each slot runs one at least."""
+        if self.logical_workers is not None:
+            return self.logical_workers
+        return max(self.requested_slots, self.min_slots)
 
     @property
     def order(self) -> tuple[float, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.cluster import uniform_cluster
+from harness.cluster import joined_cluster, uniform_cluster
 from tests.schedulers.world import built, shipped
 
 GOOD = {"name": "c", "num_hosts": 2, "devices_per_host": 2, "device_type": "a100"}
@@ -100,3 +100,22 @@ def test_the_sizes_that_the_documentation_promises(name):
 def test_cores_of_the_small_clusters():
     assert [slot.cores for slot in built("cluster", "cpu2").slots] == [(0,), (1,)]
     assert [slot.cores for slot in built("cluster", "cpu4").slots] == [(0,), (1,), (0,), (1,)]
+
+
+def test_joined_clusters_number_hosts_slots_and_racks_on():
+    parts = [
+        uniform_cluster(name=t, num_hosts=n, devices_per_host=2, device_type=t, hosts_per_rack=1)
+        for t, n in (("a", 2), ("b", 1))
+    ]
+    made = joined_cluster(name="both", parts=parts)
+    assert [slot.slot_id for slot in made.slots] == list(range(6))
+    assert made.host_of == (0, 0, 1, 1, 2, 2)
+    assert [slot.device_type for slot in made.slots] == ["a"] * 4 + ["b"] * 2
+    assert [(host.name, host.rack, host.slots) for host in made.hosts] == [
+        ("host000", 0, (0, 1)),
+        ("host001", 1, (2, 3)),
+        ("host002", 2, (4, 5)),
+    ]
+    assert made.device_types == ("a", "b")
+    with pytest.raises(ValueError, match="parts is empty"):
+        joined_cluster(name="none", parts=[])

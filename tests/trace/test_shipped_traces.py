@@ -6,6 +6,7 @@ import re
 import pytest
 import yaml
 
+from harness.cluster import uniform_cluster
 from harness.trace.build import TRACES, load_trace
 from harness.trace.transforms import TransformContext
 
@@ -26,7 +27,8 @@ class Flat:
 
 def load(name):
     config = yaml.safe_load((TRACES / f"{name}.yaml").read_text())
-    return load_trace(config, TransformContext(profile=Flat()))
+    where = uniform_cluster(name="c", num_hosts=8, devices_per_host=8, device_type="none")
+    return load_trace(config, TransformContext(profile=Flat(), cluster=where))
 
 
 def slot_hours(trace):

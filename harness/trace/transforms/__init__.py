@@ -11,6 +11,7 @@ from harness.trace.transforms.events import (
     TransientSlots,
 )
 from harness.trace.transforms.resample import ResampleOwners, ShakeArrivals
+from harness.trace.transforms.serving import ServingDemand
 from harness.trace.transforms.work import (
     AssignBatch,
     AssignWorkloads,
@@ -31,6 +32,7 @@ __all__ = [
     "RecomputeWork",
     "ResampleOwners",
     "ScaleDurations",
+    "ServingDemand",
     "SetElastic",
     "ShakeArrivals",
     "SlotRange",

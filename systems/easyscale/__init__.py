@@ -1,0 +1,1 @@
+"""EasyScale's planning: numbers in, plans out."""
