@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from systems.schedulers.hu.highs import INF, Model
+from systems.schedulers.hu.highs import EXACT, INF, Model
 from systems.schedulers.hu.instance import Instance, Job, Plan, plan_value
 from systems.schedulers.hu.tight import add_progress
 
 
-def solve_big_m(instance: Instance, gap: float = 0.0) -> Plan:
+def solve_big_m(instance: Instance, gap: float = EXACT) -> Plan:
     """A plan that is optimal, or within ``gap`` of it, by the paper's own formulation.
 
     Source: Hu et al., section 4.4: eqs. (1), (2), (5), (6), (12), (13) and (15) to (20), with

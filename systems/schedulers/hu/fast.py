@@ -28,6 +28,17 @@ class Search:
     bound: int
     """In the tables' unit."""
 
+    def open_schedules(self) -> list[list[tuple[int, ...]]]:
+        """For each job, the schedules that a better plan could give it: those that lose, against
+        its best at the prices, no more than bound and plan differ by."""
+        slack = self.bound - int(self.plan.value * self.tables.unit)
+        found: list[list[tuple[int, ...]]] = [[] for _ in self.plan.choices]
+        for block in self.blocks:
+            schedules = block.within(self.prices, slack)
+            for row, several in zip(block.rows.tolist(), schedules, strict=True):
+                found[row] = [tuple(one) for one in several.tolist()]
+        return found
+
 
 def solve_fast(
     instance: Instance, gap: float, most_steps: int = 40, first_plan: int = 12, every: int = 8

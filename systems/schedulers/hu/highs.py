@@ -8,6 +8,12 @@ from dataclasses import dataclass, field
 import highspy
 import numpy as np
 
+INF = highspy.kHighsInf
+"""No limit."""
+EXACT = 1e-6
+"""Gap at which an answer counts as the optimum: HiGHS itself takes a variable for whole within
+this distance."""
+
 
 @dataclass(frozen=True, slots=True)
 class Solved:
@@ -67,7 +73,7 @@ class Model:
             ("parallel", "off"),
             ("random_seed", 0),
             ("mip_rel_gap", gap),
-            ("mip_abs_gap", 0.0),
+            ("mip_abs_gap", 1e-9),
         ):
             solver.setOptionValue(option, value)
         solver.passModel(self._lp())
@@ -96,5 +102,3 @@ class Model:
         return lp
 
 
-INF = highspy.kHighsInf
-"""No limit."""

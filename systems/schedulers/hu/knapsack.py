@@ -57,20 +57,20 @@ def _price(worth: Whole, extra: Whole, capacity: int, near: int, rows: Whole) ->
         chosen = net.argmax(1)
         return _Relaxed(price, chosen, int(extra[rows, chosen].sum()), net)
 
-    low, fits = 0, at(near)
-    stride = max(1, near >> 3)
+    fits, stride = at(near), max(1, near >> 3)
+    low = -1  # below it the choice does not fit
     while fits.used > capacity:
         low = fits.price
         fits = at(low + stride)
         stride *= 2
-    while low == 0 < fits.price:
+    while low < 0 < fits.price:
         lower = at(max(0, fits.price - stride))
         stride *= 2
         if lower.used > capacity:
             low = lower.price
         else:
             fits = lower
-    while fits.price - low > 1 + (fits.price >> 10) and fits.used < capacity:
+    while 0 < fits.price > low + 1 + (fits.price >> 10) and fits.used < capacity:
         middle = at((low + fits.price) // 2)
         if middle.used > capacity:
             low = middle.price

@@ -27,6 +27,11 @@ class Block(Protocol):
         """Their best schedules (by jobs and steps), and the sum of value less price."""
         ...
 
+    def within(self, prices: Prices, slack: int) -> list[Whole]:
+        """For each job, all schedules that lose no more than ``slack`` against its best at these
+        prices; of those without use, one that is worth as much with fewer nodes is enough."""
+        ...
+
 
 class EverySchedule:
     """Jobs with the same counts, each with the value of every schedule it could have."""
@@ -44,23 +49,40 @@ class EverySchedule:
             np.minimum(done, np.int32(tables.unit), out=done)
             area = (area[:, :, None] + done).reshape(len(rows), -1)
             done = done.reshape(len(rows), -1)
-        self.values = area
+        self._values = area
         self._net = np.empty_like(area)
         self._range = np.arange(len(rows))
 
     def best(self, prices: Prices) -> tuple[Whole, int]:
         """See ``Block``; ties go to the first schedule."""
-        net = self.net(prices)
+        net = self._net_values(prices)
         chosen = net.argmax(1)
         return self.schedules(chosen), int(net[self._range, chosen].sum(dtype=np.int64))
 
-    def net(self, prices: Prices) -> NDArray[np.int32]:
+    def within(self, prices: Prices, slack: int) -> list[Whole]:
+        """See ``Block``."""
+        net = self._net_values(prices)
+        open_ = (net >= net.max(1)[:, None] - slack) & self._useful()
+        return [self.schedules(np.flatnonzero(one)) for one in open_]
+
+    def _useful(self) -> NDArray[np.bool_]:
+        """Which schedules are worth more than with fewer nodes in any one step."""
+        shape = (len(self.rows), *[self._size] * self._steps)
+        values = self._values.reshape(shape)
+        useful = np.ones(shape, np.bool_)
+        for axis in range(1, self._steps + 1):
+            less = np.maximum.accumulate(values, axis)
+            more = np.moveaxis(useful, axis, 0)[1:]
+            more &= np.moveaxis(values, axis, 0)[1:] > np.moveaxis(less, axis, 0)[:-1]
+        return useful.reshape(self._values.shape)
+
+    def _net_values(self, prices: Prices) -> NDArray[np.int32]:
         """Value less price of every schedule; overwritten by the next call."""
         cost: Whole = np.zeros(1, np.int64)
         for price in prices:
             cost = (cost[:, None] + price * self._extra).ravel()
         dear = np.minimum(cost, _TOO_DEAR).astype(np.int32)
-        return np.subtract(self.values, dear, out=self._net)
+        return np.subtract(self._values, dear, out=self._net)
 
     def schedules(self, numbers: Whole) -> Whole:
         """Choices by steps of the schedules with these numbers."""
@@ -89,6 +111,25 @@ class EveryStep:
             chosen[:, step] = net.argmax(1)
             total += int(net[self._range, chosen[:, step]].sum())
         return chosen, total
+
+    def within(self, prices: Prices, slack: int) -> list[Whole]:
+        """See ``Block``."""
+        losses = []
+        for step, price in enumerate(prices):
+            net = (self._steps - step) * self._worth - price * self._extra
+            losses.append(net.max(1)[:, None] - net)
+        found = []
+        for row in range(len(self.rows)):
+            partial = [((), 0)]
+            for loss in losses:
+                partial = [
+                    ((*schedule, choice), lost + more)
+                    for schedule, lost in partial
+                    for choice, more in enumerate(loss[row].tolist())
+                    if lost + more <= slack
+                ]
+            found.append(np.array([schedule for schedule, _ in partial]))
+        return found
 
 
 def blocks(tables: Tables) -> list[Block]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from systems.schedulers.hu.highs import INF, Model
+from systems.schedulers.hu.highs import EXACT, INF, Model
 from systems.schedulers.hu.instance import Instance, Plan, plan_value
 
 
-def solve_tight(instance: Instance, gap: float = 0.0) -> Plan:
+def solve_tight(instance: Instance, gap: float = EXACT) -> Plan:
     """A plan that is optimal, or within ``gap`` of it (a share of the bound).
 
     Has the optimum of Hu et al.'s eqs. (1), (2), (5), (6), (12), (13) and (15) to (20): where
