@@ -97,9 +97,7 @@ class HuGreedy:
         return halved
 
     @staticmethod
-    def _by_training_time(
-        view: ClusterView, pool: JobPool, *, longest_first: bool
-    ) -> list[str]:
+    def _by_training_time(view: ClusterView, pool: JobPool, *, longest_first: bool) -> list[str]:
         """Jobs with nodes, by the time that they have had any; ties: by arrival."""
         sign = -1.0 if longest_first else 1.0
         return sorted(

@@ -28,15 +28,16 @@ class Search:
     bound: int
     """In the tables' unit."""
 
-    def open_schedules(self) -> list[list[tuple[int, ...]]]:
+    def open_schedules(self, most: int) -> list[list[tuple[int, ...]] | None]:
         """For each job, the schedules that a better plan could give it: those that lose, against
-        its best at the prices, no more than bound and plan differ by."""
+        its best at the prices, no more than bound and plan differ by. None: more than ``most``."""
         slack = self.bound - int(self.plan.value * self.tables.unit)
-        found: list[list[tuple[int, ...]]] = [[] for _ in self.plan.choices]
+        found: list[list[tuple[int, ...]] | None] = [None for _ in self.plan.choices]
         for block in self.blocks:
-            schedules = block.within(self.prices, slack)
+            schedules = block.within(self.prices, slack, most)
             for row, several in zip(block.rows.tolist(), schedules, strict=True):
-                found[row] = [tuple(one) for one in several.tolist()]
+                if several is not None:
+                    found[row] = [tuple(one) for one in several.tolist()]
         return found
 
 
@@ -47,7 +48,8 @@ def solve_fast(
 
     Prices of the nodes are improved step by step, for a bound; now and then a plan is made of
     what the jobs would do at the best ones. It ends after ``most_steps`` in any case: the plan's
-    own bound says how good it is.
+    own bound says how good it is. Where no job can finish within the horizon, the steps are
+    knapsacks of their own, and the plan is optimal.
 
     Args:
         instance: with at least one job.
@@ -59,18 +61,34 @@ def solve_fast(
     tables = Tables.of(instance)
     parts = blocks(tables)
     search = PriceSearch(tables, parts)
+    if all(part.is_separable for part in parts):
+        choices, bound = repaired(tables, search.best.choices, search.best.prices, 0.0)
+        return _found(instance, tables, parts, search, choices, bound)
     best: Whole | None = None
     value = -1
     for number in range(1, most_steps + 1):
         search.step(value if value >= 0 else int(search.best.bound * _HOPE))
-        if number >= first_plan and (number - first_plan) % every == 0 or number == most_steps:
+        # Where nodes cost nothing there are enough for everybody: no search is needed.
+        is_time = number >= first_plan and (number - first_plan) % every == 0
+        if is_time or number == most_steps or not any(search.best.prices):
             found, worth = repaired(tables, search.best.choices, search.best.prices, _CARE * gap)
             if worth > value:
                 best, value = found, worth
             if search.best.bound - value <= gap * search.best.bound:
                 break
     assert best is not None
-    choices = tuple(tuple(row) for row in best.tolist())
-    exact = plan_value(instance, choices)
-    plan = Plan(choices, exact, max(exact, search.best.bound / tables.unit))
-    return Search(plan, tables, parts, search.best.prices, search.best.bound)
+    return _found(instance, tables, parts, search, best, search.best.bound)
+
+
+def _found(
+    instance: Instance,
+    tables: Tables,
+    parts: list[Block],
+    search: PriceSearch,
+    rows: Whole,
+    bound: int,
+) -> Search:
+    choices = tuple(tuple(row) for row in rows.tolist())
+    value = plan_value(instance, choices)
+    plan = Plan(choices, value, max(value, bound / tables.unit))
+    return Search(plan, tables, parts, search.best.prices, bound)

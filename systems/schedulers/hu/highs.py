@@ -37,7 +37,9 @@ class Model:
     indices: list[int] = field(default_factory=list)
     entries: list[float] = field(default_factory=list)
 
-    def column(self, lower: float, upper: float, *, cost: float = 0.0, integer: bool = False) -> int:
+    def column(
+        self, lower: float, upper: float, *, cost: float = 0.0, integer: bool = False
+    ) -> int:
         """Add a variable; its number."""
         self.costs.append(cost)
         self.lowers.append(lower)
@@ -100,5 +102,3 @@ class Model:
         lp.a_matrix_.index_ = np.array(self.indices)
         lp.a_matrix_.value_ = np.array(self.entries)
         return lp
-
-

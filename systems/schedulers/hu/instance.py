@@ -1,4 +1,4 @@
-"""The allocation problem of Hu et al. in numbers: what is to be decided, and what a plan is worth."""
+"""Hu et al.'s allocation problem in numbers: what is to be decided, what a plan is worth."""
 
 from __future__ import annotations
 

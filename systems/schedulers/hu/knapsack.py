@@ -18,7 +18,9 @@ class _Relaxed(NamedTuple):
     net: Whole
 
 
-def choose(worth: Whole, extra: Whole, capacity: int, present: Whole, near: int, care: int) -> Whole:
+def choose(
+    worth: Whole, extra: Whole, capacity: int, present: Whole, near: int, care: int
+) -> Whole:
     """The choice of each job that is worth most in all, within the capacity.
 
     A price gives a bound, and a choice that costs more against it than bound and best known
@@ -117,7 +119,9 @@ def _settled(worth: Whole, extra: Whole, capacity: int, open_: Whole) -> Whole:
         for _, nodes, value in option:
             np.maximum(reached[nodes:], before[-1][: left + 1 - nodes] + value, out=reached[nodes:])
     value = int(reached[left])
-    for row, option, earlier in zip(reversed(several), reversed(options), reversed(before), strict=True):
+    for row, option, earlier in zip(
+        reversed(several), reversed(options), reversed(before), strict=True
+    ):
         for choice, nodes, gain in option:
             if nodes <= left and int(earlier[left - nodes]) + gain == value:
                 chosen[row] = choice

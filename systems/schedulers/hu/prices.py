@@ -61,8 +61,7 @@ class PriceSearch:
             return  # every step is exactly full: this is the optimum
         factor = self._boldness * (last.bound - target) / length
         prices = [
-            max(0, int(price + factor * one))
-            for price, one in zip(last.prices, slope, strict=True)
+            max(0, int(price + factor * one)) for price, one in zip(last.prices, slope, strict=True)
         ]
         self._last = answer = self.ask(prices)
         if answer.bound < self.best.bound * (1.0 - _WORSE):

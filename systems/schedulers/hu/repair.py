@@ -10,7 +10,9 @@ from systems.schedulers.hu.tables import Tables, Whole
 _MOST_SWEEPS = 8
 
 
-def repaired(tables: Tables, choices: Whole, prices: Sequence[int], care: float) -> tuple[Whole, int]:
+def repaired(
+    tables: Tables, choices: Whole, prices: Sequence[int], care: float
+) -> tuple[Whole, int]:
     """A plan that keeps to the capacity, and its worth in the tables' unit.
 
     Each step in turn is chosen anew with the others fixed, which is a multiple-choice knapsack,
@@ -30,7 +32,12 @@ def repaired(tables: Tables, choices: Whole, prices: Sequence[int], care: float)
             worth = tables.step_worth(choices, step)
             present = choices[:, step].copy()
             chosen = choose(
-                worth, tables.extra, tables.num_extra, present, prices[step], int(care * max(0, value))
+                worth,
+                tables.extra,
+                tables.num_extra,
+                present,
+                prices[step],
+                int(care * max(0, value)),
             )
             choices[:, step] = chosen
         value = int(worth[range(len(worth)), chosen].sum())

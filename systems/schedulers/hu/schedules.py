@@ -27,14 +27,20 @@ class Block(Protocol):
         """Their best schedules (by jobs and steps), and the sum of value less price."""
         ...
 
-    def within(self, prices: Prices, slack: int) -> list[Whole]:
+    is_separable: bool
+    """Whether what a step is worth does not depend on the others."""
+
+    def within(self, prices: Prices, slack: int, most: int) -> list[Whole | None]:
         """For each job, all schedules that lose no more than ``slack`` against its best at these
-        prices; of those without use, one that is worth as much with fewer nodes is enough."""
+        prices, or None if they are more than ``most``. One that is worth as much as another with
+        more nodes stands for it."""
         ...
 
 
 class EverySchedule:
     """Jobs with the same counts, each with the value of every schedule it could have."""
+
+    is_separable = False
 
     def __init__(self, tables: Tables, rows: Whole) -> None:
         self.rows = rows
@@ -59,11 +65,14 @@ class EverySchedule:
         chosen = net.argmax(1)
         return self.schedules(chosen), int(net[self._range, chosen].sum(dtype=np.int64))
 
-    def within(self, prices: Prices, slack: int) -> list[Whole]:
+    def within(self, prices: Prices, slack: int, most: int) -> list[Whole | None]:
         """See ``Block``."""
         net = self._net_values(prices)
         open_ = (net >= net.max(1)[:, None] - slack) & self._useful()
-        return [self.schedules(np.flatnonzero(one)) for one in open_]
+        return [
+            self.schedules(np.flatnonzero(one)) if count <= most else None
+            for one, count in zip(open_, open_.sum(1).tolist(), strict=True)
+        ]
 
     def _useful(self) -> NDArray[np.bool_]:
         """Which schedules are worth more than with fewer nodes in any one step."""
@@ -95,6 +104,8 @@ class EveryStep:
     """Jobs that cannot finish within the horizon: what a step serves counts from it to the end,
     whatever the other steps do, so each step is priced alone."""
 
+    is_separable = True
+
     def __init__(self, tables: Tables, rows: Whole) -> None:
         self.rows = rows
         self._extra = tables.extra[rows]
@@ -112,24 +123,31 @@ class EveryStep:
             total += int(net[self._range, chosen[:, step]].sum())
         return chosen, total
 
-    def within(self, prices: Prices, slack: int) -> list[Whole]:
+    def within(self, prices: Prices, slack: int, most: int) -> list[Whole | None]:
         """See ``Block``."""
         losses = []
         for step, price in enumerate(prices):
             net = (self._steps - step) * self._worth - price * self._extra
             losses.append(net.max(1)[:, None] - net)
-        found = []
-        for row in range(len(self.rows)):
-            partial = [((), 0)]
-            for loss in losses:
-                partial = [
-                    ((*schedule, choice), lost + more)
-                    for schedule, lost in partial
-                    for choice, more in enumerate(loss[row].tolist())
-                    if lost + more <= slack
-                ]
-            found.append(np.array([schedule for schedule, _ in partial]))
-        return found
+        return [
+            self._within([loss[row].tolist() for loss in losses], slack, most)
+            for row in range(len(self.rows))
+        ]
+
+    @staticmethod
+    def _within(losses: list[list[int]], slack: int, most: int) -> Whole | None:
+        """Schedules of one job, from what each choice of each step loses."""
+        partial: list[tuple[tuple[int, ...], int]] = [((), 0)]
+        for loss in losses:
+            partial = [
+                ((*schedule, choice), lost + more)
+                for schedule, lost in partial
+                for choice, more in enumerate(loss)
+                if lost + more <= slack
+            ]
+            if len(partial) > most:  # each goes on at least with the best choices
+                return None
+        return np.array([schedule for schedule, _ in partial])
 
 
 def blocks(tables: Tables) -> list[Block]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from systems.schedulers.hu.highs import EXACT, INF, Model
-from systems.schedulers.hu.instance import Instance, Plan, plan_value
+from systems.schedulers.hu.instance import Instance, Job, Plan, plan_value
 
 
 def solve_tight(instance: Instance, gap: float = EXACT) -> Plan:
@@ -16,16 +16,7 @@ def solve_tight(instance: Instance, gap: float = EXACT) -> Plan:
     a step is 1. Its relaxation is far tighter.
     """
     model = Model()
-    chosen = [
-        [[model.binary() for _ in job.counts] for _ in range(instance.num_steps)]
-        for job in instance.jobs
-    ]
-    for job, steps in zip(instance.jobs, chosen, strict=True):
-        for binaries in steps:
-            model.row(1.0, [(binary, 1.0) for binary in binaries], 1.0)
-        add_progress(
-            model, [list(zip(binaries, job.progress, strict=True)) for binaries in steps]
-        )
+    chosen = [add_job(model, job, instance.num_steps) for job in instance.jobs]
     for step in range(instance.num_steps):
         used = [
             (binary, float(count))
@@ -35,11 +26,20 @@ def solve_tight(instance: Instance, gap: float = EXACT) -> Plan:
         model.row(-INF, used, float(instance.num_nodes))
     solved = model.maximise(gap)
     choices = tuple(
-        tuple(_one_of([solved.values[binary] for binary in binaries]) for binaries in steps)
+        tuple(taken([solved.values[binary] for binary in binaries]) for binaries in steps)
         for steps in chosen
     )
     value = plan_value(instance, choices)
     return Plan(choices, value, max(value, solved.bound))
+
+
+def add_job(model: Model, job: Job, num_steps: int) -> list[list[int]]:
+    """One job: a binary for each step and count, of which one a step is 1, and its progress."""
+    steps = [[model.binary() for _ in job.counts] for _ in range(num_steps)]
+    for binaries in steps:
+        model.row(1.0, [(binary, 1.0) for binary in binaries], 1.0)
+    add_progress(model, [list(zip(binaries, job.progress, strict=True)) for binaries in steps])
+    return steps
 
 
 def add_progress(model: Model, served: Sequence[Sequence[tuple[int, float]]]) -> None:
@@ -53,8 +53,6 @@ def add_progress(model: Model, served: Sequence[Sequence[tuple[int, float]]]) ->
         before = [(done, 1.0)]
 
 
-def _one_of(values: Sequence[float]) -> int:
+def taken(values: Sequence[float]) -> int:
     """Position of the binary that is 1."""
     return max(range(len(values)), key=values.__getitem__)
-
-
