@@ -95,7 +95,10 @@ class ModelArts:
         if not self.workload:
             return []
         package = "harness.trace.transforms"
-        assign = {"_target_": f"{package}.AssignWorkloads", "pool": [self.workload]}
+        assign: dict[str, object] = {
+            "_target_": f"{package}.AssignWorkloads",
+            "pool": [self.workload],
+        }
         return [assign, {"_target_": f"{package}.RecomputeWork"}]
 
     def _mu(self) -> float:

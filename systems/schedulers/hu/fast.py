@@ -26,7 +26,7 @@ class Search:
     prices: list[int]
     """Those of the best bound."""
     bound: int
-    """In the tables' unit."""
+    """That follows from the prices, in the tables' unit."""
 
     def open_schedules(self, most: int) -> list[list[tuple[int, ...]] | None]:
         """For each job, the schedules that a better plan could give it: those that lose, against
@@ -91,4 +91,4 @@ def _found(
     choices = tuple(tuple(row) for row in rows.tolist())
     value = plan_value(instance, choices)
     plan = Plan(choices, value, max(value, bound / tables.unit))
-    return Search(plan, tables, parts, search.best.prices, bound)
+    return Search(plan, tables, parts, search.best.prices, search.best.bound)

@@ -68,7 +68,7 @@ class Model:
         Raises:
             RuntimeError: there is no solution, or the solver failed; with its own word.
         """
-        solver = highspy.Highs()
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in (
             ("output_flag", False),
             ("threads", 1),

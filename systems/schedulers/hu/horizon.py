@@ -20,7 +20,8 @@ class Candidates(NamedTuple):
 def candidates(view: ClusterView, pool: JobPool) -> Candidates:
     """Jobs whose least sizes fit together, eq. (15): those with nodes by arrival, then those to
     which nodes are promised, then the queue; the first that does not fit ends it."""
-    holding, promised = [], []
+    holding: list[str] = []
+    promised: list[str] = []
     for job_id in pool.training():
         job = view.jobs[job_id]
         (holding if job.slots or job_id in view.in_flight else promised).append(job_id)
@@ -37,7 +38,8 @@ def candidates(view: ClusterView, pool: JobPool) -> Candidates:
             num_nodes -= grant.num_slots
     if least > num_nodes:
         return Candidates([], 0, [])
-    part, withdrawn = holding, []
+    part = holding
+    withdrawn: list[str] = []
     for job_id in (*promised, *pool.queue()):
         least += pool.counts(job_id)[0]
         if least > num_nodes:

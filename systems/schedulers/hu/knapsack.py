@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from systems.schedulers.hu.tables import Whole
+
+_OUT_OF_REACH = -(1 << 60)
 
 
 class _Relaxed(NamedTuple):
@@ -96,7 +99,7 @@ def _filled(worth: Whole, extra: Whole, capacity: int, relaxed: _Relaxed, rows: 
     return chosen
 
 
-def _settled(worth: Whole, extra: Whole, capacity: int, open_: Whole) -> Whole:
+def _settled(worth: Whole, extra: Whole, capacity: int, open_: NDArray[np.bool_]) -> Whole:
     """The best of the choices that are still open, by dynamic programming over the nodes."""
     chosen: Whole = open_.argmax(1)
     several = np.flatnonzero(open_.sum(1) > 1).tolist()
@@ -129,6 +132,3 @@ def _settled(worth: Whole, extra: Whole, capacity: int, open_: Whole) -> Whole:
                 value -= gain
                 break
     return chosen
-
-
-_OUT_OF_REACH = -(1 << 60)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from systems.schedulers.hu.schedules import Block
-from systems.schedulers.hu.tables import Tables, Whole
+from systems.schedulers.hu.tables import MOST_WORTH, Tables, Whole
 
 _FIRST_GUESSES = 8
 _PATIENCE = 5
@@ -81,7 +81,7 @@ class PriceSearch:
         steps = tables.num_steps
         enough = tables.num_extra * steps
         answer = self.ask([0] * steps)
-        low, high = 0, tables.unit
+        low, high = 0, MOST_WORTH // steps
         if int(tables.used(answer.choices).sum()) <= enough:
             return answer
         for _ in range(_FIRST_GUESSES):

@@ -8,11 +8,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from systems.schedulers.hu.tables import Tables, Whole
+from systems.schedulers.hu.tables import MOST_WORTH, Tables, Whole
 
 Prices = Sequence[int]
 """Price of a node in each step, in the tables' unit."""
-_TOO_DEAR = 1 << 29
+_TOO_DEAR = 2 * MOST_WORTH
 """More than any value: a schedule that costs so much loses to the one of the first choices,
 which costs nothing. Keeps differences within 32 bits."""
 

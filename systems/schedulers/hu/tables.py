@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from systems.schedulers.hu.instance import Instance
 
 Whole = NDArray[np.int64]
+MOST_WORTH = 1 << 28
+"""About the most that any schedule of any job is worth."""
+_FINEST = 1 << 50
 NEVER = -(1 << 50)
 """Worth of a choice that a job does not have."""
 
@@ -32,8 +35,7 @@ class Tables:
 
     @classmethod
     def of(cls, instance: Instance) -> Tables:
-        """The tables of an instance; a value of all steps stays below 2**28."""
-        unit = 1 << (28 - instance.num_steps.bit_length())
+        """The tables of an instance, as fine as 32 bits allow."""
         shape = len(instance.jobs), max(len(job.counts) for job in instance.jobs)
         extra, progress = np.zeros(shape, np.int64), np.zeros(shape)
         absent = np.ones(shape, np.bool_)
@@ -43,6 +45,9 @@ class Tables:
             extra[row, :size] -= job.counts[0]
             progress[row, :size] = job.progress
             absent[row, :size] = False
+        steps = instance.num_steps
+        worth = min(float(steps), float(progress.max()) * steps * (steps + 1) / 2)
+        unit = int(min(MOST_WORTH / worth, _FINEST)) if worth > 0 else 1
         fixed = np.minimum(np.ceil(progress * unit), unit).astype(np.int64)
         num_extra = instance.num_nodes - sum(job.counts[0] for job in instance.jobs)
         return cls(unit, extra, fixed, absent, num_extra, instance.num_steps)
