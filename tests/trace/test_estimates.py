@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from harness.trace.generators.hu import ModelArts
 from harness.trace.trace import TraceError
 from harness.trace.transforms import TransformContext, UncertainWork
 from tests.trace.examples import job, trace
@@ -70,3 +72,11 @@ def test_mistakes_are_told():
         replace(job(1, 0.0), stated_work_ratio=0)
     with pytest.raises(TraceError, match="UncertainWork: job 001 has no duration"):
         UncertainWork(disturbed=0.0, bugs=0.5).apply(trace(job(1, 0.0, duration_s=None)), CONTEXT)
+
+
+def test_drawn_modelarts_jobs_can_have_the_speeds_of_the_paper():
+    assert not ModelArts(count=5, num_long=3).draw(np.random.default_rng(0)).transforms
+    drawn = ModelArts(count=5, num_long=3, workload="modelarts").draw(np.random.default_rng(0))
+    assign, recompute = drawn.transforms
+    assert assign["pool"] == ["modelarts"]
+    assert recompute["_target_"].endswith("RecomputeWork")
