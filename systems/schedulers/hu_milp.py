@@ -39,9 +39,9 @@ class HuMilp:
     Open there and chosen here: jobs with nodes and then the queue, first in, first out, take
     part as far as the least sizes of all fit (15); remaining work is at least ``least_eta_s``
     seconds on one node; speeds are the job's own throughput curve, or with
-    ``loss_per_doubling`` the paper's (0.2: n * 0.8^log2 n). ``fast`` and
-    ``columns`` write down every schedule of a job, so with 16 nodes ``num_steps`` is 6 at most.
-    Nothing is ever suspended. A job whose least size exceeds the cluster is refused; where too many nodes are
+    ``loss_per_doubling`` the paper's (0.2: n * 0.8^log2 n). ``fast`` and ``columns`` write down
+    every schedule of a job, so with 16 nodes ``num_steps`` is 6 at most. Nothing is ever
+    suspended. A job whose least size exceeds the cluster is refused; where too many nodes are
     down for everybody's least, jobs that lost some of their workers stay what they are.
 
     Raises:

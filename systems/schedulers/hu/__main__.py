@@ -62,10 +62,8 @@ def measure(args: argparse.Namespace) -> None:
         times = [*np.percentile(wall_ms[method], [50, 95]), max(wall_ms[method])]
         busy = np.percentile(cpu_ms[method], [50, 95])
         below = f"{np.median(short[method]):.3%} {max(short[method]):.3%}"
-        print(
-            f"{method:8} {times[0]:12.1f} {times[1]:6.1f} {times[2]:6.1f} {busy[0]:12.1f} {busy[1]:6.1f}"
-            f" {below:>34}"
-        )
+        walls = f"{times[0]:12.1f} {times[1]:6.1f} {times[2]:6.1f}"
+        print(f"{method:8} {walls} {busy[0]:12.1f} {busy[1]:6.1f} {below:>34}")
 
 
 def main() -> None:
