@@ -99,6 +99,8 @@ class JobView:
     Undeclared knowledge is absent: without DEADLINE ``spec`` has no deadline; without
     REMAINING_WORK its ``work_samples`` and ``duration_s`` are withheld (``work_samples`` is
     infinite) and ``remaining_samples`` is infinite; without THROUGHPUT ``throughput`` is None.
+    Work is what the job's owner states, which may be wrong (``stated_work_ratio``): a job can
+    end before it, or go on with nothing remaining.
     """
 
     spec: JobSpec

@@ -256,7 +256,7 @@ class JobBook:
 
 
 def _shown(spec: JobSpec, needs: frozenset[Knowledge]) -> JobSpec:
-    """The job without what the scheduler did not declare.
+    """The job without what the scheduler did not declare, its work as its owner states it.
 
     Copied field by field: the result breaks rules that a trace must keep (its work is
     infinite), so it must not be validated.
@@ -266,6 +266,13 @@ def _shown(spec: JobSpec, needs: frozenset[Knowledge]) -> JobSpec:
         hidden |= {"deadline_s": None, "deadline_kind": DeadlineKind.NONE}
     if Knowledge.REMAINING_WORK not in needs:
         hidden |= {"work_samples": float("inf"), "duration_s": None}
+    elif spec.stated_work_ratio != 1.0:
+        stated = spec.stated_work_ratio
+        hidden |= {"work_samples": spec.work_samples * stated}
+        if spec.duration_s is not None:
+            hidden |= {"duration_s": spec.duration_s * stated}
+    if spec.stated_work_ratio != 1.0:
+        hidden |= {"stated_work_ratio": 1.0}
     if not hidden:
         return spec
     shown = object.__new__(JobSpec)

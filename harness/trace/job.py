@@ -50,6 +50,9 @@ class JobSpec:
     owner: str = ""
     duration_s: float | None = None
     """Recorded run time at ``requested_slots``, where the trace has it."""
+    stated_work_ratio: float = 1.0
+    """Work as its owner or a predictor states it, over the true work: schedulers are shown
+    ``work_samples`` and ``duration_s`` times this."""
 
     def __post_init__(self) -> None:
         if not self.job_id:
@@ -90,6 +93,10 @@ class JobSpec:
             )
         if self.duration_s is not None and not self.duration_s > 0:
             raise ValueError(f"duration_s is {self.duration_s}; it must be > 0")
+        if not (math.isfinite(self.stated_work_ratio) and self.stated_work_ratio > 0):
+            raise ValueError(
+                f"stated_work_ratio is {self.stated_work_ratio}; it must be finite and > 0"
+            )
 
     @property
     def batch_range(self) -> tuple[int, int]:

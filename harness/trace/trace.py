@@ -15,7 +15,10 @@ from harness.trace.events import TraceEvent, event_problems, in_order
 from harness.trace.job import JobSpec
 
 _SHOWN = 12
-_FIELDS = tuple(field.name for field in fields(JobSpec))
+_LATER_FIELDS = ("stated_work_ratio",)
+"""Fields that came after digests were stored: they count where they are not their default."""
+_FIELDS = tuple(field.name for field in fields(JobSpec) if field.name not in _LATER_FIELDS)
+_DEFAULTS = {field.name: field.default for field in fields(JobSpec) if field.name in _LATER_FIELDS}
 _values = attrgetter(*_FIELDS)
 
 
@@ -95,6 +98,10 @@ class Trace:
         digest = hashlib.sha256("\t".join(_FIELDS).encode())
         for job in self.jobs:
             digest.update(("\n" + "\t".join(map(_text, _values(job)))).encode())
+            for name, default in _DEFAULTS.items():
+                value = getattr(job, name)
+                if value != default:
+                    digest.update(f"\t{name}={_text(value)}".encode())
         for event in self.events:
             values = (event.time_s, event.kind, event.slots, event.job_id)
             digest.update(("\nevent\t" + "\t".join(map(_text, values))).encode())

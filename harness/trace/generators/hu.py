@@ -29,7 +29,9 @@ class ModelArts:
     with ``sigma``, short ones exponential below it, both with those means; arrivals are spread
     over the span evenly or with a daily swing. Draw several seeds: one alone proves nothing.
 
-    Work is counted in slot-seconds on one node, since the programs are not known.
+    Work is counted in slot-seconds on one node, since the programs are not known, and a job on n
+    nodes would be n times as fast. With ``workload=modelarts`` it is trained at the speeds that the
+    paper states (profiles ``modelarts`` and ``modelarts_delay_15s``).
     """
 
     count: int = 1252
@@ -45,6 +47,8 @@ class ModelArts:
     """Most nodes of a job (n_max)."""
     keep_short: bool = False
     """Also the jobs below 5 min (the paper's heterogeneous set)."""
+    workload: str = ""
+    """Curve of the run's profile that all jobs have; empty: none, as many times faster as nodes."""
 
     def __post_init__(self) -> None:
         check(
@@ -82,8 +86,20 @@ class ModelArts:
         return Generated(
             rows=rows,
             about="With the published statistics of the ModelArts log of Hu et al., section V.",
+            transforms=self._transforms(),
             recorded_on_slots=190,
         )
+
+    def _transforms(self) -> list[dict[str, object]]:
+        """What turns training times into work of the workload."""
+        if not self.workload:
+            return []
+        package = "harness.trace.transforms"
+        assign: dict[str, object] = {
+            "_target_": f"{package}.AssignWorkloads",
+            "pool": [self.workload],
+        }
+        return [assign, {"_target_": f"{package}.RecomputeWork"}]
 
     def _mu(self) -> float:
         """Mean of the logarithm that gives long times their mean."""

@@ -4,6 +4,7 @@ from harness.trace.transforms.arrivals import CompressArrivals, FirstJobs, TimeW
 from harness.trace.transforms.context import Transform, TransformContext
 from harness.trace.transforms.deadlines import AssignDeadlines
 from harness.trace.transforms.demand import CapDemand, SetElastic, SlotRange
+from harness.trace.transforms.estimates import UncertainWork
 from harness.trace.transforms.events import (
     CancelJobs,
     HostFailures,
@@ -40,4 +41,5 @@ __all__ = [
     "Transform",
     "TransformContext",
     "TransientSlots",
+    "UncertainWork",
 ]

@@ -1,0 +1,90 @@
+"""Transform of what is stated about jobs: errors of estimates, bugs, owners who stop their jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from harness.trace.job import JobSpec
+from harness.trace.trace import Trace, TraceError
+from harness.trace.transforms.context import TransformContext, check, positive
+from harness.trace.transforms.work import durations_missing
+
+
+@dataclass(frozen=True)
+class UncertainWork:
+    """Schedulers see work that is wrong; each job has one of four fates, drawn by these shares.
+
+    ``disturbed``: the stated work is the true work times a number drawn evenly from 1 - ``error``
+    to 1 + ``error``. ``bugs``: the job ends after a time drawn evenly from 0 to ``bug_within_s``,
+    counted on its requested slots; the stated work is that of the healthy job. ``terminated``: its
+    owner ends it at a point of its work drawn evenly; the stated work is all of it. The rest is
+    as stated. Jobs that end early give back their slots and count as finished.
+
+    Source: Hu et al., section 5.4 (``disturbed`` 1 in Fig. 13; 0.75, 0.15 and 0.1 in Fig. 14; error
+    0.1, bugs within 300 s). Chosen here: a bug is met at a step and not at a time, so that on more
+    than the requested slots it comes sooner; a job has one fate.
+    """
+
+    disturbed: float = 1.0
+    bugs: float = 0.0
+    terminated: float = 0.0
+    error: float = 0.1
+    bug_within_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        shares = {"disturbed": self.disturbed, "bugs": self.bugs, "terminated": self.terminated}
+        check(
+            *(
+                not 0 <= share <= 1 and f"{name} is {share}; it must lie in [0, 1]"
+                for name, share in shares.items()
+            ),
+            sum(shares.values()) > 1 + 1e-9
+            and f"disturbed, bugs and terminated sum to {sum(shares.values()):.10g}; a job has one"
+            " fate: give shares of 1 at most",
+            not 0 <= self.error < 1 and f"error is {self.error}; it must lie in [0, 1)",
+            positive("bug_within_s", self.bug_within_s),
+        )
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The same jobs, as they really are and as they are stated.
+
+        Raises:
+            TraceError: there are to be bugs, but the duration of a job is not known.
+        """
+        problems = durations_missing("UncertainWork", trace) if self.bugs else []
+        if problems:
+            raise TraceError(problems)
+        drawn = context.rng("trace.UncertainWork").random((len(trace.jobs), 2))
+        # Above 0, since a job does some work before it ends.
+        jobs = [
+            self._fate(job, chance, max(1e-6, level))
+            for job, (chance, level) in zip(trace.jobs, drawn.tolist(), strict=True)
+        ]
+        note = (
+            f"UncertainWork: {self.disturbed:.10g} of the jobs stated {self.error:.10g} wrong at"
+            f" most, {self.bugs:.10g} with a bug within {self.bug_within_s:.10g} s,"
+            f" {self.terminated:.10g} ended by their owners, seed {context.seed}"
+        )
+        ends_early = ["work_samples", "duration_s"] if self.bugs or self.terminated else []
+        return trace.step(note, jobs, generated=["stated_work_ratio", *ends_early])
+
+    def _fate(self, job: JobSpec, chance: float, level: float) -> JobSpec:
+        """The job with the fate of ``chance``, at ``level`` of it; both from 0 to 1."""
+        if chance < self.disturbed:
+            factor = 1.0 + self.error * (2.0 * level - 1.0)
+            return replace(job, stated_work_ratio=job.stated_work_ratio * factor)
+        if chance < self.disturbed + self.bugs:
+            return _cut(job, min(1.0, level * self.bug_within_s / (job.duration_s or 1.0)))
+        if chance < self.disturbed + self.bugs + self.terminated:
+            return _cut(job, level)
+        return job
+
+
+def _cut(job: JobSpec, part: float) -> JobSpec:
+    """The job with this part of its work, stated as before."""
+    return replace(
+        job,
+        work_samples=job.work_samples * part,
+        duration_s=None if job.duration_s is None else job.duration_s * part,
+        stated_work_ratio=job.stated_work_ratio / part,
+    )

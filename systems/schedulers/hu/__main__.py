@@ -1,0 +1,93 @@
+"""``python -m systems.schedulers.hu``: how long a decision takes, and how good it is, by method."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+
+import numpy as np
+
+from systems.schedulers.hu.instance import Instance, Job
+from systems.schedulers.hu.solve import METHODS
+
+_COUNTS = (1, 2, 4, 8, 16)
+_MEANS_MIN = (30.0, 60.0, 120.0, 232.6)
+"""Of the jobs' training times, one trial after the other; the last is the paper's."""
+_SIGMA = 1.5
+
+
+def drawn(seed: int, num_jobs: int, num_nodes: int, num_steps: int) -> Instance:
+    """Jobs like those of the paper's log (``ModelArts``), each with an even share of it left.
+
+    Args:
+        seed: of the draw, which also chooses the mean training time.
+        num_jobs: jobs, of 1 to 16 nodes at the paper's speeds.
+        num_nodes: of the pool.
+        num_steps: of 5 minutes.
+    """
+    rng = np.random.default_rng(seed)
+    mean_min = _MEANS_MIN[seed % len(_MEANS_MIN)]
+    minutes = rng.lognormal(math.log(mean_min) - _SIGMA**2 / 2, _SIGMA, num_jobs)
+    left_min = np.maximum(1.0, minutes * rng.uniform(0.0, 1.0, num_jobs)).tolist()
+    speeds = [count * 0.8 ** math.log2(count) for count in _COUNTS]
+    jobs = tuple(Job(_COUNTS, tuple(5.0 * speed / left for speed in speeds)) for left in left_min)
+    return Instance(jobs, num_nodes, num_steps)
+
+
+def measure(args: argparse.Namespace) -> None:
+    """Solve every drawn instance by every method, in an order drawn anew, and say how it went."""
+    rng = np.random.default_rng(args.seed)
+    wall_ms: dict[str, list[float]] = {method: [] for method in args.methods}
+    cpu_ms: dict[str, list[float]] = {method: [] for method in args.methods}
+    short: dict[str, list[float]] = {method: [] for method in args.methods}
+    for trial in range(-1, args.trials):  # the first, which loads and fills caches, is not counted
+        instance = drawn(args.seed + trial + 1, args.jobs, args.nodes, args.steps)
+        plans = {}
+        for method in rng.permutation(args.methods).tolist():
+            wall, cpu = time.perf_counter(), time.process_time()
+            plans[method] = METHODS[method](instance, args.gap)
+            if trial >= 0:
+                wall_ms[method].append((time.perf_counter() - wall) * 1e3)
+                cpu_ms[method].append((time.process_time() - cpu) * 1e3)
+        if trial >= 0:
+            bound = min(plan.bound for plan in plans.values())
+            for method, plan in plans.items():
+                short[method].append(1.0 - plan.value / bound)
+    print(f"{args.trials} instances of {args.jobs} jobs, {args.steps} steps, {args.nodes} nodes")
+    print(
+        "method    wall ms p50    p95    max   cpu ms p50    p95   below the best bound p50    max"
+    )
+    for method in args.methods:
+        times = [*np.percentile(wall_ms[method], [50, 95]), max(wall_ms[method])]
+        busy = np.percentile(cpu_ms[method], [50, 95])
+        below = f"{np.median(short[method]):.3%} {max(short[method]):.3%}"
+        walls = f"{times[0]:12.1f} {times[1]:6.1f} {times[2]:6.1f}"
+        print(f"{method:8} {walls} {busy[0]:12.1f} {busy[1]:6.1f} {below:>34}")
+
+
+def main() -> None:
+    """Read the command line and measure."""
+    parser = argparse.ArgumentParser(prog="python -m systems.schedulers.hu", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--nodes", type=int, default=190)
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--gap", type=float, default=1e-3, help="share of the bound")
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        choices=list(METHODS),
+        default=["fast"],
+        metavar="METHOD",
+        help=f"of {', '.join(METHODS)}; big_m takes minutes from some dozen jobs on",
+    )
+    args = parser.parse_args()
+    if not args.jobs <= args.nodes or min(args.jobs, args.steps, args.trials) < 1:
+        parser.error("give at least 1 job, step and trial, and as many nodes as jobs")
+    measure(args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""A feasible plan from any plan, improved until no single step can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from systems.schedulers.hu.knapsack import choose
+from systems.schedulers.hu.tables import Tables, Whole
+
+_MOST_SWEEPS = 8
+
+
+def repaired(
+    tables: Tables, choices: Whole, prices: Sequence[int], care: float
+) -> tuple[Whole, int]:
+    """A plan that keeps to the capacity, and its worth in the tables' unit.
+
+    Each step in turn is chosen anew with the others fixed, which is a multiple-choice knapsack,
+    until a sweep over all steps improves nothing.
+
+    Args:
+        tables: the instance.
+        choices: by jobs and steps; may use too many nodes.
+        prices: of a node in each step, near which the knapsacks' own are.
+        care: share of the worth of a plan that is not worth the search in one step.
+    """
+    choices = choices.copy()
+    value = -1
+    for _ in range(_MOST_SWEEPS):
+        before = value
+        for step in range(tables.num_steps):
+            worth = tables.step_worth(choices, step)
+            present = choices[:, step].copy()
+            chosen = choose(
+                worth,
+                tables.extra,
+                tables.num_extra,
+                present,
+                prices[step],
+                int(care * max(0, value)),
+            )
+            choices[:, step] = chosen
+        value = int(worth[range(len(worth)), chosen].sum())
+        if value <= before:
+            break
+    return choices, value
