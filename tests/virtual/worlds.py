@@ -22,7 +22,7 @@ def reference(folder, num_workers, num_steps, batch=BATCH, workload=TINY, script
         *("--steps", str(num_steps), "--batch", str(batch), "--seed", str(SEED)),
         *("--out", str(out), "--streams", *script),
     ]
-    subprocess.run(command, check=True, timeout=300)
+    subprocess.run(command, check=True, timeout=1800)
     *steps, digests = [json.loads(line) for line in out.read_text().splitlines()]
     return [line["losses"] for line in steps], digests
 
