@@ -59,6 +59,8 @@ class VirtualReduction(OrderedReduction):
         self._sum_gradients: list[tuple[torch.Tensor, ...]] = []
         self._filling: dict[int, torch.Tensor] | None = None
         """By parameter: where the gradients of the worker that computes now go."""
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        """On which gradients go to the host while the next worker computes. Not tried yet."""
         self._kept = torch.empty_like(self._flat.flat)
         for parameter in model.parameters():
             if parameter.requires_grad:
@@ -182,10 +184,12 @@ class VirtualReduction(OrderedReduction):
         places = self._laid_out[0] if self._laid_out else ()
         for place, views in zip(places, self._sum_gradients, strict=True):
             for parameter, gradient in zip(place.parameters, views, strict=True):
-                parameter.grad = gradient
+                parameter.grad = gradient.to(self._device)  # on a CPU it is there
 
     def _add_up(self, buffers: Pending | None) -> None:
         group, kept = self._group, self._kept
+        if self._stream is not None:
+            self._stream.synchronize()
         if group is not None and group.size > 1:
             if self._lost is not None:
                 raise self._lost
@@ -250,7 +254,15 @@ class VirtualReduction(OrderedReduction):
             return
         assert parameter.grad is not None
         place = self._filling.pop(id(parameter))
-        scale(parameter.grad, self._num_workers, place)
+        if self._stream is None:
+            scale(parameter.grad, self._num_workers, place)
+        else:
+            scaled = torch.empty_like(parameter.grad)
+            scale(parameter.grad, self._num_workers, scaled)
+            self._stream.wait_stream(torch.cuda.current_stream(self._device))
+            with torch.cuda.stream(self._stream):
+                place.copy_(scaled, non_blocking=True)
+            scaled.record_stream(self._stream)
         parameter.grad = None
 
 
