@@ -63,6 +63,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch", type=int, metavar="N", help="global batch")
     parser.add_argument("--seed", type=int, metavar="N", help="of the order and of training")
     parser.add_argument("--backend", metavar="NAME", help="option of the group backend")
+    parser.add_argument(
+        "--logical", type=int, metavar="N",
+        help="logical workers, for --backend virtual_thread: N on so many workers, beside a plain"
+        " script that accumulates gradients",
+    )  # fmt: skip
     parser.add_argument("--cluster", metavar="NAME", help="option of the group cluster")
     parser.add_argument("--reference", metavar="MODULE", help="the stand-alone script")
     parser.add_argument(
@@ -91,6 +96,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         reference=options.reference,
         backend=options.backend,
         cluster=options.cluster,
+        logical=options.logical,
         workloads=None if options.workloads is None else options.workloads.split(","),
         workers=workers,
         batch=options.batch,

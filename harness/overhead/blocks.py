@@ -53,6 +53,8 @@ class Cell:
     """The point's overrides, but for the repetition."""
     steps: int
     batch: int
+    logical: int
+    """Logical workers; 0: one for each worker."""
     order: TrainingOrder
     cores: tuple[int, ...]
     environment: Mapping[str, str]
@@ -60,7 +62,8 @@ class Cell:
     @property
     def name(self) -> str:
         """For a person, and for names of files."""
-        return f"{self.workload.replace('/', '-')}-{self.num_workers}w"
+        logical = f"-{self.logical}v" if self.logical else ""
+        return f"{self.workload.replace('/', '-')}-{self.num_workers}w{logical}"
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -73,6 +76,7 @@ class Cell:
             "cores": list(self.cores),
             "steps": self.steps,
             "batch": self.batch,
+            **({"logical_workers": self.logical} if self.logical else {}),
             "seed": self.order.seed,
         }
 
@@ -131,6 +135,7 @@ def _plan_cell(
         (num_workers,),
         steps,
         "written by python -m harness.overhead",
+        settings.logical or None,
     )
     words = (
         f"trace={quote(str(trace))}",
@@ -157,6 +162,7 @@ def _plan_cell(
         words=words,
         steps=steps,
         batch=settings.batch,
+        logical=settings.logical,
         order=training_order(LiveJob(job, job.global_batch), planned.setup, {}, Live()),
         cores=tuple(own[0] for own in cores),
         environment={"GLOO_SOCKET_IFNAME": interface} if interface else {},
@@ -220,6 +226,9 @@ def _through_script(block: Block, reference: str, folder: Path) -> list[float]:
         *("--steps", str(cell.steps), "--batch", str(cell.batch)),
         *("--seed", str(cell.order.seed), "--out", str(out)),
     ]
+    if cell.logical > cell.num_workers:
+        words += ["--accumulate", str(cell.logical // cell.num_workers)]
+        words += ["--bare"] if cell.num_workers == 1 else []
     log = out.with_suffix(".log")
     process = PointProcess(words, log, reference, cell.environment)
     process.start()

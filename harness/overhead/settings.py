@@ -41,6 +41,9 @@ class Settings:
     """First steps of a block that do not count."""
     steps_of: Mapping[str, int] = field(default_factory=dict)
     """Steps of a block of some workloads, instead of ``steps``."""
+    logical: int = 0
+    """Logical workers of the job, for a backend whose workers are virtual; 0: one for each worker.
+    Where they are more than the workers, the plain script accumulates as many micro-batches."""
     seed: int = 0
     """Of the order of blocks, and of training."""
     max_trials: int = 0
@@ -62,6 +65,14 @@ class Settings:
         elif max(numbers) > self.batch:
             fact = f"is {self.batch} for {max(numbers)} workers"
             problems.append(Problem("--batch", fact, "every worker needs at least 1 sample"))
+        uneven = [number for number in numbers if self.logical and self.logical % max(1, number)]
+        if uneven or self.logical < 0:
+            fact = f"is {self.logical} for {' and '.join(map(str, uneven)) or 'any'} workers"
+            way_out = "give a multiple of every number of workers, or 0 for one each"
+            problems.append(Problem("--logical", fact, way_out))
+        elif self.logical > self.batch:
+            fact = f"is {self.batch} for {self.logical} logical workers"
+            problems.append(Problem("--batch", fact, "each needs at least 1 sample"))
         if not self.workloads or len(set(self.workloads)) < len(self.workloads):
             problems.append(Problem("--workloads", "is empty or names one twice", "name each once"))
         if self.trials < 1:

@@ -73,6 +73,7 @@ def _jobs(rows: Submissions, first_s: float) -> Iterator[JobSpec]:
     flags = [rows.elastic] * count if isinstance(rows.elastic, bool) else rows.elastic
     lowest = [1] * count if rows.min_slots is None else rows.min_slots.tolist()
     highest = [None] * count if rows.max_slots is None else rows.max_slots.tolist()
+    logical = [None] * count if rows.logical_workers is None else rows.logical_workers.tolist()
     problems: list[str] = []
     columns = zip(
         rows.job_ids or [f"{number:0{width}d}" for number in range(count)],
@@ -83,6 +84,7 @@ def _jobs(rows: Submissions, first_s: float) -> Iterator[JobSpec]:
         rows.global_batch.tolist(),
         lowest,
         highest,
+        logical,
         [d if has else None for d, has in zip(deadlines, with_deadline, strict=True)],
         [rows.deadline_kind if has else DeadlineKind.NONE for has in with_deadline],
         flags,
@@ -92,7 +94,7 @@ def _jobs(rows: Submissions, first_s: float) -> Iterator[JobSpec]:
         strict=True,
     )
     for row, values in enumerate(columns):
-        (job_id, arrival_s, workload, slots, work, batch, low, high, *rest) = values
+        (job_id, arrival_s, workload, slots, work, batch, low, high, workers, *rest) = values
         deadline_s, kind, elastic, priority, owner, duration_s = rest
         try:
             yield JobSpec(
@@ -104,6 +106,7 @@ def _jobs(rows: Submissions, first_s: float) -> Iterator[JobSpec]:
                 global_batch=batch,
                 min_slots=low,
                 max_slots=high,
+                logical_workers=workers,
                 deadline_s=deadline_s,
                 deadline_kind=kind,
                 elastic=elastic,

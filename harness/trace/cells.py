@@ -29,6 +29,7 @@ FIELDS = (
     "elastic",
     "min_slots",
     "max_slots",
+    "logical_workers",
 )
 DATE = "date"
 UNITS = (*SECONDS, DATE)

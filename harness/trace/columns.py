@@ -20,7 +20,8 @@ No code is needed. A whole trace file for the frame of this reader::
       work: slot_seconds
 
 Fields: ``arrival slots duration start end workload batch work deadline best_effort job_id owner
-priority elastic min_slots max_slots``. A field has a column, or a constant, or is left out:
+priority elastic min_slots max_slots logical_workers``. A field has a column, or a constant, or is
+left out:
 
 - ``duration``: ``end`` less ``start``, or unknown;
 - ``workload``: ``recorded``, a program that nothing is known of;
@@ -28,7 +29,8 @@ priority elastic min_slots max_slots``. A field has a column, or a constant, or 
 - ``work``: duration x slots, in slot-seconds;
 - ``deadline``: none; ``best_effort`` (the deadline does not count): false;
 - ``job_id``: jobs are numbered in the order of arrival;
-- ``owner``: empty; ``priority``: 0; ``elastic``: true; ``min_slots``: 1; ``max_slots``: none.
+- ``owner``: empty; ``priority``: 0; ``elastic``: true; ``min_slots``: 1; ``max_slots``: none;
+- ``logical_workers``: as many as slots.
 
 ``docs/how-to-add-a-trace.md`` has every option with examples.
 """
@@ -162,6 +164,7 @@ class ColumnsReader:
             "priority": cells.whole_or_none("priority"),
             "min_slots": cells.whole_or_none("min_slots"),
             "max_slots": cells.whole_or_none("max_slots"),
+            "logical_workers": cells.whole_or_none("logical_workers"),
         }
         flags = cells.flags("elastic")
         if cells.problems:

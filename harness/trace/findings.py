@@ -40,6 +40,11 @@ def refusals(rows: Submissions) -> list[Finding]:
         found.append(_not_positive(rows, name, values, bad, way_out))
     if rows.min_slots is not None or rows.max_slots is not None:
         found.append(_slot_ranges(rows))
+    if rows.logical_workers is not None:
+        workers = rows.logical_workers
+        bad = np.flatnonzero(workers < 1).tolist()
+        way_out = "a job has 1 or more; leave it out or mend the row"
+        found.append(_not_positive(rows, "logical_workers", workers, bad, way_out))
     if rows.impossible_deadlines == "refuse":
         found.append(
             Finding(

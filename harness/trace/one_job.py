@@ -10,7 +10,13 @@ import yaml
 
 
 def write_one_job(
-    folder: Path, workload: str, batch: int, sizes: Sequence[int], steps: int, source: str
+    folder: Path,
+    workload: str,
+    batch: int,
+    sizes: Sequence[int],
+    steps: int,
+    source: str,
+    logical_workers: int | None = None,
 ) -> Path:
     """Write a CSV of one job and the YAML that describes it; the YAML's path.
 
@@ -21,6 +27,7 @@ def write_one_job(
         sizes: the first is the request, the largest the most slots it can use.
         steps: work, in steps of ``batch`` samples.
         source: who wrote it, for the manifest.
+        logical_workers: None: as many as it requests slots.
     """
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{workload}-{batch}-{sizes[0]}of{max(sizes)}-{steps}"
@@ -33,6 +40,9 @@ def write_one_job(
         "min_slots": 1,
         "max_slots": max(sizes),
     }
+    if logical_workers is not None:
+        stem += f"-{logical_workers}v"
+        row["logical_workers"] = logical_workers
     with (folder / f"{stem}.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(row)

@@ -42,6 +42,7 @@ class Submissions:
     elastic: Sequence[bool] | bool = True
     min_slots: Ints | None = None
     max_slots: Ints | None = None
+    logical_workers: Ints | None = None
     deadline_kind: DeadlineKind = DeadlineKind.HARD
     impossible_deadlines: ImpossibleDeadlines = "refuse"
     names: Mapping[str, str] = field(default_factory=dict)

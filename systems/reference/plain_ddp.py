@@ -30,6 +30,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--accumulate", type=int, default=1, help="micro-batches of each worker in a step"
     )
+    parser.add_argument("--bare", action="store_true", help="no DistributedDataParallel: alone")
     parser.add_argument(
         "--loaders", type=int, default=0, help="processes of a DataLoader for each worker"
     )
@@ -135,7 +137,8 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
     model = workload.build_model(seed)
     optimizer = workload.build_optimizer(model)
     evidence = _Evidence(options, rank, model, optimizer)
-    parallel = DistributedDataParallel(model)
+    parallel = model if options.bare else DistributedDataParallel(model)
+    hold = nullcontext if options.bare else parallel.no_sync
     losses = dist.new_group(backend="gloo") if options.bitwise else None
     count = workload.num_samples
     sequence = np.concatenate(
@@ -169,7 +172,7 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
         own, weight = None, size * world / batch
         *before, last = _micro_batches(samples, size, options.accumulate)
         for part, share in before:
-            with parallel.no_sync():
+            with hold():
                 own = _backward(workload, parallel, part, share, weight, own)
         own = _backward(workload, parallel, *last, weight, own, evidence)
         evidence.reduced()

@@ -59,7 +59,7 @@ class VirtualReduction(OrderedReduction):
         self._sum_gradients: list[tuple[torch.Tensor, ...]] = []
         self._filling: dict[int, torch.Tensor] | None = None
         """By parameter: where the gradients of the worker that computes now go."""
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._stream = _new_stream(device)
         """On which gradients go to the host while the next worker computes. Not tried yet."""
         self._kept = torch.empty_like(self._flat.flat)
         for parameter in model.parameters():
@@ -270,3 +270,7 @@ def scale(gradient: torch.Tensor, num_workers: int, out: torch.Tensor) -> None:
     """A worker's part in the mean, as DistributedDataParallel has it: to divide the gradient, or
     the sum, would give other bits."""
     torch.mul(gradient, 1.0 / num_workers, out=out)
+
+
+def _new_stream(device: torch.device) -> torch.cuda.Stream | None:
+    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]

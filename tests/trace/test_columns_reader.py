@@ -112,14 +112,16 @@ def test_ids_flags_and_slot_ranges(tmp_path):
         "min_slots": "low",
         "max_slots": "high",
         "priority": "rank",
+        "logical_workers": "parts",
     }
     first, second = read(
         tmp_path,
-        "id,at,gpus,ran,free,low,high,rank\nx,0,2,5,Yes,2,4,1\ny,0,2,5,0,1,2,-1\n",
+        "id,at,gpus,ran,free,low,high,rank,parts\nx,0,2,5,Yes,2,4,1,8\ny,0,2,5,0,1,2,-1,2\n",
         columns=columns,
     ).jobs
     assert (first.job_id, first.elastic, first.min_slots, first.max_slots) == ("x", True, 2, 4)
     assert (second.job_id, second.elastic, second.priority) == ("y", False, -1)
+    assert (first.logical_workers, second.num_logical_workers) == (8, 2)
 
 
 def test_rows_kept_by_value_tabs_and_no_header(tmp_path):
