@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -169,8 +170,7 @@ def _level_for(rates: tuple[float, ...], times: list[float], need: float) -> tup
     for level in range(1, len(rates)):
         gain = rates[level] - rates[level - 1]
         if done + gain * room >= need:
-            raised = -int(-(need - done) // gain)
-            return level, min(max(raised, 1), int(room))
+            return level, min(max(math.ceil((need - done) / gain), 1), int(room))
         done += gain * room
         room -= times[level]
     return 0, 0

@@ -6,6 +6,7 @@ Algorithm 2, and section 4.4 for jobs without a guarantee.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -70,7 +71,7 @@ class _Growth:
         while self.left > 0 and self.heap:
             _, _, _, number, version = heappop(self.heap)
             if number < 0:
-                self._grow_other(-1 - number, version)
+                self._grow_other(-1 - number)
             elif version == self.versions.get(number, 0):
                 self._grow(number)
         counts = {index: self.others[index].levels.counts for index in self.other_levels}
@@ -108,10 +109,11 @@ class _Growth:
     def _grow(self, index: int) -> None:
         """Give a job of the plan its next step, if it fits."""
         after = self.steps.pop(index, None) or self._next_step(index)
-        assert after is not None, "only steps that exist are offered"
+        if after is None:
+            return  # does not fit any more, and what is left only gets less
         count = self.plan.demands[index].levels.counts[after.level]
         if count - self.now[index] > self.left:
-            return  # what is left only gets less
+            return
         before = self._has(index).rest
         self.left -= count - self.now[index]
         self.now[index] = count
@@ -172,7 +174,7 @@ class _Growth:
             self._push(-1 - self.next_other, 0.0, self.others[self.next_other].order, 0)
             self.next_other += 1
 
-    def _grow_other(self, index: int, level: int) -> None:
+    def _grow_other(self, index: int) -> None:
         """Give a job without a share its next step, if it fits, and offer the one after it."""
         levels, need = self.others[index].levels, self.others[index].need
         level = self.other_levels.get(index, 0)
@@ -200,7 +202,7 @@ def _alone(levels: Levels, need: float, start: int, end: int) -> Share:
     for level, rate in enumerate(levels.rates):
         if rate * times >= need:
             low = levels.rates[level - 1]
-            raised = min(max(-int((times * low - need) // (rate - low)), 1), times)
+            raised = min(max(math.ceil((need - times * low) / (rate - low)), 1), times)
             counts = levels.counts[level - 1], levels.counts[level]
             return two_levels(start, end - raised, end, *counts)
     raise AssertionError("more now never takes more later")
