@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import TypeAlias
 
 import numpy as np
 
 from systems.schedulers.free_over_time import FreeOverTime, Share
 from systems.schedulers.min_share import Demand, Plan, two_levels
-from systems.schedulers.sizes import Levels
 
 _Entry: TypeAlias = tuple[int, float, tuple[float, str], int, int]
 
@@ -31,37 +30,33 @@ class Grown:
     """Of the jobs without a share that have any, by index."""
 
 
-@dataclass(slots=True)
-class _Growing:
-    """A job of the plan with more in the present time slot than its share says."""
-
-    level: int
-    """What it has in the present time slot."""
-    rest: Share
-    """What it is to have from the next time slot on."""
-    usage: int
-    """Slots times time slots of both."""
-
-
 class _Growth:
-    """Algorithm 2 at work; see ``grow``."""
+    """Algorithm 2 at work; see ``grow``.
+
+    What a job takes later once it has more now follows from two numbers as long as it can
+    have all it wants: a level, and the number of time slots on it. Only jobs that other jobs
+    leave less (``plan.capped``) have to look at what is free.
+    """
 
     def __init__(self, plan: Plan, others: Sequence[Demand], zero_first: bool) -> None:
         self.plan = plan
         self.others = others
         self.zero_first = zero_first
-        self.start = plan.start
-        self.now = plan.now.tolist()
+        self.next_slot = plan.start + 1
+        self.now: list[int] = plan.now.tolist()
+        self.usage: list[int] = plan.usage.tolist()
+        self.level: list[int] = []
         self.left = plan.num_slots - sum(self.now)
         self.other_levels: dict[int, int] = {}
         self.next_other = 0
-        self.growing: dict[int, _Growing] = {}
-        self.steps: dict[int, _Growing] = {}
-        """What each job would have after its next step, where that is known already."""
+        self.steps: dict[int, tuple[int, Share]] = {}
+        """Of capped jobs: slot time with the next step, and what follows the present slot."""
         self.versions: dict[int, int] = {}
         self.heap: list[_Entry] = []
-        self.free: FreeOverTime | None = plan.free.copy() if plan.capped else None
-        """What all leave free from the next time slot on; only jobs that are capped ask."""
+        self.rests: dict[int, Share] = {}
+        """What jobs that have grown are to have from the next time slot on."""
+        self.free: FreeOverTime | None = None
+        """What all leave free from the next time slot on, if there are capped jobs."""
 
     def run(self) -> Grown:
         """Hand out slots one step at a time until none is left that speeds anybody up."""
@@ -84,88 +79,124 @@ class _Growth:
             return
         every = np.arange(len(plan.demands))
         now = np.array(self.now)
-        level = (tables.counts <= now[:, None]).sum(axis=1) - 1
-        # Padding repeats the largest count: the level of a job that has it is its first column.
-        level = np.minimum(level, tables.counts.argmax(axis=1))
+        level = (tables.counts < now[:, None]).sum(axis=1)
+        self.level = level.tolist()
         above = np.minimum(level + 1, tables.counts.shape[1] - 1)
         step = tables.counts[every, above] - now
         wanted = (step > 0) & (step <= self.left) & (tables.rates[every, level] < plan.need)
         wanted[plan.missed] = False
+        capped = [index for index in plan.capped if wanted[index]]
+        if capped:
+            self.free = plan.free.copy()
+            for index in capped:
+                self._offer_capped(index)
+            wanted[capped] = False
+        index = np.flatnonzero(wanted)
         need = plan.need - tables.rates[every, above]
-        rest = tables.uncapped(need, np.maximum(plan.end - self.start - 1, 0))
+        rest = tables.uncapped(need, np.maximum(plan.end - self.next_slot, 0))
         saved = plan.usage - tables.counts[every, above] - rest.usage
-        gain = saved / np.maximum(step, 1)
-        for index in np.flatnonzero(wanted).tolist():
-            if index in plan.capped:
-                self._offer(index)
-            else:
-                self._push(index, float(gain[index]), plan.demands[index].order, self.now[index])
-        heapify(self.heap)
+        gain = saved[index] / step[index]
+        for number, value in zip(index.tolist(), gain.tolist(), strict=True):
+            self._push(number, value, plan.demands[number].order, self.now[number])
 
     def _push(self, number: int, gain: float, order: tuple[float, str], count: int) -> None:
         rank = 1 if count or not self.zero_first else 0
         heappush(self.heap, (rank, -gain, order, number, self.versions.get(number, 0)))
 
     def _grow(self, index: int) -> None:
-        """Give a job of the plan its next step, if it fits."""
-        after = self.steps.pop(index, None) or self._next_step(index)
-        if after is None:
-            return  # does not fit any more, and what is left only gets less
-        count = self.plan.demands[index].levels.counts[after.level]
-        if count - self.now[index] > self.left:
-            return
-        before = self._has(index).rest
-        self.left -= count - self.now[index]
+        """Give a job of the plan its next step, if it fits, and offer the one after it."""
+        demand, level = self.plan.demands[index], self.level[index] + 1
+        count = demand.levels.counts[level]
+        step = count - self.now[index]
+        if step > self.left:
+            return  # what is left only gets less
+        rest = None
+        if index in self.steps:
+            self.usage[index], rest = self.steps.pop(index)
+        else:
+            low, high, times, raised = self._alone(demand, level)
+            self.usage[index] = count + low * (times - raised) + high * raised
+            if self.free is not None:
+                end = self.next_slot + times
+                rest = two_levels(self.next_slot, end - raised, end, low, high)
+        before = self._rest(index) if rest is not None else None
+        self.left -= step
         self.now[index] = count
-        self.growing[index] = after
-        self._offer(index)
-        if self.free is not None:
-            self.free.take(before, -1)
-            self.free.take(after.rest)
-            for other in self.plan.capped:
-                if other != index and other in self.steps:
-                    self._offer(other)
+        self.level[index] = level
+        if rest is not None and before is not None:
+            self._take_instead(index, before, rest)
+        if index in self.plan.capped:
+            self._offer_capped(index)
+        else:
+            self._offer(index, demand)
 
-    def _offer(self, index: int) -> None:
-        """Put a job's next step into the queue, in place of any that is there."""
-        self.versions[index] = self.versions.get(index, 0) + 1
-        after = self._next_step(index)
-        if after is None:
-            self.steps.pop(index, None)
-            return
-        self.steps[index] = after
+    def _alone(self, demand: Demand, level: int) -> tuple[int, int, int, int]:
+        """What a job takes later once it has ``level`` now, if it can have all it wants: slots
+        on the lower and on the upper of two levels, time slots in all and on the upper."""
+        counts, rates = demand.levels.counts, demand.levels.rates
+        times = max(demand.end - self.next_slot, 0)
+        need = demand.need - rates[level]
+        if need <= 0.0:
+            return 0, 0, times, 0
+        for upper, rate in enumerate(rates):
+            if rate * times >= need:
+                below = rates[upper - 1]
+                raised = min(max(math.ceil((need - times * below) / (rate - below)), 1), times)
+                return counts[upper - 1], counts[upper], times, raised
+        raise AssertionError("more now never takes more later")
+
+    def _is_wanted(self, index: int, demand: Demand) -> bool:
+        """Whether a job has a next step that fits and does not end in this time slot without."""
+        counts, level = demand.levels.counts, self.level[index]
+        return (
+            level + 1 < len(counts)
+            and demand.levels.rates[level] < demand.need
+            and counts[level + 1] - self.now[index] <= self.left
+        )
+
+    def _offer(self, index: int, demand: Demand) -> None:
+        """Put the next step of a job that is not capped into the queue."""
+        if self._is_wanted(index, demand):
+            count = demand.levels.counts[self.level[index] + 1]
+            low, high, times, raised = self._alone(demand, self.level[index] + 1)
+            usage = count + low * (times - raised) + high * raised
+            gain = (self.usage[index] - usage) / (count - self.now[index])
+            self._push(index, gain, demand.order, self.now[index])
+
+    def _offer_capped(self, index: int) -> None:
+        """Put a capped job's next step into the queue, in place of any that is there."""
         demand = self.plan.demands[index]
-        step = demand.levels.counts[after.level] - self.now[index]
-        gain = (self._has(index).usage - after.usage) / step
+        self.versions[index] = self.versions.get(index, 0) + 1
+        self.steps.pop(index, None)
+        if not self._is_wanted(index, demand):
+            return
+        assert self.free is not None, "a capped job wants slots"
+        level = self.level[index] + 1
+        need = demand.need - demand.levels.rates[level]
+        around = self.free.copy()
+        around.take(self._rest(index), -1)
+        end = max(self.next_slot, demand.end)
+        rest = around.fill(demand.levels, need, self.next_slot, end, take=False)
+        assert rest is not None, "more now never takes more later"
+        count = demand.levels.counts[level]
+        self.steps[index] = count + rest.usage, rest
+        gain = (self.usage[index] - self.steps[index][0]) / (count - self.now[index])
         self._push(index, gain, demand.order, self.now[index])
 
-    def _has(self, index: int) -> _Growing:
-        """What a job has so far."""
-        if index not in self.growing:
-            share = self.plan.share(index)
-            level = self.plan.demands[index].levels.counts.index(self.now[index])
-            self.growing[index] = _Growing(level, share.from_slot(self.start + 1), share.usage)
-        return self.growing[index]
+    def _rest(self, index: int) -> Share:
+        """What a job is to have from the next time slot on."""
+        if index not in self.rests:
+            self.rests[index] = self.plan.share(index).from_slot(self.next_slot)
+        return self.rests[index]
 
-    def _next_step(self, index: int) -> _Growing | None:
-        """What a job would have with the next level in the present time slot; None if there is
-        no such level, it does not fit, or the job ends in this time slot without it."""
-        demand, has = self.plan.demands[index], self._has(index)
-        levels, level = demand.levels, has.level + 1
-        if level == len(levels.counts) or levels.rates[has.level] >= demand.need:
-            return None
-        if levels.counts[level] - self.now[index] > self.left:
-            return None
-        need = demand.need - levels.rates[level]
-        next_slot, end = self.start + 1, max(self.start + 1, demand.end)
-        if index in self.plan.capped and self.free is not None:
-            around = self.free.copy()
-            around.take(has.rest, -1)
-            rest = around.fill(levels, need, next_slot, end, take=False)
-        else:
-            rest = _alone(levels, need, next_slot, end)
-        assert rest is not None, "more now never takes more later"
-        return _Growing(level, rest, levels.counts[level] + rest.usage)
+    def _take_instead(self, index: int, before: Share, rest: Share) -> None:
+        """A job takes something else later: capped jobs look again at what is free."""
+        assert self.free is not None, "kept while there are capped jobs"
+        self.rests[index] = rest
+        self.free.take(before, -1)
+        self.free.take(rest)
+        for other in list(self.steps):
+            self._offer_capped(other)
 
     def _offer_other(self) -> None:
         """The first step of the next job without a share: it delays nobody and, at its least
@@ -192,20 +223,6 @@ class _Growth:
             )
             gain = (now - then) / (levels.counts[level + 1] - levels.counts[level])
             self._push(-1 - index, gain, self.others[index].order, levels.counts[level])
-
-
-def _alone(levels: Levels, need: float, start: int, end: int) -> Share:
-    """Progressive filling of a job that other jobs leave all it needs."""
-    times = end - start
-    if need <= 0.0:
-        return two_levels(start, start, end, 0, 0)
-    for level, rate in enumerate(levels.rates):
-        if rate * times >= need:
-            low = levels.rates[level - 1]
-            raised = min(max(math.ceil((need - times * low) / (rate - low)), 1), times)
-            counts = levels.counts[level - 1], levels.counts[level]
-            return two_levels(start, end - raised, end, *counts)
-    raise AssertionError("more now never takes more later")
 
 
 def grow(plan: Plan, others: Sequence[Demand], zero_first: bool = False) -> Grown:
