@@ -33,6 +33,24 @@ class Share:
         """Slots times time slots in all."""
         return int((self.counts * self.lengths).sum())
 
+    @property
+    def most(self) -> int:
+        """The most slots in any time slot."""
+        return int(self.counts.max())
+
+    def differs_from(self, other: Share) -> tuple[int, int]:
+        """The first time slot in which another share is not the same, and the one after the
+        last; both have the same first and last time slots."""
+        starts = np.union1d(self.starts, other.starts)
+        differs = np.flatnonzero(self._counts_at(starts) != other._counts_at(starts))
+        if not len(differs):
+            return self.end, self.end
+        after = int(differs[-1]) + 1
+        return int(starts[differs[0]]), int(starts[after]) if after < len(starts) else self.end
+
+    def _counts_at(self, slots: Ints) -> Ints:
+        return self.counts[self.starts.searchsorted(slots, side="right") - 1]
+
     def from_slot(self, start: int) -> Share:
         """What is left of it from time slot ``start`` on."""
         first = max(0, int(self.starts.searchsorted(start, side="right")) - 1)
@@ -106,21 +124,21 @@ class FreeOverTime:
         return index
 
     def fill(
-        self, levels: Levels, need: float, start: int, end: int, take: bool = True
+        self, levels: Levels, need: float, start: int, end: int, held: Share | None = None
     ) -> Share | None:
         """Progressive filling (ElasticFlow, Algorithm 1): the least share that does ``need``.
 
         Level by level, and on each level from the last time slot back to the first, the job is
         raised to the level, or to the highest of its own levels that fits into what is free,
         until it does its work. The answer is therefore a level in the latest time slots and the
-        level below it in the earlier ones, cut to what is free.
+        level below it in the earlier ones, cut to what is free. It is not taken.
 
         Args:
             levels: what the job can have and what it does in a time slot on each.
             need: work that has to be done.
             start: first time slot it may use.
             end: first time slot that is too late.
-            take: whether to take the share from what is free.
+            held: what the job has of what is not free, and would give back.
 
         Returns:
             The share, or None if all that is free does not do it.
@@ -130,31 +148,32 @@ class FreeOverTime:
         if end <= start:
             return None
         first, last = self._cut(start), self._cut(end)
-        starts = self._starts[first : last + 1]
-        lengths = np.diff(starts)
-        counts = np.array(levels.counts)
-        fits = counts.searchsorted(self._free[first:last], side="right") - 1
-        times = np.bincount(fits, weights=lengths, minlength=len(counts))
+        starts, free = self._starts[first:last], self._free[first:last]
+        if held is not None:
+            free = free + held._counts_at(starts)
+        lengths = self._starts[first + 1 : last + 1] - starts
+        fits = levels.counts_array.searchsorted(free, side="right") - 1
+        times = np.bincount(fits, weights=lengths, minlength=len(levels.counts))
         level, raised = _level_for(levels.rates, times.tolist(), need)
         if level == 0:
             return None
         # The latest `raised` of the time slots that have room for this level.
-        roomy = np.where(fits >= level, lengths, 0)
-        behind = roomy[::-1].cumsum()
-        piece = len(roomy) - 1 - int(behind.searchsorted(raised))
-        too_many = int(behind[len(roomy) - 1 - piece]) - raised
-        switch = int(starts[piece]) + too_many
-        if too_many:
-            self._cut(switch)
-            last += 1
-            piece += 1
-            fits = np.insert(fits, piece, fits[piece - 1])
+        behind = (lengths * (fits >= level))[::-1].cumsum()
+        back = int(behind.searchsorted(raised))
+        piece = len(starts) - 1 - back
         given = np.minimum(fits, level)
-        given[:piece] = np.minimum(fits[:piece], level - 1)
-        share = Share(self._starts[first:last].copy(), counts[given], end)
-        if take:
-            self._free[first:last] -= share.counts
-        return share
+        low = np.minimum(fits[: piece + 1], level - 1)
+        given[:piece] = low[:piece]
+        counts = levels.counts_array[given]
+        if too_many := int(behind[back]) - raised:  # the piece is raised from within
+            switch = int(starts[piece]) + too_many
+            starts = np.concatenate([starts[: piece + 1], [switch], starts[piece + 1 :]])
+            below = levels.counts_array[low[piece]]
+            counts = np.concatenate([counts[:piece], [below], counts[piece:]])
+        new = np.empty(len(counts), np.bool_)
+        new[0] = True
+        np.not_equal(counts[1:], counts[:-1], out=new[1:])
+        return Share(starts[new], counts[new], end)
 
 
 def _level_for(rates: tuple[float, ...], times: list[float], need: float) -> tuple[int, int]:

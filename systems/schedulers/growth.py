@@ -173,10 +173,8 @@ class _Growth:
         assert self.free is not None, "a capped job wants slots"
         level = self.level[index] + 1
         need = demand.need - demand.levels.rates[level]
-        around = self.free.copy()
-        around.take(self._rest(index), -1)
-        end = max(self.next_slot, demand.end)
-        rest = around.fill(demand.levels, need, self.next_slot, end, take=False)
+        held = self._rest(index)
+        rest = self.free.fill(demand.levels, need, self.next_slot, held.end, held)
         assert rest is not None, "more now never takes more later"
         count = demand.levels.counts[level]
         self.steps[index] = count + rest.usage, rest
@@ -193,10 +191,17 @@ class _Growth:
         """A job takes something else later: capped jobs look again at what is free."""
         assert self.free is not None, "kept while there are capped jobs"
         self.rests[index] = rest
+        first, end = before.differs_from(rest)
+        if first >= end:
+            return
+        least = self.free.least(first, end)
         self.free.take(before, -1)
         self.free.take(rest)
-        for other in list(self.steps):
-            self._offer_capped(other)
+        least = min(least, self.free.least(first, end))
+        for other, (_, share) in list(self.steps.items()):
+            # Where there was and is room for all that it would take, nothing has changed.
+            if share.end > first and least < share.most:
+                self._offer_capped(other)
 
     def _offer_other(self) -> None:
         """The first step of the next job without a share: it delays nobody and, at its least

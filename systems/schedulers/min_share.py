@@ -210,6 +210,7 @@ class Plan:
         share = free.fill(self.demands[index].levels, float(self.need[index]), start, end)
         if share is None:
             return False
+        free.take(share)
         self.capped[index] = share
         return True
 

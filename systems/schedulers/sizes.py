@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
 
 from harness.contracts.scheduler import Throughput
 from harness.trace.job import JobSpec
@@ -40,7 +44,7 @@ def counts_within(spec: JobSpec, num_slots: int, powers_of_two: bool = False) ->
     return [count for count in powers if spec.min_slots <= count <= most] or [spec.min_slots]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Levels:
     """The sizes a job may have, and what it does in a unit of time on each.
 
@@ -56,10 +60,10 @@ class Levels:
             if len(values) != len(self.counts) or values[:1] != (0,) or not rising:
                 raise ValueError(f"{name} are {values}; they must begin with 0 and rise")
 
-    @property
-    def least(self) -> int:
-        """Fewest slots the job runs on."""
-        return self.counts[1]
+    @cached_property
+    def counts_array(self) -> npt.NDArray[np.int64]:
+        """The counts as numpy wants them."""
+        return np.array(self.counts)
 
 
 def levels_of(

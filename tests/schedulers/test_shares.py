@@ -216,6 +216,7 @@ def test_free_slots_over_time():
     free = FreeOverTime.constant(5, 4)
     share = free.fill(Levels((0, 1, 2), (0.0, 1.0, 1.5)), 4.0, 5, 8)
     assert slots_of(share) == [1, 2, 2]
+    free.take(share)
     assert [free.at(slot) for slot in (5, 6, 7, 8, 99)] == [3, 2, 2, 4, 4]
     free.take(share, -1)
     assert free.least(5, 100) == 4
