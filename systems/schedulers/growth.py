@@ -44,7 +44,7 @@ class _Growth:
         self.zero_first = zero_first
         self.next_slot = plan.start + 1
         self.now: list[int] = plan.now.tolist()
-        self.usage: list[int] = plan.usage.tolist()
+        self.usage: list[int] = []
         self.level: list[int] = []
         self.left = plan.num_slots - sum(self.now)
         self.other_levels: dict[int, int] = {}
@@ -80,7 +80,8 @@ class _Growth:
         every = np.arange(len(plan.demands))
         now = np.array(self.now)
         level = (tables.counts < now[:, None]).sum(axis=1)
-        self.level = level.tolist()
+        usage = plan.usage
+        self.level, self.usage = level.tolist(), usage.tolist()
         above = np.minimum(level + 1, tables.counts.shape[1] - 1)
         step = tables.counts[every, above] - now
         wanted = (step > 0) & (step <= self.left) & (tables.rates[every, level] < plan.need)
@@ -94,7 +95,7 @@ class _Growth:
         index = np.flatnonzero(wanted)
         need = plan.need - tables.rates[every, above]
         rest = tables.uncapped(need, np.maximum(plan.end - self.next_slot, 0))
-        saved = plan.usage - tables.counts[every, above] - rest.usage
+        saved = usage - tables.counts[every, above] - rest.usage
         gain = saved[index] / step[index]
         for number, value in zip(index.tolist(), gain.tolist(), strict=True):
             self._push(number, value, plan.demands[number].order, self.now[number])
