@@ -96,16 +96,18 @@ class ElasticFlow:
         """Decide about every arrival, and make a plan for those that were promised."""
         book = self._book
         refusals: dict[str, Grant | Suspend | Refuse] = {}
-        plan: Plan | None = None
-        for job in book.arrived[:]:
-            with_it = None
-            if job.spec.deadline_s is not None and _alone(job, slot, num_slots):
-                book.promised.add(job)
-                with_it = fill_all([one.demand for one in book.promised], slot, num_slots)
-                if with_it is None:
-                    book.promised.remove(job)
+        arrived, book.arrived = book.arrived, []
+        hopeful = [job for job in arrived if _could_alone(job, slot, num_slots)]
+        plan = self._plan_with(hopeful, slot, num_slots)
+        # Where many arrive at once and all fit as if each were alone, they also do one by one.
+        together = plan is not None and not plan.capped
+        for job in arrived:
+            with_it = plan if together and job in hopeful else None
+            if with_it is None and job in hopeful:
+                with_it = self._plan_with([job], slot, num_slots)
             if with_it is not None:
                 plan = with_it
+                book.promised.add(job)
             elif job.spec.deadline_kind is DeadlineKind.HARD:
                 book.drop(job)
                 refusals[job.job_id] = Refuse(
@@ -113,12 +115,16 @@ class ElasticFlow:
                 )
             else:
                 book.others.add(job)
-        book.arrived.clear()
-        if plan is None:
+        if plan is None or len(plan.demands) != len(book.promised):
             plan = self._plan_promised(slot, num_slots)
         self._plan = plan
         self._before = {job.job_id: place for place, job in enumerate(book.promised)}
         return refusals
+
+    def _plan_with(self, arrived: list[ShareJob], slot: int, num_slots: int) -> Plan | None:
+        """Shares of all that were promised and of these."""
+        jobs = sorted([*self._book.promised, *arrived], key=lambda job: job.by_deadline)
+        return fill_all([job.demand for job in jobs], slot, num_slots)
 
     def _plan_promised(self, slot: int, num_slots: int) -> Plan:
         """Shares of all jobs that were promised their deadlines."""
@@ -142,11 +148,12 @@ class ElasticFlow:
         return self._plan_promised(slot, num_slots) if lost else plan
 
 
-def _alone(job: ShareJob, slot: int, num_slots: int) -> bool:
-    """Whether a job could keep its deadline if the whole cluster were its own."""
-    rates = zip(job.levels.counts, job.levels.rates, strict=True)
+def _could_alone(job: ShareJob, slot: int, num_slots: int) -> bool:
+    """Whether a job has a deadline that it could keep if the whole cluster were its own."""
+    levels, demand = job.demand.levels, job.demand
+    rates = zip(levels.counts, levels.rates, strict=True)
     best = max(rate for count, rate in rates if count <= num_slots)
-    return best * (job.end - slot) >= job.need
+    return job.spec.deadline_s is not None and best * (demand.end - slot) >= demand.need
 
 
 def check_time_slots(slot_s: float, margin_s: float) -> None:

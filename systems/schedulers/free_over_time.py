@@ -38,6 +38,12 @@ class Share:
         """The most slots in any time slot."""
         return int(self.counts.max())
 
+    def extremes(self, start: int, end: int) -> tuple[int, int]:
+        """Fewest and most slots in any time slot from ``start`` to before ``end``."""
+        first = max(0, int(self.starts.searchsorted(start, side="right")) - 1)
+        counts = self.counts[first : max(first + 1, int(self.starts.searchsorted(end)))].tolist()
+        return (0 if end > self.end else min(counts)), max(counts)
+
     def differs_from(self, other: Share) -> tuple[int, int]:
         """The first time slot in which another share is not the same, and the one after the
         last; both have the same first and last time slots."""
@@ -86,11 +92,16 @@ class FreeOverTime:
         starts = self._starts[: self._size]
         return int(self._free[starts.searchsorted(slot, side="right") - 1])
 
-    def least(self, start: int, end: int) -> int:
-        """Fewest free slots in any time slot from ``start`` to before ``end``."""
+    def extremes(self, start: int, end: int) -> tuple[int, int]:
+        """Fewest and most free slots in any time slot from ``start`` to before ``end``."""
         starts = self._starts[: self._size]
         first = starts.searchsorted(start, side="right") - 1
-        return int(self._free[first : max(first + 1, starts.searchsorted(end))].min())
+        free = self._free[first : max(first + 1, starts.searchsorted(end))]
+        return int(free.min()), int(free.max())
+
+    def least(self, start: int, end: int) -> int:
+        """Fewest free slots in any time slot from ``start`` to before ``end``."""
+        return self.extremes(start, end)[0]
 
     def take(self, share: Share, sign: int = 1) -> None:
         """Take the slots of a share; give them back where ``sign`` is -1."""

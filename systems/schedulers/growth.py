@@ -7,6 +7,7 @@ Algorithm 2, and section 4.4 for jobs without a guarantee.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -195,13 +196,20 @@ class _Growth:
         first, end = before.differs_from(rest)
         if first >= end:
             return
-        least = self.free.least(first, end)
+        fewest, most = self.free.extremes(first, end)
         self.free.take(before, -1)
         self.free.take(rest)
-        least = min(least, self.free.least(first, end))
+        after = self.free.extremes(first, end)
+        fewest, most = min(fewest, after[0]), max(most, after[1])
         for other, (_, share) in list(self.steps.items()):
-            # Where there was and is room for all that it would take, nothing has changed.
-            if share.end > first and least < share.most:
+            if share.end <= first:
+                continue
+            # Where it fits on the same level as before, nothing has changed for it.
+            counts = self.plan.demands[other].levels.counts
+            held = self._rest(other).extremes(first, end)
+            top = share.most
+            low = bisect_right(counts, min(fewest + held[0], top))
+            if low != bisect_right(counts, min(most + held[1], top)):
                 self._offer_capped(other)
 
     def _offer_other(self) -> None:

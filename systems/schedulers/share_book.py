@@ -26,22 +26,20 @@ class ShareJob:
     """One live job."""
 
     spec: JobSpec
-    levels: Levels
     by_deadline: tuple[float, float, str]
-    need: float
-    """Samples left, less what may be the rounding of sums; above 0."""
-    end: int
-    """First time slot that is too late; of no account without a deadline."""
+    demand: Demand
+    """What the planning has to know of it."""
 
     @property
     def job_id(self) -> str:
         """Identity of the job."""
         return self.spec.job_id
 
-    @property
-    def demand(self) -> Demand:
-        """What the planning has to know of it."""
-        return Demand(self.levels, self.need, self.end, self.spec.order)
+    def needs(self, remaining_samples: float) -> None:
+        """Plan for what is left, but not for the rounding of the sums that led there."""
+        old, rounding = self.demand, ROUNDING * self.spec.work_samples
+        need = max(remaining_samples - rounding, rounding)
+        self.demand = Demand(old.levels, need, old.end, old.order)
 
 
 class ShareBook:
@@ -86,14 +84,14 @@ class ShareBook:
                 self._granted.pop(job_id, None)
             else:
                 self._granted[job_id] = job.grant.num_slots
-            self._jobs[job_id].need = _need(job.spec, job.remaining_samples(view.time_s))
+            self._jobs[job_id].needs(job.remaining_samples(view.time_s))
         return refusals
 
     def refresh(self, view: ClusterView) -> None:
         """Take in how far the jobs that run have come."""
         for job_id in self._granted:
             job = view.jobs[job_id]
-            self._jobs[job_id].need = _need(job.spec, job.remaining_samples(view.time_s))
+            self._jobs[job_id].needs(job.remaining_samples(view.time_s))
 
     def changes(
         self, plan: Plan, planned: Iterable[ShareJob], others: list[ShareJob], zero_first: bool
@@ -141,7 +139,7 @@ class ShareBook:
         if spec.deadline_s is not None:
             end = math.floor((deadline_s - self._margin_s) / self._slot_s * (1.0 + ROUNDING))
         by_deadline = (deadline_s, *spec.order)
-        job = ShareJob(spec, levels, by_deadline, _need(spec, spec.work_samples), end)
+        job = ShareJob(spec, by_deadline, Demand(levels, spec.work_samples, end, spec.order))
         self._jobs[spec.job_id] = job
         self.arrived.append(job)
 
@@ -158,12 +156,6 @@ class ShareBook:
     def drop(self, job: ShareJob) -> None:
         """Forget a job that is refused."""
         self._forget(job.job_id)
-
-
-def _need(spec: JobSpec, remaining_samples: float) -> float:
-    """Work to plan for: what is left, but not the rounding of the sums that led there."""
-    rounding = ROUNDING * spec.work_samples
-    return max(remaining_samples - rounding, rounding)
 
 
 class TimeSlots:
