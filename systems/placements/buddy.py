@@ -130,7 +130,8 @@ def _best_fit(is_free: _Ints, first: int, size: int, need: int) -> list[int]:
     # The last key counts most: the block itself, then what is around it, then its place.
     node = int(nodes[np.lexsort([nodes, *reversed(keys)])[0]])
     start = first + node * block
-    return (np.flatnonzero(is_free[start : start + block])[:need] + start).tolist()
+    found: list[int] = (np.flatnonzero(is_free[start : start + block])[:need] + start).tolist()
+    return found
 
 
 def _power(number: int) -> int:

@@ -93,13 +93,13 @@ class _Growth:
             for index in capped:
                 self._offer_capped(index)
             wanted[capped] = False
-        index = np.flatnonzero(wanted)
+        chosen = np.flatnonzero(wanted)
         need = plan.need - tables.rates[every, above]
         rest = tables.uncapped(need, np.maximum(plan.end - self.next_slot, 0))
         saved = usage - tables.counts[every, above] - rest.usage
-        gain = saved[index] / step[index]
-        for number, value in zip(index.tolist(), gain.tolist(), strict=True):
-            self._push(number, value, plan.demands[number].order, self.now[number])
+        gains = (saved[chosen] / step[chosen]).tolist()
+        for index, gain in zip(chosen.tolist(), gains, strict=True):
+            self._push(index, gain, plan.demands[index].order, self.now[index])
 
     def _push(self, number: int, gain: float, order: tuple[float, str], count: int) -> None:
         rank = 1 if count or not self.zero_first else 0
@@ -232,9 +232,7 @@ class _Growth:
         self.left -= step
         self.other_levels[index] = level
         if level + 1 < len(levels.counts) and levels.rates[level] < need:
-            now, then = (
-                need * levels.counts[at] / levels.rates[at] for at in (level, level + 1)
-            )
+            now, then = (need * levels.counts[at] / levels.rates[at] for at in (level, level + 1))
             gain = (now - then) / (levels.counts[level + 1] - levels.counts[level])
             self._push(-1 - index, gain, self.others[index].order, levels.counts[level])
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 from sortedcontainers import SortedList
 
 from harness.cluster import Cluster
@@ -125,7 +126,7 @@ class ShareBook:
             if self._granted.get(job_id) != count:
                 changes[job_id] = Grant(count)
         self._granted = wanted
-        return changes, plan.short_of(grown.planned)
+        return changes, plan.short_of(np.array(grown.planned, np.int64))
 
     def _enter(self, spec: JobSpec, curve: Throughput, cluster: Cluster) -> None:
         least = spec.min_slots if spec.elastic else spec.requested_slots

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ class Levels:
 
     def __post_init__(self) -> None:
         for name, values in (("counts", self.counts), ("rates", self.rates)):
-            rising = all(a < b for a, b in zip(values, values[1:], strict=False))
+            rising = all(a < b for a, b in pairwise(values))
             if len(values) != len(self.counts) or values[:1] != (0,) or not rising:
                 raise ValueError(f"{name} are {values}; they must begin with 0 and rise")
 

@@ -127,7 +127,8 @@ def least_usage(jobs, num_slots, grown):
         room = left_by(shares, num_slots, horizon)
         if min(room) < 0:
             continue
-        if grown and any(could_grow(job, share, room[0]) for job, share in zip(jobs, shares)):
+        pairs = zip(jobs, shares, strict=True)
+        if grown and any(could_grow(job, share, room[0]) for job, share in pairs):
             continue
         usage = sum(map(sum, shares))
         best = usage if best is None else min(best, usage)

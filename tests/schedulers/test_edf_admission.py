@@ -53,9 +53,7 @@ def test_forecasts_come_true(rows):
         useful = [w for w in cells if all(cells[v] < cells[w] for v in cells if v < w)]
         if one.workload == "net":
             useful, cells = [1, 2, 3, 4], {**cells, 3: 1.75}
-        runners.append(
-            Runner(tuple(useful), tuple(cells[w] for w in useful), one.work_samples)
-        )
+        runners.append(Runner(tuple(useful), tuple(cells[w] for w in useful), one.work_samples))
     found = {record.job_id: record.finish_s for record in records.jobs}
     assert [found[one.job_id] for one in jobs] == pytest.approx(ends_s(runners, 4, 0.0))
 
