@@ -1,0 +1,60 @@
+"""EDF with elastic scaling: ElasticFlow's shares, but nobody is refused."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from harness.contracts.scheduler import ClusterView, Decision, Knowledge, Requirement
+from systems.schedulers.elasticflow import check_time_slots
+from systems.schedulers.min_share import fill_all
+from systems.schedulers.share_book import ShareBook, TimeSlots
+
+
+class EdfElastic:
+    """Minimum satisfactory shares by deadline, and what they leave goes where it saves most.
+
+    Every job is taken in. At each decision the jobs with a deadline get their shares, the
+    earliest deadline first; one that cannot meet its deadline beside those before it has none
+    for this time, and gets what is left, like jobs without a deadline.
+
+    Source: EDF + Elastic Scaling of Gu et al., "ElasticFlow", ASPLOS 2023, section 6.4, which
+    has one sentence on it. All of the above is chosen here; the parts are ElasticFlow's.
+
+    Checked: ``described``.
+    """
+
+    checked: ClassVar[str] = "described"
+    needs = frozenset({Knowledge.DEADLINE, Knowledge.REMAINING_WORK, Knowledge.THROUGHPUT})
+    requires = frozenset({Requirement.RESCALE, Requirement.SUSPEND})
+    wants_progress = False
+
+    def __init__(
+        self,
+        slot_s: float = 60.0,
+        powers_of_two: bool = True,
+        margin_s: float = 0.0,
+        zero_first: bool = False,
+    ) -> None:
+        """Nothing is known yet; the parameters are those of ``ElasticFlow``."""
+        check_time_slots(slot_s, margin_s)
+        self._book = ShareBook(slot_s, powers_of_two, margin_s)
+        self._time = TimeSlots(slot_s)
+        self._zero_first = zero_first
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Fill and grow, where a time slot begins."""
+        book = self._book
+        changes = book.look_again(view)
+        slot = self._time.begins(view.time_s)
+        if slot is None:
+            return Decision(changes, self._time.wake_s)
+        book.refresh(view)
+        for job in book.arrived:
+            (book.others if job.spec.deadline_s is None else book.promised).add(job)
+        book.arrived.clear()
+        plan = fill_all([job.demand for job in book.promised], slot, view.num_usable, skip=True)
+        assert plan is not None, "no job must be in it"
+        missed = [book.promised[index] for index in plan.missed]
+        others = sorted([*missed, *book.others], key=lambda job: job.spec.order)
+        more, short_of = book.changes(plan, book.promised, others, self._zero_first)
+        return Decision(changes | more, self._time.wake(short_of))

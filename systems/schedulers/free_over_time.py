@@ -1,0 +1,206 @@
+"""Free slots over time: piecewise constant, so that a day costs no more than a minute."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from systems.schedulers.sizes import Levels
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one job is to have in which time slots: ``counts[k]`` slots in the time slots
+    from ``starts[k]`` to the start of the next piece, the last until ``end``."""
+
+    starts: Ints
+    counts: Ints
+    end: int
+
+    @property
+    def lengths(self) -> Ints:
+        """Time slots of every piece."""
+        return np.diff(self.starts, append=self.end)
+
+    @property
+    def usage(self) -> int:
+        """Slots times time slots in all."""
+        return int((self.counts * self.lengths).sum())
+
+    @property
+    def most(self) -> int:
+        """The most slots in any time slot."""
+        return int(self.counts.max())
+
+    def extremes(self, start: int, end: int) -> tuple[int, int]:
+        """Fewest and most slots in any time slot from ``start`` to before ``end``."""
+        first = max(0, int(self.starts.searchsorted(start, side="right")) - 1)
+        counts = self.counts[first : max(first + 1, int(self.starts.searchsorted(end)))].tolist()
+        return (0 if end > self.end else min(counts)), max(counts)
+
+    def differs_from(self, other: Share) -> tuple[int, int]:
+        """The first time slot in which another share is not the same, and the one after the
+        last; both have the same first and last time slots."""
+        starts = np.union1d(self.starts, other.starts)
+        differs = np.flatnonzero(self._counts_at(starts) != other._counts_at(starts))
+        if not len(differs):
+            return self.end, self.end
+        after = int(differs[-1]) + 1
+        return int(starts[differs[0]]), int(starts[after]) if after < len(starts) else self.end
+
+    def _counts_at(self, slots: Ints) -> Ints:
+        return self.counts[self.starts.searchsorted(slots, side="right") - 1]
+
+    def from_slot(self, start: int) -> Share:
+        """What is left of it from time slot ``start`` on."""
+        first = max(0, int(self.starts.searchsorted(start, side="right")) - 1)
+        starts = np.maximum(self.starts[first:], start)
+        return Share(starts, self.counts[first:], self.end)
+
+    def work(self, levels: Levels) -> float:
+        """What the job does with it."""
+        rates = np.array(levels.rates)[np.array(levels.counts).searchsorted(self.counts)]
+        return float((rates * self.lengths).sum())
+
+
+class FreeOverTime:
+    """How many slots are free in every time slot from ``starts[0]`` on."""
+
+    def __init__(self, starts: Ints, free: Ints, room: int = 0) -> None:
+        """``room``: how many pieces more are expected."""
+        self._size = len(starts)
+        self._starts = np.concatenate([starts, np.empty(room + 8, np.int64)])
+        self._free = np.concatenate([free, np.empty(room + 8, np.int64)])
+
+    @classmethod
+    def constant(cls, start: int, num_slots: int, room: int = 0) -> FreeOverTime:
+        """All of ``num_slots`` are free from time slot ``start`` on."""
+        return cls(np.array([start]), np.array([num_slots]), room)
+
+    def copy(self) -> FreeOverTime:
+        """One that can be changed without changing this one."""
+        return FreeOverTime(self._starts[: self._size], self._free[: self._size], 16)
+
+    def at(self, slot: int) -> int:
+        """Free slots in one time slot."""
+        starts = self._starts[: self._size]
+        return int(self._free[starts.searchsorted(slot, side="right") - 1])
+
+    def extremes(self, start: int, end: int) -> tuple[int, int]:
+        """Fewest and most free slots in any time slot from ``start`` to before ``end``."""
+        starts = self._starts[: self._size]
+        first = starts.searchsorted(start, side="right") - 1
+        free = self._free[first : max(first + 1, starts.searchsorted(end))]
+        return int(free.min()), int(free.max())
+
+    def least(self, start: int, end: int) -> int:
+        """Fewest free slots in any time slot from ``start`` to before ``end``."""
+        return self.extremes(start, end)[0]
+
+    def take(self, share: Share, sign: int = 1) -> None:
+        """Take the slots of a share; give them back where ``sign`` is -1."""
+        starts = share.starts.tolist()
+        for start, end, count in zip(
+            starts, [*starts[1:], share.end], share.counts.tolist(), strict=True
+        ):
+            if count and end > start:
+                self.take_range(start, end, sign * count)
+
+    def take_range(self, start: int, end: int, count: int) -> None:
+        """Take ``count`` slots in the time slots from ``start`` to before ``end``."""
+        first, last = self._cut(start), self._cut(end)
+        self._free[first:last] -= count
+
+    def _cut(self, slot: int) -> int:
+        """The piece that begins at ``slot``, which is made if there is none."""
+        size = self._size
+        index = int(self._starts[:size].searchsorted(slot))
+        if index < size and self._starts[index] == slot:
+            return index
+        if size == len(self._starts):
+            self._starts = np.concatenate([self._starts, np.empty(size, np.int64)])
+            self._free = np.concatenate([self._free, np.empty(size, np.int64)])
+        starts, free = self._starts, self._free
+        starts[index + 1 : size + 1] = starts[index:size]
+        free[index + 1 : size + 1] = free[index:size]
+        starts[index] = slot
+        free[index] = free[index - 1]
+        self._size = size + 1
+        return index
+
+    def fill(
+        self, levels: Levels, need: float, start: int, end: int, held: Share | None = None
+    ) -> Share | None:
+        """Progressive filling (ElasticFlow, Algorithm 1): the least share that does ``need``.
+
+        Level by level, and on each level from the last time slot back to the first, the job is
+        raised to the level, or to the highest of its own levels that fits into what is free,
+        until it does its work. The answer is therefore a level in the latest time slots and the
+        level below it in the earlier ones, cut to what is free. It is not taken.
+
+        Args:
+            levels: what the job can have and what it does in a time slot on each.
+            need: work that has to be done.
+            start: first time slot it may use.
+            end: first time slot that is too late.
+            held: what the job has of what is not free, and would give back.
+
+        Returns:
+            The share, or None if all that is free does not do it.
+        """
+        if need <= 0.0:
+            return Share(np.array([start]), np.zeros(1, np.int64), max(start, end))
+        if end <= start:
+            return None
+        first, last = self._cut(start), self._cut(end)
+        starts, free = self._starts[first:last], self._free[first:last]
+        if held is not None:
+            free = free + held._counts_at(starts)
+        lengths = self._starts[first + 1 : last + 1] - starts
+        fits = levels.counts_array.searchsorted(free, side="right") - 1
+        times = np.bincount(fits, weights=lengths, minlength=len(levels.counts))
+        level, raised = _level_for(levels.rates, times.tolist(), need)
+        if level == 0:
+            return None
+        # The latest `raised` of the time slots that have room for this level.
+        behind = (lengths * (fits >= level))[::-1].cumsum()
+        back = int(behind.searchsorted(raised))
+        piece = len(starts) - 1 - back
+        given = np.minimum(fits, level)
+        low = np.minimum(fits[: piece + 1], level - 1)
+        given[:piece] = low[:piece]
+        counts = levels.counts_array[given]
+        if too_many := int(behind[back]) - raised:  # the piece is raised from within
+            switch = int(starts[piece]) + too_many
+            starts = np.concatenate([starts[: piece + 1], [switch], starts[piece + 1 :]])
+            below = levels.counts_array[low[piece]]
+            counts = np.concatenate([counts[:piece], [below], counts[piece:]])
+        new = np.empty(len(counts), np.bool_)
+        new[0] = True
+        np.not_equal(counts[1:], counts[:-1], out=new[1:])
+        return Share(starts[new], counts[new], end)
+
+
+def _level_for(rates: tuple[float, ...], times: list[float], need: float) -> tuple[int, int]:
+    """The level to fill to, and the number of time slots on it; level 0 if none does it.
+
+    Args:
+        rates: work in a time slot, by level.
+        times: number of time slots that have room for just that level, by level.
+        need: work that has to be done, above 0.
+    """
+    room = sum(times[1:])
+    done = 0.0
+    for level in range(1, len(rates)):
+        gain = rates[level] - rates[level - 1]
+        if done + gain * room >= need:
+            return level, min(max(math.ceil((need - done) / gain), 1), int(room))
+        done += gain * room
+        room -= times[level]
+    return 0, 0

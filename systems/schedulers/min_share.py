@@ -1,0 +1,260 @@
+"""Minimum satisfactory shares: the least that every job needs to meet its deadline.
+
+Numbers only: time is counted in time slots, work in any unit.
+Source: Gu et al., "ElasticFlow", ASPLOS 2023, section 4.1, Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from systems.schedulers.free_over_time import FreeOverTime, Ints, Share
+from systems.schedulers.sizes import Levels
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one job needs."""
+
+    levels: Levels
+    need: float
+    """Work that is left, above 0."""
+    end: int
+    """First time slot that is too late; of no account for a job without a deadline."""
+    order: tuple[float, str] = (0.0, "")
+    """How ties break: the smaller first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uncapped:
+    """Progressive filling of every job as if it were alone, closed form: ``level`` in the last
+    ``raised`` time slots, the level below it in the earlier ones."""
+
+    level: Ints
+    """-1 where not even all slots would do; the rest of the row is 0 then."""
+    raised: Ints
+    low: Ints
+    """Slots on the level below."""
+    high: Ints
+    """Slots on the level."""
+    usage: Ints
+    """Slots times time slots."""
+
+
+class Tables:
+    """Rates and counts of many jobs, one row each, padded to the longest."""
+
+    def __init__(self, levels: Sequence[Levels], num_slots: int) -> None:
+        """``num_slots``: levels with more slots than that are out of reach."""
+        numbers: dict[int, int] = {}  # few objects are shared by all jobs: no need to compare
+        kinds: list[Levels] = []
+        rows = []
+        for one in levels:
+            number = numbers.setdefault(id(one), len(kinds))
+            if number == len(kinds):
+                kinds.append(one)
+            rows.append(number)
+        width = max((len(kind.counts) for kind in kinds), default=1)
+        counts = np.zeros((len(kinds), width), np.int64)
+        rates = np.zeros((len(kinds), width))
+        for row, kind in enumerate(kinds):
+            within = sum(count <= num_slots for count in kind.counts)
+            counts[row, :within] = kind.counts[:within]
+            counts[row, within:] = kind.counts[within - 1]
+            rates[row, :within] = kind.rates[:within]
+            rates[row, within:] = kind.rates[within - 1]
+        self.counts: Ints = counts[rows]
+        self.rates: Floats = rates[rows]
+
+    def uncapped(self, need: Floats, times: Ints) -> Uncapped:
+        """The least share of each job that has ``times`` time slots for itself."""
+        every = np.arange(len(need))
+        does = self.rates * times[:, None] >= need[:, None]
+        possible = does.any(axis=1)
+        level = does.argmax(axis=1)
+        below = np.maximum(level - 1, 0)
+        low_rate = self.rates[every, below]
+        gain = self.rates[every, level] - low_rate
+        missing = need - times * low_rate
+        raised = np.ceil(np.divide(missing, gain, out=np.zeros_like(gain), where=gain > 0.0))
+        raised = np.where(level > 0, np.clip(raised, 1, np.maximum(times, 1)), 0).astype(np.int64)
+        low = np.where(possible, self.counts[every, below], 0)
+        high = np.where(possible, self.counts[every, level], 0)
+        usage = low * (times - raised) + high * raised
+        return Uncapped(np.where(possible, level, -1), raised, low, high, usage)
+
+
+class Plan:
+    """Shares of some jobs that all fit beside each other. Made by ``fill_all``.
+
+    Most jobs have the share that they would have alone, which a few numbers describe; those
+    that other jobs leave less than that are in ``capped``.
+    """
+
+    def __init__(self, demands: Sequence[Demand], start: int, num_slots: int) -> None:
+        self.demands = demands
+        self.start = start
+        self.num_slots = num_slots
+        self.tables = Tables([demand.levels for demand in demands], num_slots)
+        self.need: Floats = np.array([demand.need for demand in demands], np.float64)
+        self.end: Ints = np.array([max(start, demand.end) for demand in demands], np.int64)
+        self.alone = self.tables.uncapped(self.need, self.end - start)
+        self.switch: Ints = self.end - self.alone.raised
+        """First time slot on the higher level, of a job that has its share as if alone."""
+        self.capped: dict[int, Share] = {}
+        """Shares that are not as they would be alone, by index."""
+        self.missed: list[int] = []
+        """Jobs that have no share, since it would not be enough."""
+        self._free: FreeOverTime | None = None
+
+    @property
+    def now(self) -> Ints:
+        """Slots of every job in the first time slot."""
+        counts = np.where(self.switch > self.start, self.alone.low, self.alone.high)
+        counts[self.missed] = 0
+        for index, share in self.capped.items():
+            counts[index] = share.counts[0]
+        return counts
+
+    @property
+    def usage(self) -> Ints:
+        """Slots times time slots of every job."""
+        usage = self.alone.usage.copy()
+        usage[self.missed] = 0
+        for index, share in self.capped.items():
+            usage[index] = share.usage
+        return usage
+
+    @property
+    def free(self) -> FreeOverTime:
+        """What all the shares leave free."""
+        if self._free is None:
+            self._free = self._left_by(len(self.demands))
+        return self._free
+
+    def share(self, index: int) -> Share:
+        """The share of one job."""
+        if index in self.capped:
+            return self.capped[index]
+        if index in self.missed:
+            return two_levels(self.start, self.start, self.start, 0, 0)
+        low, high = int(self.alone.low[index]), int(self.alone.high[index])
+        return two_levels(self.start, int(self.switch[index]), int(self.end[index]), low, high)
+
+    def short_of(self, counts: Ints) -> int | None:
+        """The first time slot in which some job's share is more than ``counts``, which it has
+        now; None if there is no such time slot."""
+        later = (self.alone.high > counts) & (self.switch > self.start)
+        later[self.missed] = False
+        later[list(self.capped)] = False
+        first = [int(self.switch[later].min())] if later.any() else []
+        for index, share in self.capped.items():
+            more = np.flatnonzero(share.counts > counts[index])
+            first += share.starts[more[:1]].tolist()
+        return min(first, default=None)
+
+    def fill(self, skip: bool) -> bool:
+        """Fill the shares, in the order of the jobs; see ``fill_all``."""
+        self.missed = np.flatnonzero(self.alone.level < 0).tolist()
+        if self.missed and not skip:
+            return False
+        count = len(self.demands)
+        if self._fits(count):
+            return True
+        # As long as all fit, nobody is left less than it would have alone: the first that do
+        # not are found by halving.
+        fitting, too_many = 0, count
+        while too_many - fitting > 1:
+            middle = (fitting + too_many) // 2
+            if self._fits(middle):
+                fitting = middle
+            else:
+                too_many = middle
+        free = self._free = self._left_by(fitting)
+        for index in range(fitting, count):
+            if self.alone.level[index] > 0 and not self._fill_one(index, free):
+                if not skip:
+                    return False
+                self.missed.append(index)
+        return True
+
+    def keep(self, shares: Sequence[Share]) -> bool:
+        """Take these shares instead; False if they do not do the work, or do not fit."""
+        pairs = zip(self.demands, shares, strict=True)
+        if any(share.work(demand.levels) < demand.need for demand, share in pairs):
+            return False
+        self.capped = dict(enumerate(shares))
+        self._free = FreeOverTime.constant(self.start, self.num_slots, 4 * len(shares))
+        for share in shares:
+            self._free.take(share)
+        return self._free.least(self.start, int(self.end.max())) >= 0
+
+    def _fill_one(self, index: int, free: FreeOverTime) -> bool:
+        """Give one job its share of what is free."""
+        start, end, switch = self.start, int(self.end[index]), int(self.switch[index])
+        low, high = int(self.alone.low[index]), int(self.alone.high[index])
+        if free.least(switch, end) >= high and (
+            low == 0 or switch == start or free.least(start, switch) >= low
+        ):
+            free.take_range(switch, end, high)
+            if low and switch > start:
+                free.take_range(start, switch, low)
+            return True
+        share = free.fill(self.demands[index].levels, float(self.need[index]), start, end)
+        if share is None:
+            return False
+        free.take(share)
+        self.capped[index] = share
+        return True
+
+    def _left_by(self, count: int) -> FreeOverTime:
+        """What the first ``count`` jobs leave free, each with the share it would have alone."""
+        starts, used = self._used_by(count)
+        return FreeOverTime(starts, self.num_slots - used, 3 * len(self.demands))
+
+    def _used_by(self, count: int) -> tuple[Ints, Ints]:
+        """Slots in use over time by the first ``count`` jobs: starts of pieces, and how many."""
+        low, high = self.alone.low[:count], self.alone.high[:count]
+        times = np.concatenate([[self.start], self.switch[:count], self.end[:count]])
+        steps = np.concatenate([[low.sum()], high - low, -high])
+        order = times.argsort(kind="stable")
+        times, used = times[order], steps[order].cumsum()
+        last = np.flatnonzero(np.diff(times, append=times[-1] + 1))
+        return times[last], used[last]
+
+    def _fits(self, count: int) -> bool:
+        """Whether the first ``count`` jobs fit beside each other, each as if it were alone."""
+        return bool(self._used_by(count)[1].max() <= self.num_slots)
+
+
+def two_levels(start: int, switch: int, end: int, low: int, high: int) -> Share:
+    """A share of ``low`` slots up to ``switch`` and ``high`` from there to ``end``."""
+    if switch <= start:
+        return Share(np.array([start]), np.array([high]), end)
+    return Share(np.array([start, switch]), np.array([low, high]), end)
+
+
+def fill_all(
+    demands: Sequence[Demand], start: int, num_slots: int, *, skip: bool = False
+) -> Plan | None:
+    """Fill the shares of all jobs one after another (Algorithm 1).
+
+    Args:
+        demands: the jobs, earliest deadline first.
+        start: the present time slot, the first that can be used.
+        num_slots: slots of the cluster.
+        skip: go on without a job that cannot meet its deadline beside those before it;
+            otherwise there is no plan then.
+
+    Returns:
+        The plan, or None if a job cannot meet its deadline and ``skip`` is not set.
+    """
+    plan = Plan(demands, start, num_slots)
+    return plan if plan.fill(skip) else None

@@ -1,0 +1,192 @@
+"""The jobs of a scheduler that works with shares: what it knows of them between decisions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from sortedcontainers import SortedList
+
+from harness.cluster import Cluster
+from harness.contracts.scheduler import ClusterView, Grant, Refuse, Suspend, Throughput
+from harness.trace.job import JobSpec
+from systems.schedulers.gang import least_slots, refuse_misfit
+from systems.schedulers.growth import grow
+from systems.schedulers.min_share import Demand, Plan
+from systems.schedulers.news import touched
+from systems.schedulers.sizes import Levels, levels_of
+
+ROUNDING = 1e-9
+"""Relative error of times and of work that thousands of sums may add up to."""
+
+
+@dataclass(slots=True)
+class ShareJob:
+    """One live job."""
+
+    spec: JobSpec
+    by_deadline: tuple[float, float, str]
+    demand: Demand
+    """What the planning has to know of it."""
+
+    @property
+    def job_id(self) -> str:
+        """Identity of the job."""
+        return self.spec.job_id
+
+    def needs(self, remaining_samples: float) -> None:
+        """Plan for what is left, but not for the rounding of the sums that led there."""
+        old, rounding = self.demand, ROUNDING * self.spec.work_samples
+        need = max(remaining_samples - rounding, rounding)
+        self.demand = Demand(old.levels, need, old.end, old.order)
+
+
+class ShareBook:
+    """Live jobs by what they have been promised, and the slots they were granted.
+
+    Args:
+        slot_s: length of a time slot, seconds.
+        powers_of_two: whether jobs have powers of two only.
+        margin_s: how long before its deadline a job shall be done, seconds.
+    """
+
+    def __init__(self, slot_s: float, powers_of_two: bool, margin_s: float) -> None:
+        self.arrived: list[ShareJob] = []
+        """Jobs about which nothing has been decided, in order of arrival."""
+        self.promised: SortedList[ShareJob] = SortedList(key=lambda job: job.by_deadline)
+        """Jobs whose deadline is kept, by deadline."""
+        self.others: SortedList[ShareJob] = SortedList(key=lambda job: job.spec.order)
+        """Jobs that get what is left, by arrival."""
+        self._slot_s = slot_s
+        self._powers_of_two = powers_of_two
+        self._margin_s = margin_s
+        self._jobs: dict[str, ShareJob] = {}
+        self._granted: dict[str, int] = {}
+        self._levels: dict[tuple[Throughput, int, int | None, bool, int], Levels] = {}
+
+    def look_again(self, view: ClusterView) -> dict[str, Grant | Suspend | Refuse]:
+        """Take in the news; refusals of jobs that the cluster can never hold."""
+        refusals: dict[str, Grant | Suspend | Refuse] = {}
+        for job_id in touched(view):
+            job = view.jobs.get(job_id)
+            if job is None:
+                self._forget(job_id)
+                continue
+            if job_id not in self._jobs:
+                refusal = refuse_misfit(job.spec, least_slots(job.spec), view.cluster)
+                if refusal is not None:
+                    refusals[job_id] = refusal
+                    continue
+                assert job.throughput is not None, "declared in needs"
+                self._enter(job.spec, job.throughput, view.cluster)
+            if job.grant is None:
+                self._granted.pop(job_id, None)
+            else:
+                self._granted[job_id] = job.grant.num_slots
+            self._jobs[job_id].needs(job.remaining_samples(view.time_s))
+        return refusals
+
+    def refresh(self, view: ClusterView) -> None:
+        """Take in how far the jobs that run have come."""
+        for job_id in self._granted:
+            job = view.jobs[job_id]
+            self._jobs[job_id].needs(job.remaining_samples(view.time_s))
+
+    def changes(
+        self, plan: Plan, planned: Iterable[ShareJob], others: list[ShareJob], zero_first: bool
+    ) -> tuple[dict[str, Grant | Suspend | Refuse], int | None]:
+        """Grow the shares of a plan into what is free.
+
+        Args:
+            plan: the shares.
+            planned: its jobs, in its order.
+            others: jobs without a share, by arrival.
+            zero_first: see ``grow``.
+
+        Returns:
+            The grants that change, and the first time slot in which some job is to have more
+            than it gets now.
+        """
+        grown = grow(plan, [job.demand for job in others], zero_first)
+        wanted = {
+            job.job_id: count
+            for job, count in zip(planned, grown.planned, strict=True)
+            if count > 0
+        }
+        wanted |= {others[index].job_id: count for index, count in sorted(grown.others.items())}
+        changes: dict[str, Grant | Suspend | Refuse] = {
+            job_id: Suspend()
+            for job_id in sorted(
+                self._granted.keys() - wanted, key=lambda job_id: self._jobs[job_id].by_deadline
+            )
+        }
+        for job_id, count in wanted.items():
+            if self._granted.get(job_id) != count:
+                changes[job_id] = Grant(count)
+        self._granted = wanted
+        return changes, plan.short_of(np.array(grown.planned, np.int64))
+
+    def _enter(self, spec: JobSpec, curve: Throughput, cluster: Cluster) -> None:
+        least = spec.min_slots if spec.elastic else spec.requested_slots
+        key = (curve, least, spec.max_slots, spec.elastic, cluster.num_slots)
+        levels = self._levels.get(key)
+        if levels is None:
+            size = cluster.num_slots, self._powers_of_two, self._slot_s
+            levels = self._levels[key] = levels_of(spec, curve, *size)
+        deadline_s = math.inf if spec.deadline_s is None else spec.deadline_s
+        end = 0
+        if spec.deadline_s is not None:
+            end = math.floor((deadline_s - self._margin_s) / self._slot_s * (1.0 + ROUNDING))
+        by_deadline = (deadline_s, *spec.order)
+        job = ShareJob(spec, by_deadline, Demand(levels, spec.work_samples, end, spec.order))
+        self._jobs[spec.job_id] = job
+        self.arrived.append(job)
+
+    def _forget(self, job_id: str) -> None:
+        job = self._jobs.pop(job_id, None)
+        if job is None:
+            return
+        self._granted.pop(job_id, None)
+        self.promised.discard(job)
+        self.others.discard(job)
+        if job in self.arrived:
+            self.arrived.remove(job)
+
+    def drop(self, job: ShareJob) -> None:
+        """Forget a job that is refused."""
+        self._forget(job.job_id)
+
+
+class TimeSlots:
+    """When a scheduler that thinks in time slots decides: at their boundaries.
+
+    What happens within a time slot waits for the next boundary, so that every plan holds
+    whole time slots, and the rest of a plan is a plan.
+    """
+
+    def __init__(self, slot_s: float) -> None:
+        self._slot_s = slot_s
+        self._due_s = math.inf
+
+    def begins(self, now_s: float) -> int | None:
+        """The time slot that begins now, or should have begun a moment ago; None if it is
+        not yet time, and ``wake_s`` says when it is."""
+        slot = math.floor(now_s / self._slot_s * (1.0 + ROUNDING))
+        if now_s < self._due_s and now_s - slot * self._slot_s > ROUNDING * now_s:
+            self._due_s = min(self._due_s, (slot + 1) * self._slot_s)
+            return None
+        self._due_s = math.inf
+        return slot
+
+    def wake(self, slot: int | None) -> float | None:
+        """Ask for a decision at the beginning of ``slot``; None: not before something
+        happens."""
+        self._due_s = math.inf if slot is None else slot * self._slot_s
+        return self.wake_s
+
+    @property
+    def wake_s(self) -> float | None:
+        """When the next decision is due; None if none is."""
+        return self._due_s if self._due_s < math.inf else None
