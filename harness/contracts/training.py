@@ -45,7 +45,8 @@ class Workload(Protocol):
         ...
 
     def samples(self, ids: Sequence[int], epochs: Sequence[int] | None = None) -> Batch:
-        """The samples with these ids, stacked along dimension 0, on the CPU.
+        """The samples with these ids, stacked along dimension 0, on the CPU. What belongs to one
+        of them is the same whatever the others are.
 
         Args:
             ids: of the samples.

@@ -55,7 +55,7 @@ class Prefetcher:
         self._wanted: SimpleQueue[Request | None] = SimpleQueue()
         self._coming: deque[Request] = deque()
         """Requests for the steps after the present one, in their order."""
-        self._shape: tuple[Sequence[int], int, int] = ((), 0, 0)
+        self._shape: tuple[tuple[int, ...], int, int] = ((), 0, 0)
         """Parts, workers and global batch that the coming steps were planned for."""
         self._planned: DataState = order.initial()
         """The state after the last of them."""
@@ -70,37 +70,25 @@ class Prefetcher:
         for thread in self._threads:
             thread.start()
 
-    def batch(
-        self, plan: Plan, part: int, global_batch: int, parts: Sequence[int] | None = None
-    ) -> Batch:
-        """The samples of one part of a ``plan``, on the CPU; fetches on from there.
+    def batch(self, plan: Plan, parts: Sequence[int], global_batch: int) -> Batch:
+        """The samples of some parts of a ``plan``, in their order, on the CPU; fetches on from
+        there.
 
         Waits only if they are being fetched right now; where nobody has begun, the calling
         thread fetches them itself.
 
-        Args:
-            plan: of the step.
-            part: whose samples.
-            global_batch: of the step.
-            parts: all that this worker asks for in a step, in this order; None: one part.
-                EasyScale's virtual workers share the loaders of their slot like that
-                (section 3.2 of that paper).
-
         Raises:
             LoaderError: a loader process failed.
         """
-        parts = (part,) if parts is None else parts
-        ranges = plan.parts[part]
+        ranges = _of(plan, parts)
         if not self._depth:
             return self._fetched(ranges)
         if self._failure is not None:
             raise self._failure
-        shape = (parts, len(plan.parts), global_batch)
+        shape = (tuple(parts), len(plan.parts), global_batch)
         if shape != self._shape or not self._coming or self._coming[0][0] != ranges:
             self._drop()
             self._shape, self._planned = shape, plan.after
-            for later in parts[parts.index(part) + 1 :]:
-                self._ask(plan.parts[later])
             found = None
         else:
             found = self._coming.popleft()[1]
@@ -113,16 +101,12 @@ class Prefetcher:
 
     def _plan_ahead(self) -> None:
         parts, num_workers, global_batch = self._shape
-        while len(self._coming) <= (self._depth - 1) * len(parts):
+        while len(self._coming) < self._depth:
             plan = self._order.plan(self._planned, num_workers, global_batch)
-            for part in parts:
-                self._ask(plan.parts[part])
+            request: Request = (_of(plan, parts), Future())
+            self._coming.append(request)
+            self._wanted.put(request)
             self._planned = plan.after
-
-    def _ask(self, ranges: tuple[Range, ...]) -> None:
-        request: Request = (ranges, Future())
-        self._coming.append(request)
-        self._wanted.put(request)
 
     def _drop(self) -> None:
         for _, future in self._coming:
@@ -157,3 +141,7 @@ class Prefetcher:
             loader.close()
         for thread in self._threads:
             thread.join(CLOSE_TIMEOUT_S)
+
+
+def _of(plan: Plan, parts: Sequence[int]) -> tuple[Range, ...]:
+    return tuple(piece for part in parts for piece in plan.parts[part])

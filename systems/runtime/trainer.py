@@ -90,7 +90,7 @@ class Trainer:
         """As ``batch``, but the samples stay where they were fetched."""
         session = self.session
         seed_all(step_seed(session.seed, session.step, self.rank), session.device)
-        return session.prefetcher.batch(plan, self.rank, self.global_batch)
+        return session.prefetcher.batch(plan, (self.rank,), self.global_batch)
 
     def batch(self, plan: Plan) -> Batch:
         """Random states set and this worker's samples fetched for the next step."""

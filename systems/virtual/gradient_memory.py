@@ -26,6 +26,10 @@ class GradientMemory:
         self.total = HostMemory(self.num_bytes)
         self.copies: list[HostMemory] = []
 
+    def renew_total(self) -> None:
+        """Let the sum that was made be: another slot may still read it."""
+        self.total = HostMemory(self.num_bytes)
+
     def resize(self, num_copies: int) -> None:
         """Have so many copies; those that stay keep what they hold."""
         del self.copies[num_copies:]

@@ -14,13 +14,13 @@ from typing import cast
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from systems.elastic.groups import Group, GroupLost, Pending
+from systems.elastic.groups import Group, GroupLost
 from systems.runtime.reduction import BucketLayout, OrderedReduction, Places
 from systems.runtime.unused_parameters import unused
 from systems.virtual.assignment import ranges
-from systems.virtual.exchange import Exchange, exchange_over
-from systems.virtual.gradient_memory import GradientMemory, buckets_of
-from systems.virtual.ordered_sum import OrderedSum, plan_blocks
+from systems.virtual.copied_gradients import CopiedGradients
+from systems.virtual.gradient_memory import GradientMemory
+from systems.virtual.kept_gradients import KeptGradients
 
 
 class VirtualReduction(OrderedReduction):
@@ -28,8 +28,9 @@ class VirtualReduction(OrderedReduction):
 
     Where every slot runs one worker, gloo's own all-reduce gives the right sums, overlapped with
     the backward pass; the first step alone is added up by hand, since DistributedDataParallel
-    has other buckets in it. Elsewhere every worker's gradients go into a copy of their own,
-    scaled; after the last backward pass the slots add up a part each (``Exchange``).
+    has other buckets in it. A slot that runs all workers keeps their gradients until the
+    last one's turn is over (``KeptGradients``); else each worker's go into a copy of their own,
+    scaled, and the slots add up a part each (``CopiedGradients``).
 
     The virtual workers of a step all begin with the same buffers, and the first one's are
     everybody's afterwards, as DistributedDataParallel does it.
@@ -48,19 +49,11 @@ class VirtualReduction(OrderedReduction):
         self._parallel = cast(DistributedDataParallel, self.parallel)
         self._local = range(num_workers)
         self._num_slots = 1
-        self._is_first_step = False
         self._by_hand = False
-        self._copies: GradientMemory | None = None
-        self._exchange: Exchange | None = None
-        self._sum: OrderedSum | None = None
-        self._laid_out: tuple[Sequence[Places], Sequence[BucketLayout]] | None = None
-        self._views: list[dict[int, torch.Tensor]] = []
-        self._sum_buckets: list[torch.Tensor] = []
-        self._sum_gradients: list[tuple[torch.Tensor, ...]] = []
-        self._filling: dict[int, torch.Tensor] | None = None
-        """By parameter: where the gradients of the worker that computes now go."""
-        self._stream = _new_stream(device)
-        """On which gradients go to the host while the next worker computes. Not tried yet."""
+        self._slot_memory: GradientMemory | None = None
+        self._gradients: CopiedGradients | KeptGradients | None = None
+        """Of the layout in use; None where DistributedDataParallel's own do."""
+        self._places_in_use: Sequence[Places] = ()
         self._kept = torch.empty_like(self._flat.flat)
         for parameter in model.parameters():
             if parameter.requires_grad:
@@ -86,55 +79,66 @@ class VirtualReduction(OrderedReduction):
     @property
     def layout_in_use(self) -> Sequence[Sequence[int]]:
         """See ``Reduction``."""
-        layout = self._laid_out[1] if self._by_hand and self._laid_out else self.layout
+        is_first = self._by_hand and self._places_in_use is self.first_places
+        layout = self.first_layout if is_first else self.layout
         return [bucket.parameters for bucket in layout]
 
     @property
     def buckets(self) -> list[torch.Tensor]:
         """The reduced gradients of the last step, flat, by bucket; not copies."""
-        return self._sum_buckets if self._by_hand else super().buckets
-
-    def attach(self, group: Group | None) -> None:
-        """Between steps: reduce over this group from now on; ``assign`` comes next."""
-        super().attach(group)
-        self._exchange = None
+        return self._gradients.buckets if self._gradients is not None else super().buckets
 
     def assign(self, counts: Sequence[int]) -> None:
-        """Which virtual workers the slots of the group run: so many each, by rank."""
+        """After ``attach``: which virtual workers the slots run, so many each, by rank."""
         rank = 0 if self._group is None else self._group.rank
         self._num_slots = len(counts)
         self._local = ranges(counts)[rank]
-        self._laid_out = None
+        self._gradients = None
+        if self._slot_memory is not None:
+            self._slot_memory.renew_total()
 
     def begin_step(self, step: int) -> None:
         """Before the first virtual worker's forward pass; ``step``: executed so far."""
         is_spread = self._num_slots == self._num_workers
         self._by_hand = not is_spread or (step == 0 and self._num_workers > 1)
         if not self._by_hand:
-            self._release()
+            self._gradients = self._slot_memory = None
             return
         layout, places = self.layout, self._places
         if step == 0:
             layout, places = self.first_layout, self.first_places
-        if self._laid_out is None or self._laid_out[0] is not places:
-            self._lay_out(layout, places)
+        if self._gradients is None or self._places_in_use is not places:
+            self._places_in_use = places
+            self._gradients = self._slot_gradients(layout, places)
         self._before_forward(self._model, ())
 
+    def _slot_gradients(
+        self, layout: Sequence[BucketLayout], places: Sequence[Places]
+    ) -> CopiedGradients | KeptGradients:
+        if self._num_slots == 1 and self._device.type == "cpu":
+            self._slot_memory = None
+            return KeptGradients(layout, places, self._num_workers)
+        if self._slot_memory is None:
+            self._slot_memory = GradientMemory((self.first_layout, self.layout))
+        return CopiedGradients(
+            self._slot_memory, layout, places, self._num_workers, self._local, self._device
+        )
+
     def begin_worker(self, worker: int) -> None:
-        """Before a virtual worker's forward pass."""
-        if not self._by_hand:
-            return
-        if worker > self._local.start:
+        """Before a virtual worker's first forward pass of a step."""
+        if self._by_hand and worker > self._local.start:
             self._flat.gather().copy_(self._boundary)
-        self._filling = dict(self._views[worker - self._local.start])
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:
         """Within, gradients are added to those that are there, and go nowhere yet."""
-        filling, self._filling = self._filling, None
         with nullcontext() if self._by_hand else self._parallel.no_sync():
             yield
-        self._filling = filling
+
+    def begin_last(self, worker: int) -> None:
+        """Before a virtual worker's last forward pass of a step."""
+        if self._by_hand and self._gradients is not None:
+            self._gradients.begin_worker(worker)
 
     def after_forward(self, worker: int) -> None:
         """After a virtual worker's last forward pass of a step."""
@@ -142,14 +146,15 @@ class VirtualReduction(OrderedReduction):
             self._kept.copy_(self._flat.gather())
 
     def end_worker(self) -> None:
-        """After a virtual worker's backward pass.
+        """After a virtual worker's last backward pass of a step.
 
         Raises:
             UnusedParameterError: a parameter has no gradient.
         """
-        left, self._filling = self._filling, None
-        if left:
-            raise unused([n for n, p in self._model.named_parameters() if id(p) in left])
+        if self._by_hand and self._gradients is not None:
+            missing = self._gradients.end_worker()
+            if missing:
+                raise unused([n for n, p in self._model.named_parameters() if id(p) in missing])
 
     def begin(self) -> None:
         """After the last forward pass: the first worker's buffers are on their way."""
@@ -172,105 +177,37 @@ class VirtualReduction(OrderedReduction):
         Raises:
             GroupLost: the state is that from before the forward pass.
         """
-        if not self._by_hand:
+        if not self._by_hand or self._gradients is None:
             super().finish()
             return
+        kept = self._kept
         try:
-            self._add_up(self._buffers_pending)
+            if self._lost is not None:
+                raise self._lost
+            if self._buffers_pending is not None:
+                self._buffers_pending.wait()
+                kept = self._travelling
+            self._gradients.add_up(self._group)
         except GroupLost:
             self.undo()
             raise
+        self._flat.gather().copy_(kept)
         self._buffers_pending = None
-        places = self._laid_out[0] if self._laid_out else ()
-        for place, views in zip(places, self._sum_gradients, strict=True):
+        for place, views in zip(self._places_in_use, self._gradients.gradients, strict=True):
             for parameter, gradient in zip(place.parameters, views, strict=True):
                 parameter.grad = gradient.to(self._device)  # on a CPU it is there
 
-    def _add_up(self, buffers: Pending | None) -> None:
-        group, kept = self._group, self._kept
-        if self._stream is not None:
-            self._stream.synchronize()
-        if group is not None and group.size > 1:
-            if self._lost is not None:
-                raise self._lost
-            if buffers is not None:
-                buffers.wait()
-                kept = self._travelling
-            self._add_up_with(group)
-        else:
-            assert self._sum is not None
-            self._sum.run()
-        self._flat.gather().copy_(kept)
-
-    def _add_up_with(self, group: Group) -> None:
-        assert self._copies is not None
-        assert self._laid_out is not None
-        if self._exchange is None:
-            self._exchange = exchange_over(
-                group, self._copies, self._laid_out[1], self._num_workers, self._local
-            )
-        self._exchange.run()
-
     def undo(self) -> None:
         """Take back what the step did to the buffers, unless it was committed."""
-        self._filling = None
+        if self._gradients is not None:
+            self._gradients.drop()
+        for parameter in self._model.parameters():
+            parameter.grad = None
         super().undo()
         if self._group is not None and not self._group.is_quiet:
-            self._release()  # others may still read it: let them have it
-
-    def _lay_out(self, layout: Sequence[BucketLayout], places: Sequence[Places]) -> None:
-        """Have a copy for each local worker, and views of its gradients."""
-        if self._copies is None:
-            self._copies = GradientMemory((self.first_layout, self.layout))
-        memory = self._copies
-        memory.resize(len(self._local))
-        copies = [buckets_of(copy.bytes, layout) for copy in memory.copies]
-        self._views = [
-            {
-                id(parameter): gradient
-                for place, bucket in zip(places, buckets, strict=True)
-                for parameter, gradient in zip(place.parameters, place.views(bucket), strict=True)
-            }
-            for buckets in copies
-        ]
-        self._sum_buckets = buckets_of(memory.total.bytes, layout)
-        self._sum_gradients = [
-            place.views(bucket) for place, bucket in zip(places, self._sum_buckets, strict=True)
-        ]
-        self._laid_out, self._exchange, self._sum = (places, layout), None, None
-        if self._num_slots == 1:
-            shapes = [(bucket.numel, bucket.dtype.itemsize) for bucket in layout]
-            blocks = plan_blocks(shapes, self._num_workers)
-            self._sum = OrderedSum(blocks, copies, self._sum_buckets)
-
-    def _release(self) -> None:
-        """Have no copies any more."""
-        self._copies = self._laid_out = self._exchange = self._sum = None
-        self._views, self._sum_buckets, self._sum_gradients = [], [], []
+            self._gradients = self._slot_memory = None  # others may still read it: let them have it
 
     def _on_gradient(self, parameter: torch.Tensor) -> None:
         """A parameter's gradient is there; on the thread of the backward pass."""
-        if self._filling is None:
-            return
-        assert parameter.grad is not None
-        place = self._filling.pop(id(parameter))
-        if self._stream is None:
-            scale(parameter.grad, self._num_workers, place)
-        else:
-            scaled = torch.empty_like(parameter.grad)
-            scale(parameter.grad, self._num_workers, scaled)
-            self._stream.wait_stream(torch.cuda.current_stream(self._device))
-            with torch.cuda.stream(self._stream):
-                place.copy_(scaled, non_blocking=True)
-            scaled.record_stream(self._stream)
-        parameter.grad = None
-
-
-def scale(gradient: torch.Tensor, num_workers: int, out: torch.Tensor) -> None:
-    """A worker's part in the mean, as DistributedDataParallel has it: to divide the gradient, or
-    the sum, would give other bits."""
-    torch.mul(gradient, 1.0 / num_workers, out=out)
-
-
-def _new_stream(device: torch.device) -> torch.cuda.Stream | None:
-    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        if self._by_hand and self._gradients is not None:
+            self._gradients.take(parameter)

@@ -91,15 +91,25 @@ class VirtualTrainer(Trainer):
         """What the next step consumes, by virtual worker; pure."""
         return self.session.data.plan(self.session.data_state, self._num_virtual, self.global_batch)
 
-    def worker_batch(self, plan: Plan, worker: int) -> Batch:
-        """The samples of a virtual worker, fetched for the next step."""
-        session = self.session
-        batch = session.prefetcher.batch(plan, worker, self.global_batch, self._reduction.local)
-        return on_device(batch, session.device)
+    def batches(self, plan: Plan) -> dict[int, Batch]:
+        """The samples of the local virtual workers, fetched together: they share the loaders of
+        their slot (EasyScale, section 3.2 of the paper)."""
+        session, local = self.session, self._reduction.local
+        fetched = session.prefetcher.batch(plan, local, self.global_batch)
+        if len(local) == 1:
+            return {local.start: on_device(fetched, session.device)}
+        found, at = {}, 0
+        for worker in local:
+            cut = slice(at, at + self._sizes[worker])
+            at = cut.stop
+            # Memory of its own: a kernel's last bits may depend on where its operands begin.
+            part = {name: value[cut].clone() for name, value in fetched.items()}
+            found[worker] = on_device(part, session.device)
+        return found
 
     def dummy_loss(self) -> torch.Tensor:
         """The loss of the next step's first worker here, for passes that are forgotten."""
-        batch = self.worker_batch(self.plan(), self._reduction.local.start)
+        batch = self.batches(self.plan())[self._reduction.local.start]
         return self.session.workload.loss(self._reduction.parallel, batch)
 
     def compute(self, on_losses: OnLosses | None = None) -> None:
@@ -118,10 +128,11 @@ class VirtualTrainer(Trainer):
         recorder = session.recorder
         recorder.begin_step(session.step, is_first=self.rank == 0)
         self._losses.clear()
+        batches = self.batches(plan)
         try:
             for worker in reduction.local:
                 self._mark.now(Doing.FORWARD)
-                batch = self.worker_batch(plan, worker)
+                batch = batches[worker]
                 reduction.begin_worker(worker)
                 recorder.begin_worker(worker, batch)
                 self._contexts.enter(worker, session.step)
@@ -129,6 +140,7 @@ class VirtualTrainer(Trainer):
                 for part, share_of in before:
                     with reduction.accumulating():
                         self._add_gradients(worker, part, share_of)
+                reduction.begin_last(worker)
                 loss = self._forward(worker, *last)
                 recorder.after_forward(self._losses[worker])
                 reduction.after_forward(worker)

@@ -57,7 +57,7 @@ def assert_same_through_changes(workload, order, prefetcher, history):
     for rank, num_workers, batch, num_steps in history:
         for _ in range(num_steps):
             plan = order.plan(state, num_workers, batch)
-            found = prefetcher.batch(plan, rank, batch)
+            found = prefetcher.batch(plan, (rank,), batch)
             assert_same(found, stored(workload, order, plan.parts[rank]))
             state = plan.after
 
@@ -112,7 +112,7 @@ def test_a_step_that_is_done_again_gets_its_samples():
     first = order.plan(order.initial(), 2, 12)
     second = order.plan(first.after, 2, 12)
     for plan in (first, second, second, first, second):
-        found = prefetcher.batch(plan, 1, 12)
+        found = prefetcher.batch(plan, (1,), 12)
         assert_same(found, workload.samples(order.ids(plan.parts[1])))
     prefetcher.close()
 
@@ -137,12 +137,12 @@ def test_what_was_fetched_for_the_old_membership_keeps_nobody_waiting():
     workload, order = Gated(), data_order("blocks", 1, 97, 8)
     prefetcher = Prefetcher(workload, order, 4)
     plan = order.plan(order.initial(), 2, 12)
-    prefetcher.batch(plan, 0, 12)
+    prefetcher.batch(plan, (0,), 12)
     assert workload.begun.wait(30)
     changed = order.plan(plan.after, 3, 12)
-    prefetcher.batch(changed, 0, 12)  # would hang if it waited for what is under way
+    prefetcher.batch(changed, (0,), 12)  # would hang if it waited for what is under way
     nobody_began = order.plan(changed.after, 3, 12)
-    prefetcher.batch(nobody_began, 0, 12)  # and this if it waited for who is busy
+    prefetcher.batch(nobody_began, (0,), 12)  # and this if it waited for who is busy
     assert len(workload.fetched_in) == 4
     workload.gate.set()
     prefetcher.close()
@@ -155,7 +155,7 @@ def test_the_next_batch_is_fetched_in_advance():
     state = order.initial()
     for _ in range(10):
         plan = order.plan(state, 2, 12)
-        prefetcher.batch(plan, 0, 12)
+        prefetcher.batch(plan, (0,), 12)
         assert workload.begun.wait(30)  # by then somebody has begun to fetch the next
         workload.begun.clear()
         state = plan.after
@@ -177,7 +177,7 @@ def train(depth, loaders=()):
         plan = order.plan(state, num_workers, 12)
         torch.manual_seed(step_seed(3, step, rank))
         optimizer.zero_grad()
-        workload.loss(model, prefetcher.batch(plan, rank, 12)).backward()
+        workload.loss(model, prefetcher.batch(plan, (rank,), 12)).backward()
         workload.update(optimizer, 12, step)
         state = plan.after
     prefetcher.close()
@@ -195,7 +195,7 @@ def read_on(order, prefetcher):
     state = order.initial()
     while True:
         plan = order.plan(state, 1, 10)
-        prefetcher.batch(plan, 0, 10)
+        prefetcher.batch(plan, (0,), 10)
         state = plan.after
 
 
@@ -262,7 +262,7 @@ def test_closing_leaves_no_thread_and_no_process():
     loader = LoaderProcess(PICTURES, {})
     process = psutil.Process(loader.pid)
     prefetcher = Prefetcher(workload, order, 2, [loader])
-    prefetcher.batch(order.plan(order.initial(), 1, 10), 0, 10)
+    prefetcher.batch(order.plan(order.initial(), 1, 10), (0,), 10)
     prefetcher.close()
     prefetcher.close()
     assert threading.active_count() == before

@@ -105,6 +105,14 @@ def test_entry_is_complete(file, name, size):
 
 
 @every_runnable
+def test_a_sample_is_the_same_whatever_comes_with_it(file, name, size):
+    built = workload(file, name)
+    together = built.samples([7, 3, 11, 2], [0, 1, 1, 2])
+    parts = built.samples([7, 3, 11], [0, 1, 1]), built.samples([2], [2])
+    assert_same({key: torch.cat([part[key] for part in parts]) for key in together}, together)
+
+
+@every_runnable
 def test_same_seed_gives_same_bits_and_moves_no_random_state(file, name, size):
     built = workload(file, name)
     torch.manual_seed(5)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from systems.runtime.data_order import Plan
-from systems.virtual import ordered_sum, virtual_reduction
+from systems.virtual import copied_gradients, kept_gradients, ordered_sum
 from systems.virtual.contexts import StreamContexts
 from systems.virtual.random_states import ProcessRandom
 from systems.virtual.virtual_reduction import VirtualReduction
@@ -85,7 +85,7 @@ def _division():
     def scale(gradient, num_workers, out):
         torch.div(gradient, num_workers, out=out)
 
-    virtual_reduction.scale = scale
+    kept_gradients.scale = copied_gradients.scale = scale
 
 
 def _order():
@@ -93,7 +93,8 @@ def _order():
         chunks = usual(numel, element_bytes, num_workers)
         return [type(c)(c.start, c.stop, tuple(range(num_workers))) for c in chunks]
 
-    usual, ordered_sum.ring_chunks = ordered_sum.ring_chunks, by_rank
+    usual = ordered_sum.ring_chunks
+    ordered_sum.ring_chunks = kept_gradients.ring_chunks = by_rank
 
 
 def _threads():

@@ -1,0 +1,124 @@
+"""The gradients of a slot's virtual workers where others have to read them: copied, scaled.
+
+Each worker's go into a copy of their own as they come, in the layout of DistributedDataParallel's
+buckets, in memory that all slots of the host can see. On a GPU they travel to the host while the
+next worker computes (not tried yet).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from systems.elastic.groups import Group
+from systems.runtime.reduction import BucketLayout, Places
+from systems.virtual.exchange import Exchange, exchange_over
+from systems.virtual.gradient_memory import GradientMemory, buckets_of
+from systems.virtual.ordered_sum import OrderedSum, plan_blocks
+
+
+class CopiedGradients:
+    """A copy for each local worker, and the mean of all the job's."""
+
+    def __init__(
+        self,
+        memory: GradientMemory,
+        layout: Sequence[BucketLayout],
+        places: Sequence[Places],
+        num_workers: int,
+        local: range,
+        device: torch.device,
+    ) -> None:
+        """Args:
+        memory: for the copies and the mean.
+        layout: of the buckets.
+        places: where parameters lie in them.
+        num_workers: virtual workers of the job.
+        local: those of this slot.
+        device: on which gradients come.
+        """
+        self._memory = memory
+        self._layout = layout
+        self._num_workers = num_workers
+        self._local = local
+        memory.resize(len(local))
+        copies = [buckets_of(copy.bytes, layout) for copy in memory.copies]
+        self._views = [
+            {
+                id(parameter): gradient
+                for place, bucket in zip(places, buckets, strict=True)
+                for parameter, gradient in zip(place.parameters, place.views(bucket), strict=True)
+            }
+            for buckets in copies
+        ]
+        self.buckets = buckets_of(memory.total.bytes, layout)
+        """The mean, flat, by bucket."""
+        self.gradients = [p.views(bucket) for p, bucket in zip(places, self.buckets, strict=True)]
+        """The mean, by bucket and parameter."""
+        self._exchange: Exchange | None = None
+        self._sum: OrderedSum | None = None
+        if len(local) == num_workers:
+            shapes = [(bucket.numel, bucket.dtype.itemsize) for bucket in layout]
+            self._sum = OrderedSum(plan_blocks(shapes, num_workers), copies, self.buckets)
+        self._filling: dict[int, torch.Tensor] | None = None
+        """By parameter: where the gradients of the worker that computes now go."""
+        self._stream = _new_stream(device)
+
+    def begin_worker(self, worker: int) -> None:
+        """Before the last forward pass of a worker's turn."""
+        self._filling = dict(self._views[worker - self._local.start])
+
+    def take(self, parameter: torch.Tensor) -> None:
+        """A parameter's gradient is there; on the thread of the backward pass."""
+        if self._filling is None:
+            return  # more will be added to it
+        assert parameter.grad is not None
+        place = self._filling.pop(id(parameter))
+        if self._stream is None:
+            scale(parameter.grad, self._num_workers, place)
+        else:
+            scaled = torch.empty_like(parameter.grad)
+            scale(parameter.grad, self._num_workers, scaled)
+            self._stream.wait_stream(torch.cuda.current_stream(parameter.device))
+            with torch.cuda.stream(self._stream):
+                place.copy_(scaled, non_blocking=True)
+            scaled.record_stream(self._stream)
+        parameter.grad = None
+
+    def end_worker(self) -> set[int]:
+        """A worker's turn is over; ids of the parameters that had no gradient."""
+        left, self._filling = self._filling, None
+        return set(left or ())
+
+    def add_up(self, group: Group | None) -> None:
+        """All turns are over: make the mean with the other slots.
+
+        Raises:
+            GroupLost: a slot was lost.
+        """
+        if self._stream is not None:
+            self._stream.synchronize()
+        if self._sum is not None:
+            self._sum.run()
+            return
+        assert group is not None
+        if self._exchange is None:
+            self._exchange = exchange_over(
+                group, self._memory, self._layout, self._num_workers, self._local
+            )
+        self._exchange.run()
+
+    def drop(self) -> None:
+        """The step does not count."""
+        self._filling = None
+
+
+def scale(gradient: torch.Tensor, num_workers: int, out: torch.Tensor) -> None:
+    """A worker's part in the mean, as DistributedDataParallel has it: to divide the gradient, or
+    the sum, would give other bits."""
+    torch.mul(gradient, 1.0 / num_workers, out=out)
+
+
+def _new_stream(device: torch.device) -> torch.cuda.Stream | None:
+    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
