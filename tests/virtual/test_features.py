@@ -32,9 +32,10 @@ def held_to_stock(launcher, folder, backend=None, script=(), **options):
     "options",
     [
         pytest.param({"clip": 0.1}, id="clipped gradients and a schedule of learning rates"),
-        pytest.param({"autocast": True}, id="bf16 autocast", marks=pytest.mark.long),
+        pytest.param({"autocast": True}, id="bf16 autocast"),
     ],
 )
+@pytest.mark.long
 def test_options_of_a_step(launcher, tmp_path, options):
     held_to_stock(launcher, tmp_path, **options)
 

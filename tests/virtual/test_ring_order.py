@@ -52,7 +52,9 @@ def same_bits(one, other):
     return torch.equal(one.view(torch.uint8), other.view(torch.uint8))
 
 
-@pytest.mark.parametrize("num_workers", [2, 3, 4, 5, 8, 12])
+@pytest.mark.parametrize(
+    "num_workers", [2, 3, 4, *(pytest.param(n, marks=pytest.mark.long) for n in (5, 8, 12))]
+)
 def test_sums_have_the_bits_of_gloos_ring(num_workers):
     sizes = (*SIZES, random.Random(num_workers).randrange(2_000_000))
     shapes = [(size, dtype) for size in sizes for dtype in DTYPES]

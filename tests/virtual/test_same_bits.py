@@ -9,6 +9,8 @@ from tests.virtual.worlds import check_same_bits, live, losses_of, virtual
 PLANS = [
     pytest.param(4, [(0,), (0, 1), (0, 1, 2, 3), (2,)], {}, id="4-sgd"),
     pytest.param(3, [(0, 1), (1, 2, 3), (1,)], {"optimizer": "adamw"}, id="3-adamw"),
+]
+LONG = [
     pytest.param(2, [(0, 1), (2,), (0, 3)], {}, id="2-sgd", marks=pytest.mark.long),
     pytest.param(
         8, [(0, 1, 2), (3,), (0, 1)], {"width": 3000}, id="8-wide", marks=pytest.mark.long
@@ -34,17 +36,18 @@ def held_to_stock(launcher, folder, plan, num_workers, backend, **options):
     check_same_bits(world, folder, end, num_workers, batch, **options)
 
 
-@pytest.mark.parametrize(("num_workers", "plan", "options"), PLANS)
+@pytest.mark.parametrize(("num_workers", "plan", "options"), [PLANS[0], *LONG])
 def test_moving_while_the_job_trains(launcher, tmp_path, num_workers, plan, options):
     held_to_stock(launcher, tmp_path, plan, num_workers, {}, **options)
 
 
-@pytest.mark.parametrize(("num_workers", "plan", "options"), PLANS[1:])
+@pytest.mark.parametrize(("num_workers", "plan", "options"), [PLANS[1], *LONG])
 def test_moving_by_checkpoints(launcher, tmp_path, num_workers, plan, options):
     backend = {"reconfigure": "checkpoint"}
     held_to_stock(launcher, tmp_path, plan, num_workers, backend, **options)
 
 
+@pytest.mark.long
 def test_a_job_that_never_changes_is_stock_in_its_first_step_too(launcher, tmp_path):
     held_to_stock(launcher, tmp_path, [(0, 1, 2)], 3, {}, width=3000)
 
