@@ -83,7 +83,12 @@ class SamplesLog:
     """What one worker of one generation consumes; no line is lost when it is killed."""
 
     def __init__(
-        self, job_dir: Path, generation: int, rank: int, order: DataOrder, parts: Sequence[int]
+        self,
+        job_dir: Path,
+        generation: int,
+        rank: int,
+        order: DataOrder,
+        parts: Sequence[int] | None = None,
     ) -> None:
         """Opens the log and says in it what the ranges are ranges of.
 
@@ -92,12 +97,12 @@ class SamplesLog:
             generation: of the membership.
             rank: of the worker, in the file's name.
             order: of the samples.
-            parts: which parts of every plan the worker consumes.
+            parts: which parts of every plan the worker consumes; None: its rank's.
 
         Raises:
             OSError: it cannot be opened.
         """
-        self._parts = tuple(parts)
+        self._parts = (rank,) if parts is None else tuple(parts)
         self._lines = LineWriter(samples_path(job_dir, generation, rank), at_once=True)
         self._lines.add({"order": order.kind, "num_samples": order.num_samples})
 

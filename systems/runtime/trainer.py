@@ -80,7 +80,7 @@ class Trainer:
         self.weight = (stop - start) * num_workers / global_batch
         self.close()
         session = self.session
-        self._samples = SamplesLog(session.job_dir, generation, rank, session.data, (rank,))
+        self._samples = SamplesLog(session.job_dir, generation, rank, session.data)
 
     def plan(self) -> Plan:
         """What the next step consumes; pure."""
