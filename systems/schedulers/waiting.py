@@ -11,7 +11,8 @@ class Key(NamedTuple):
     """How jobs are ordered: smaller is served earlier. Ties end at the unique job id."""
 
     level: int
-    since_s: float
+    rank: float
+    """Order within the level: the time of entry into it, or an index."""
     arrival_s: float
     job_id: str
     num_slots: int
@@ -49,6 +50,10 @@ class WaitingJobs:
     def discard(self, job_id: str) -> None:
         """Remove a job if it is here."""
         self._keys.pop(job_id, None)
+
+    def key_of(self, job_id: str) -> Key | None:
+        """The present key of a job that is here."""
+        return self._keys.get(job_id)
 
     def demands(self) -> list[int]:
         """All demands seen so far, ascending."""

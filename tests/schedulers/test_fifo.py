@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from harness.contracts.scheduler import Grant
 from systems.schedulers.fifo import Fifo
 from tests.replay.worlds import cluster, job
@@ -72,3 +74,27 @@ def test_impossible_jobs_are_refused_with_fact_and_way_out():
     assert "cap its demand" in reasons["big"]
     assert "outside its own range [1, 2]" in reasons["odd"]
     assert periods(records, "a") == [(1, 11, 4)]
+
+
+def test_static_shares_of_the_synthetic_workload_of_the_edl_paper():
+    """4 hosts of 8; a job every 30 s, 16 jobs, none leaves: 4 slots each, all taken by the first
+    eight, and the others wait (section 6.3)."""
+    jobs = [job(f"{i:02d}", 30.0 * i, 1 + i % 8, 10**6) for i in range(16)]
+    _, recorder = run(jobs, Fifo(slots_per_job=4), cluster(4, 8))
+    last = recorder.views[15]
+    assert last.time_s == 450.0
+    sizes = {i: one.grant.num_slots for i, one in last.jobs.items() if one.grant}
+    assert sizes == {f"{i:02d}": 4 for i in range(8)}
+
+
+def test_a_static_share_stays_within_the_range_of_the_job():
+    jobs = [
+        job("least", 0, 1, 10, min_slots=6),
+        job("most", 0, 1, 10, max_slots=2),
+        job("rigid", 0, 3, 10, elastic=False),
+    ]
+    _, recorder = run(jobs, Fifo(slots_per_job=4), cluster(2, 8))
+    sizes = {i: grant.num_slots for i, grant in recorder.decisions[0].changes.items()}
+    assert sizes == {"least": 6, "most": 2, "rigid": 3}
+    with pytest.raises(ValueError, match="at least 1"):
+        Fifo(slots_per_job=0)

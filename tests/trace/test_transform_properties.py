@@ -8,6 +8,7 @@ from harness.trace.transforms import (
     AssignBatch,
     AssignDeadlines,
     AssignWorkloads,
+    BatchPerSlot,
     CapDemand,
     CompressArrivals,
     FirstJobs,
@@ -69,6 +70,7 @@ KEEPING = st.one_of(
         batch=st.none() | st.integers(1, 512),
     ),
     st.builds(AssignBatch, batch=st.integers(1, 512)),
+    st.builds(BatchPerSlot, batch=st.integers(1, 512)),
     st.builds(RecomputeWork),
     st.builds(AssignDeadlines, share=st.floats(0, 1)),
 )

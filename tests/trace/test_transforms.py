@@ -9,6 +9,7 @@ from harness.trace.transforms import (
     AssignBatch,
     AssignDeadlines,
     AssignWorkloads,
+    BatchPerSlot,
     CapDemand,
     CompressArrivals,
     FirstJobs,
@@ -160,6 +161,14 @@ def test_assign_batch_with_a_range():
     assert {(j.global_batch, j.batch_range) for j in result.jobs} == {(64, (16, 256))}
     alone = AssignBatch(batch={"resnet50": 128}).apply(result, CONTEXT)
     assert {j.batch_range for j in alone.jobs} == {(128, 128)}
+
+
+def test_the_batch_per_slot_counts_the_requested_slots():
+    result = BatchPerSlot(batch={"resnet50": 32}).apply(THREE, CONTEXT)
+    assert [j.global_batch for j in result.jobs] == [32, 256, 96]
+    assert result.generated == {"global_batch"}
+    (problem,) = problems(BatchPerSlot(batch={"a": 1}))
+    assert "BatchPerSlot: no batch for workload 'resnet50'" in problem
 
 
 def test_recompute_work_uses_the_requested_slots():

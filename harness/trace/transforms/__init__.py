@@ -16,6 +16,7 @@ from harness.trace.transforms.serving import ServingDemand
 from harness.trace.transforms.work import (
     AssignBatch,
     AssignWorkloads,
+    BatchPerSlot,
     RecomputeWork,
     ScaleDurations,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "AssignBatch",
     "AssignDeadlines",
     "AssignWorkloads",
+    "BatchPerSlot",
     "CancelJobs",
     "CapDemand",
     "CompressArrivals",

@@ -134,6 +134,33 @@ class AssignBatch:
         return trace.step("AssignBatch" + _batch_note(batches), jobs, generated=["global_batch"])
 
 
+@dataclass(frozen=True)
+class BatchPerSlot:
+    """Set the global batch of every job to so many samples for each slot it requested.
+
+    For all, or by workload. It stays what it is when the job is given other slots. Work in
+    samples stays too: put ``RecomputeWork`` behind. Source: EDL's strong scaling (Wu et al.,
+    section 6: the batch per GPU times the initial GPUs).
+    """
+
+    batch: int | Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        check(*_batch_problems(self.batch))
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The same jobs with other batches.
+
+        Raises:
+            TraceError: a workload has no batch; all are named.
+        """
+        present = sorted({job.workload for job in trace.jobs})
+        batches = _batches("BatchPerSlot", self.batch, present)
+        jobs = (_with_batch(job, batches[job.workload] * job.requested_slots) for job in trace.jobs)
+        note = "BatchPerSlot" + _batch_note(batches)
+        return trace.step(note, jobs, generated=["global_batch"])
+
+
 def _limit(limits: int | Mapping[str, int] | None, workload: str) -> int | None:
     """An end of the range of a workload; None: there is none."""
     return limits.get(workload) if isinstance(limits, Mapping) else limits

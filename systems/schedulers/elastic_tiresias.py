@@ -1,0 +1,346 @@
+"""Elastic-Tiresias: Tiresias's plan, then jobs are compacted or expanded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import ClassVar
+
+from harness.contracts.engine import JobState
+from harness.contracts.scheduler import (
+    ClusterView,
+    Decision,
+    Grant,
+    JobView,
+    Knowledge,
+    Refuse,
+    Requirement,
+    Suspend,
+)
+from systems.schedulers.compaction import Compaction, Donor, Move
+from systems.schedulers.gang import gang_slots
+from systems.schedulers.news import touched
+from systems.schedulers.service_groups import ServiceGroups
+from systems.schedulers.slot_claims import SlotClaims, grant_of
+from systems.schedulers.speed_tables import SpeedTables, speed_kind
+from systems.schedulers.waiting import Key
+from systems.schedulers.waiting_kinds import WaitingKinds
+
+_Kind = tuple[object, ...]
+
+
+POSTPONED_S = 1.0
+"""After this time a job is tried again that could not start since it still held other slots."""
+
+
+class ElasticTiresias:
+    """Tiresias, whose running jobs give slots to those that wait, or take what is idle.
+
+    Every decision repairs Tiresias's plan (P, the requested slots, for each job that starts) and
+    then does one of three things:
+
+    - More than ``compact_above`` jobs wait: *compaction*. For each, best first, slots are taken
+      from elastic running jobs outside group 0, none of which falls below
+      ``max(1, ceil(least_share * P))``, so that the gain in GPU efficiency is greatest
+      (``Compaction``); if it is above 0, the job starts on them.
+    - Nobody waits: *expansion*. While a slot is free, it goes to the elastic running job with the
+      greatest relative gain ``S(p + 1) / S(p) - 1``, ties by arrival; none at a gain of 0.
+    - Otherwise sizes stay.
+
+    Jobs that are not elastic are never resized; one that waits may be started by compaction, on
+    exactly the slots it requested.
+
+    ``queue_limits_slot_s``, ``promote_after``: see ``Tiresias`` (paper: 500 and 10,000).
+    ``compact_above``: N, jobs (paper: 10). ``least_share``: r, a share of P (paper: 0.5).
+
+    Source: Wu et al., EDL, section 5.1, Algorithm 1 and footnote 4 (the hosts that a compaction
+    may use). Open there and chosen here: the gain, called only "in GPU efficiency", is the
+    change in the sum of p * E(p); slots that are free are used by compactions too; a job's next
+    plan counts what it holds, but no more than P, so that compacted jobs stay compacted until
+    they are expanded or suspended, and slots above P are free for the plan before anybody is
+    suspended, those with the least relative gain first; a job that the plan has just taken the
+    slots from may be compacted too, and moves then. Differs from the print, which has no end
+    to its expansion. Exact slots are named, chosen as ``consolidated`` does, since the hosts
+    matter; so the placement is not asked.
+    """
+
+    checked: ClassVar[str] = "compared"
+    """With a version that does everything anew at every event, and compactions with brute force."""
+    needs: frozenset[Knowledge] = frozenset({Knowledge.THROUGHPUT})
+    requires: frozenset[Requirement] = frozenset(
+        {Requirement.SUSPEND, Requirement.RESCALE, Requirement.MIGRATE}
+    )
+    wants_progress = False
+
+    def __init__(
+        self,
+        queue_limits_slot_s: Sequence[float] = (500.0, 10_000.0),
+        promote_after: float | None = None,
+        compact_above: int = 10,
+        least_share: float = 0.5,
+    ) -> None:
+        problems = []
+        if compact_above < 0:
+            problems.append(f"compact_above is {compact_above}; give a number of jobs from 0 on")
+        if not 0.0 <= least_share <= 1.0:
+            problems.append(f"least_share is {least_share}; give a share from 0 to 1")
+        if problems:
+            raise ValueError("\n".join(problems))
+        self._compact_above = compact_above
+        self._least_share = least_share
+        self._waiting = WaitingKinds(self._kind_of)
+        self._groups = ServiceGroups(queue_limits_slot_s, promote_after, waiting=self._waiting)
+        self._claims: SlotClaims | None = None
+        self._compaction: Compaction
+        self._tables: SpeedTables
+        self._extra: dict[str, int] = {}
+        """Slots above P, of the jobs that have any."""
+        self._view: ClusterView
+        self._resized: dict[str, None] = {}
+        self._moving: dict[str, None] = {}
+        """Jobs that give slots up for others, until they have them."""
+        self._has_postponed = False
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Repair the plan, then compact or expand."""
+        self._view = view
+        claims = self._claims_on(view)
+        self._resized.clear()
+        changes = self._groups.follow(view)
+        broken = claims.follow(view)
+        for job_id in touched(view):
+            self._note_extra(job_id)
+        self._moving = {
+            job_id: None
+            for job_id in self._moving
+            if job_id in view.jobs
+            and claims.of(job_id)
+            and set(claims.of(job_id)) != set(view.jobs[job_id].slots)
+        }
+        for job_id in broken:
+            self._mend(job_id, claims)
+        for job_id in self._groups.regroup(view):
+            hosts = view.cluster.host_of
+            claims.changed_hosts.update(hosts[slot] for slot in claims.of(job_id))
+        self._has_postponed = False
+        self._replan(claims)
+        if len(self._waiting) > self._compact_above:
+            self._compact(claims)
+        elif not self._waiting:
+            self._expand(claims)
+        self._untangle(claims)
+        changes |= self._changes(claims)
+        wake_s = self._groups.next_wake(view.time_s)
+        if self._has_postponed:
+            wake_s = min(wake_s or math.inf, view.time_s + POSTPONED_S)
+        return Decision(changes, wake_s)
+
+    def _claims_on(self, view: ClusterView) -> SlotClaims:
+        if self._claims is None:
+            self._claims = SlotClaims(view.cluster)
+            self._tables = SpeedTables(view.cluster.num_slots)
+            self._compaction = Compaction(view.cluster, self._claims, self._donor)
+        return self._claims
+
+    def _job(self, job_id: str) -> JobView:
+        return self._view.jobs[job_id]
+
+    def _least(self, job: JobView) -> int:
+        """Fewest slots that compaction leaves the job, or starts it on."""
+        gang = gang_slots(job.spec)
+        if not job.spec.elastic:
+            return gang
+        return max(1, job.spec.min_slots, math.ceil(self._least_share * gang))
+
+    def _kind_of(self, key: Key) -> _Kind:
+        """What decides whether and how compaction can serve a waiting job."""
+        spec = self._job(key.job_id).spec
+        return (*speed_kind(spec), key.num_slots, spec.elastic)
+
+    def _donor(self, job_id: str) -> Donor | None:
+        entry = self._groups.jobs[job_id]
+        job = self._job(job_id)
+        least = self._least(job)
+        if entry.key.level == 0 or not job.spec.elastic or entry.num_slots <= least:
+            return None
+        return Donor(self._tables.of(job).worth, entry.num_slots, least, entry.key)
+
+    def _mend(self, job_id: str, claims: SlotClaims) -> None:
+        """Make what is left of a broken promise the job's grant, or take it back."""
+        left = claims.of(job_id)
+        held = self._job(job_id).slots
+        if held and set(held) <= set(left):
+            self._resize(job_id, len(left), claims)
+        elif self._groups.jobs[job_id].planned:
+            self._withdraw(job_id, claims)
+
+    def _withdraw(self, job_id: str, claims: SlotClaims) -> None:
+        """Take a planned job out of the plan again."""
+        claims.set(job_id, ())
+        self._groups.withdraw(self._view, job_id)
+        self._note(job_id)
+
+    def _resize(self, job_id: str, num_slots: int, claims: SlotClaims) -> None:
+        """Give a planned job another number of slots."""
+        claims.resize(job_id, num_slots)
+        self._groups.resized(self._view, job_id, num_slots)
+        self._note(job_id)
+
+    def _note(self, job_id: str) -> None:
+        self._resized[job_id] = None
+        self._note_extra(job_id)
+
+    def _note_extra(self, job_id: str) -> None:
+        job = self._groups.jobs.get(job_id)
+        if job is not None and job.planned and job.num_slots > job.gang:
+            self._extra[job_id] = job.num_slots - job.gang
+        else:
+            self._extra.pop(job_id, None)
+
+    def _replan(self, claims: SlotClaims) -> None:
+        """Tiresias: start and suspend by priority, slots above P counting as free."""
+        free = claims.num_free + sum(self._extra.values())
+        started, evicted = self._groups.plan.repair(free)
+        for key in evicted:
+            self._groups.stopped(self._view, key.job_id)
+            claims.set(key.job_id, ())
+            self._note(key.job_id)
+        self._take_back(sum(key.num_slots for key in started) - claims.num_free, claims)
+        for key in started:
+            self._groups.started(self._view, key.job_id)
+            claims.resize(key.job_id, key.num_slots)
+            self._note(key.job_id)
+
+    def _take_back(self, num_slots: int, claims: SlotClaims) -> None:
+        """Free slots above P, one at a time where the last one gained least."""
+        if num_slots <= 0:
+            return
+        sizes = {job_id: self._groups.jobs[job_id].num_slots for job_id in self._extra}
+        ranked = sorted(sizes, key=lambda job_id: self._job(job_id).spec.order, reverse=True)
+        heap = [
+            (self._tables.of(self._job(job_id)).gain(sizes[job_id] - 1), index)
+            for index, job_id in enumerate(ranked)
+        ]
+        heapify(heap)
+        reduced: dict[str, None] = {}
+        for _ in range(num_slots):
+            _, index = heap[0]
+            job_id = ranked[index]
+            sizes[job_id] -= 1
+            reduced[job_id] = None
+            if sizes[job_id] > self._groups.jobs[job_id].gang:
+                gain = self._tables.of(self._job(job_id)).gain(sizes[job_id] - 1)
+                heapreplace(heap, (gain, index))
+            else:
+                heappop(heap)
+        for job_id in reduced:
+            self._resize(job_id, sizes[job_id], claims)
+
+    def _compact(self, claims: SlotClaims) -> None:
+        """Algorithm 1, lines 1 to 6."""
+        heads = [(key, kind) for kind, key in self._waiting.heads()]
+        heapify(heads)
+        while heads:
+            self._compaction.refresh()
+            if self._compaction.is_exhausted:
+                return
+            key, kind = heappop(heads)
+            job = self._job(key.job_id)
+            move = self._compaction.best(
+                self._tables.of(job).worth, self._least(job), key.num_slots
+            )
+            if move is None:
+                continue  # nor can any other of the same kind be served
+            self._move(key, move, claims)
+            following = self._waiting.head_of(kind)
+            if following is not None:
+                heappush(heads, (following, kind))
+
+    def _move(self, key: Key, move: Move, claims: SlotClaims) -> None:
+        """Start a job on slots that others give."""
+        left = {donor: claims.of(donor) for _, donor in move.slots if donor is not None}
+        for slot, donor in move.slots:
+            if donor is not None:
+                left[donor] = tuple(one for one in left[donor] if one != slot)
+        for donor, slots in left.items():
+            claims.set(donor, slots)
+            self._groups.resized(self._view, donor, len(slots))
+            self._note(donor)
+        claims.set(key.job_id, sorted(slot for slot, _ in move.slots))
+        self._groups.plan.plan(key)
+        self._groups.started(self._view, key.job_id, len(move.slots))
+        self._note(key.job_id)
+
+    def _expand(self, claims: SlotClaims) -> None:
+        """Algorithm 1, lines 7 to 13."""
+        free = claims.num_free
+        if free <= 0:
+            return
+        sizes: dict[str, int] = {}
+        heap = []
+        for key in self._groups.plan.planned:
+            job = self._job(key.job_id)
+            if job.spec.elastic:
+                sizes[key.job_id] = self._groups.jobs[key.job_id].num_slots
+                gain = self._tables.of(job).gain(sizes[key.job_id])
+                if gain > 0.0:
+                    heap.append((-gain, job.spec.order, key.job_id))
+        heapify(heap)
+        grown: dict[str, None] = {}
+        while free > 0 and heap:
+            _, order, job_id = heap[0]
+            sizes[job_id] += 1
+            free -= 1
+            grown[job_id] = None
+            gain = self._tables.of(self._job(job_id)).gain(sizes[job_id])
+            if gain > 0.0:
+                heapreplace(heap, (-gain, order, job_id))
+            else:
+                heappop(heap)
+        for job_id in grown:
+            self._resize(job_id, sizes[job_id], claims)
+
+    def _untangle(self, claims: SlotClaims) -> None:
+        """No two jobs wait for each other's slots.
+
+        A job that moves gives its old slots up only when it has the new ones. So of the jobs
+        that move, none waits for slots that an earlier one holds; one that would keeps what it
+        may of its own, or waits, and all is looked at again soon.
+        """
+        for job_id in sorted(self._resized, key=lambda one: self._groups.jobs[one].key):
+            job, claim = self._job(job_id), set(claims.of(job_id))
+            held = set(job.slots)
+            if held <= claim or claim <= held or job.state is JobState.SUSPENDING:
+                continue
+            others = (self._job(other) for other in self._moving if other != job_id)
+            if not any(set(other.slots) & (claim - held) for other in others):
+                self._moving[job_id] = None
+                continue
+            self._has_postponed = True
+            kept = tuple(slot for slot in claims.of(job_id) if slot in held)
+            if job.spec.elastic and len(kept) >= max(1, job.spec.min_slots):
+                claims.set(job_id, kept)
+                self._groups.resized(self._view, job_id, len(kept))
+                self._note(job_id)
+            else:
+                self._withdraw(job_id, claims)
+
+    def _changes(self, claims: SlotClaims) -> dict[str, Grant | Suspend | Refuse]:
+        """What the claims change: those that give slots before those that take."""
+        gives: dict[str, Grant | Suspend | Refuse] = {}
+        takes: list[tuple[Key, Grant]] = []
+        for job_id in self._resized:
+            job, claim = self._job(job_id), claims.of(job_id)
+            if not claim:
+                if job.grant is not None:
+                    gives[job_id] = Suspend()
+                continue
+            grant = grant_of(job, claim)
+            if grant is None:
+                continue
+            if job.grant is not None and len(claim) < job.grant.num_slots:
+                gives[job_id] = grant
+            else:
+                takes.append((self._groups.jobs[job_id].key, grant))
+        return gives | {key.job_id: grant for key, grant in sorted(takes)}

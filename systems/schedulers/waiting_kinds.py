@@ -1,0 +1,49 @@
+"""Waiting jobs, best first, for each kind of job on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+
+from systems.schedulers.waiting import Key, WaitingJobs
+
+Kind = tuple[object, ...]
+
+
+class WaitingKinds(WaitingJobs):
+    """``WaitingJobs`` that can also name the best job of every kind.
+
+    Jobs of one kind are alike to the scheduler but for their place in the queue, so where one of
+    them cannot be served none behind it needs to be tried.
+    """
+
+    def __init__(self, kind_of: Callable[[Key], Kind]) -> None:
+        super().__init__()
+        self._kind_of = kind_of
+        self._by_kind: dict[Kind, list[Key]] = {}
+
+    def put(self, key: Key) -> None:
+        """See ``WaitingJobs.put``."""
+        super().put(key)
+        heap = self._by_kind.setdefault(self._kind_of(key), [])
+        if len(heap) > 4 * len(self) + 64:  # most of it was replaced while nobody asked
+            heap[:] = [one for one in heap if self.key_of(one.job_id) is one]
+            heapify(heap)
+        heappush(heap, key)
+
+    def heads(self) -> Iterator[tuple[Kind, Key]]:
+        """The best job of every kind that has one."""
+        for kind in self._by_kind:
+            key = self.head_of(kind)
+            if key is not None:
+                yield kind, key
+
+    def head_of(self, kind: Kind) -> Key | None:
+        """The best job of one kind."""
+        heap = self._by_kind[kind]
+        while heap:
+            key = heap[0]
+            if self.key_of(key.job_id) is key:
+                return key
+            heappop(heap)
+        return None
