@@ -90,7 +90,7 @@ def other_version(data, manifest):
         (cut_short, "checkpoint"),
         (remove, "cannot be read"),
         (empty_manifest, "cannot be read"),
-        (other_version, "is not of version 2"),
+        (other_version, "is not of version 3"),
     ],
 )
 def test_a_damaged_checkpoint_fails_the_resume_in_words(suspended, damage, fact):
