@@ -1,4 +1,4 @@
-"""A training on a fixed number of workers, and the process of a stand-alone program that does it."""
+"""A training on a fixed number of workers, and the stand-alone program that does it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOG_LINES = 6
 
 
 class FixedTrainingError(Exception):
-    """The program did not train to the end; the text says what it said last, and where its log is."""
+    """The program did not train to the end; the text says what it said last and has its log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,7 +219,7 @@ class FixedSizeRecord:
     """Steps from the first on whose losses are equal, of every worker where the job's log has
     them; ``num_steps``: all."""
     reference: str
-    """Name of the reference in ``results/fixed_size/``."""
+    """Name of the reference in ``results/fixed_size/``, without its ending."""
 
 
 @dataclass

@@ -179,11 +179,11 @@ class Reference:
     backend: what a backend's bits are held to (``engine.check_reference``).
 
     It is run on this machine as ``python -m MODULE TARGET --options JSON --workers N --cores C..
-    --batch B --steps S --seed SEED --out FILE`` and ``words``: the workload's class and options, the
-    number of workers and a core for each, their global batch, steps and seed. When it has ended it
+    --batch B --steps S --seed SEED --out FILE`` and ``words``: class and options of the workload,
+    the number of workers and a core for each, their global batch, steps, seed. When it has ended it
     writes FILE, JSON lines: one for each step with ``loss`` (the global batch's mean) and
     ``losses`` (of every worker), both as ``float.hex``, and a last one with the digests of the
-    state, as a job's results have them.
+    state by name (``digest_...``), as a job's results have them.
     """
 
     module: str

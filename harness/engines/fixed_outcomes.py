@@ -1,8 +1,10 @@
 """What trainings on fixed workers ended with, kept in a folder: none is done twice.
 
-One file a training, ``KEY.json``, written at once when it has ended. The key is made of all that
-the bits depend on: the training, the program and its source, the source beside the workload, the
-libraries, the processor. So what changes one of them is not held to what was trained before.
+One file a training, ``KEY.jsonl``: what the program wrote (``python -m harness.consistency`` reads
+it), its last line with what was trained and with what beside the digests. It is there as a whole or
+not at all. The key is made of all that the bits depend on: the training, the program and its
+source, the source beside the workload, the libraries, the processor. So what changes one of them
+is not held to what was trained before.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from harness.contracts.training import Reference
 from harness.fixed_training import FixedTraining, FixedTrainingError, train_fixed
 from harness.manifest import hardware, package_versions
 
+DIGEST = "digest_"
+"""How the names of digests begin."""
 _LIBRARIES = ("numpy", "torch", "torchvision", "transformers")
 _PROCESSOR = ("machine", "cpu", "accelerators")
 _KEY_LENGTH = 20
@@ -59,9 +63,9 @@ class FixedOutcomes:
         """The outcome, if this was trained before."""
         key = self._key(training)
         try:
-            found = json.loads(self._path(key).read_text(encoding="utf-8"))
-            return Outcome(key, found["losses"], found["means"], found["digests"])
-        except (OSError, ValueError, KeyError, TypeError):
+            lines = self._path(key).read_text(encoding="utf-8").splitlines()
+            return _outcome(key, [json.loads(line) for line in lines])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None  # not there, or damaged by hand: trained again, and written over
 
     def train(
@@ -86,29 +90,18 @@ class FixedOutcomes:
         out = scratch / f"{key}.jsonl"
         lines = train_fixed(training, self._program, cores, environment, out)
         try:
-            *steps, digests = lines
-            losses = [line["losses"] for line in steps]
-            outcome = Outcome(key, losses, [line["loss"] for line in steps], digests)
+            outcome = _outcome(key, lines)
         except (ValueError, KeyError) as error:
             raise FixedTrainingError(
                 f"{self._program.module} wrote no losses or no digests to {out} ({error!r});"
                 " harness.contracts.training.Reference says what it has to write"
             ) from error
-        self._write(key, training, outcome)
-        return outcome
-
-    def _write(self, key: str, training: FixedTraining, outcome: Outcome) -> None:
-        document = {
-            "training": training.facts,
-            "made_with": self._made_with,
-            "digests": dict(outcome.digests),
-            "means": outcome.means,
-            "losses": outcome.losses,
-        }
+        lines[-1] |= {"training": training.facts, "made_with": self._made_with}
         self._folder.mkdir(parents=True, exist_ok=True)
         partial = self._folder / f".{key}-{os.getpid()}"
-        partial.write_text(json.dumps(document) + "\n", encoding="utf-8")
+        partial.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         partial.replace(self._path(key))
+        return outcome
 
     def _key(self, training: FixedTraining) -> str:
         beside = _file_of(training.target.rpartition(".")[0])
@@ -118,7 +111,17 @@ class FixedOutcomes:
         return hash_json(facts)[:_KEY_LENGTH]
 
     def _path(self, key: str) -> Path:
-        return self._folder / f"{key}.json"
+        return self._folder / f"{key}.jsonl"
+
+
+def _outcome(key: str, lines: Sequence[Mapping[str, Any]]) -> Outcome:
+    """From the lines of a program. Raises ValueError or KeyError: something is missing."""
+    *steps, end = lines
+    digests = {name: value for name, value in end.items() if name.startswith(DIGEST)}
+    if not digests:
+        raise ValueError("no digests")
+    losses = [line["losses"] for line in steps]
+    return Outcome(key, losses, [line["loss"] for line in steps], digests)
 
 
 def _file_of(module: str) -> Path | None:

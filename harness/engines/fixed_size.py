@@ -17,7 +17,7 @@ from pathlib import Path
 from harness.cluster import Cluster
 from harness.contracts.engine import JobState
 from harness.engines.consumed import read_lines
-from harness.engines.fixed_outcomes import FixedOutcomes, Outcome
+from harness.engines.fixed_outcomes import DIGEST, FixedOutcomes, Outcome
 from harness.engines.live_job import job_seed
 from harness.engines.setup import EngineSetup
 from harness.file_names import file_name
@@ -25,8 +25,6 @@ from harness.fixed_training import FixedTraining, FixedTrainingError
 from harness.network import interface_of
 from harness.records import FixedSizeRecord, RunRecords, StepRecord
 from harness.trace.job import JobSpec
-
-_DIGEST = "digest_"
 
 
 def hold_to_fixed_size(
@@ -63,19 +61,19 @@ def hold_to_fixed_size(
                 outcome = outcomes.train(training, cores, environment, scratch)
             except FixedTrainingError as error:
                 raise FixedTrainingError(
-                    f"job {job.job_id} ({what}) could not be checked: {error}\nThe same command"
-                    " goes on with the references; engine.check_reference=false does without"
+                    f"job {job.job_id} ({what}) could not be checked: {error}\nReferences that"
+                    " ended are kept: run the same command again, or do without"
+                    " (engine.check_reference=false)"
                 ) from error
         log = setup.run_dir / "jobs" / file_name(job.job_id) / "steps.jsonl"
-        equal = equal_steps(log, outcome)
-        names = sorted(name for name in outcome.digests if name.startswith(_DIGEST))
+        different = [n for n, d in sorted(outcome.digests.items()) if digests.get(n) != d]
         records.fixed_size.append(
             FixedSizeRecord(
                 job_id=job.job_id,
                 num_workers=training.num_workers,
                 num_steps=num_steps,
-                different=" ".join(n for n in names if digests.get(n) != outcome.digests[n]),
-                equal_steps=equal,
+                different=" ".join(different),
+                equal_steps=equal_steps(log, outcome),
                 reference=outcome.key,
             )
         )
@@ -88,7 +86,7 @@ def last_digests(records: RunRecords, job_id: str) -> tuple[dict[str, str], int]
     own = [
         result
         for result in records.evaluations
-        if result.job_id == job_id and result.name.startswith(_DIGEST)
+        if result.job_id == job_id and result.name.startswith(DIGEST)
     ]
     last = max((result.step for result in own), default=0)
     return {result.name: result.value for result in own if result.step == last}, last

@@ -1,4 +1,4 @@
-"""How the stand-alone script trains what ``static`` and ``virtual_thread`` are held to. Torch-free."""
+"""How the stand-alone script trains what jobs are held to. Torch-free."""
 
 from __future__ import annotations
 
@@ -29,17 +29,22 @@ def stock_training(options: RuntimeOptions, cluster: Cluster) -> Reference:
         )
     types = [kind for kind in cluster.device_types if kind != "cpu"]
     if options.device == "cuda" or (options.device == "auto" and types):
+        slots = ", ".join(types) or "cpu"
         problems.append(
-            f"device is {options.device!r} on cluster {cluster.name!r} ({', '.join(types) or 'cpu'})"
-            " and the stand-alone script trains on the CPU; set backend.device=cpu"
+            f"device is {options.device!r} on cluster {cluster.name!r} ({slots}), and the"
+            " stand-alone script trains on the CPU; set backend.device=cpu"
         )
     if any(len(slot.cores) > 1 for slot in cluster.slots):
         problems.append(
-            f"workers on cluster {cluster.name!r} have a thread for each of their cores, and those"
-            " of the stand-alone script have one, which rounds differently; use a cluster with one"
-            " core a slot (cores_per_slot: 1)"
+            f"workers on cluster {cluster.name!r} have a thread for each of their cores, and the"
+            " stand-alone script's have one, which rounds differently; use a cluster with one core"
+            " a slot (cores_per_slot: 1)"
         )
     if problems:
         raise ValueError("\n".join(problems))
-    streams = ("--streams",) if options.random_states == "streams" else ()
-    return Reference(SCRIPT, ("--bitwise", *streams))
+    words = ["--bitwise"]
+    if options.random_states == "streams":
+        words.append("--streams")
+    if options.accumulation_steps > 1:
+        words += ["--accumulate", str(options.accumulation_steps)]
+    return Reference(SCRIPT, tuple(words))

@@ -10,6 +10,7 @@ import time
 import psutil
 import pytest
 
+from harness.consistency.__main__ import main as consistency
 from harness.store import load_run
 from harness.validate import check_run
 from tests.config.commands import command
@@ -42,6 +43,7 @@ def test_a_job_that_grew_and_shrank_is_what_two_fixed_workers_train(tmp_path, co
     assert path.stem == row.reference
     assert not (run.path / "fixed_size").exists(), "what the program wrote is kept elsewhere"
     assert check_run(run.path) == []
+    assert consistency([str(run.path), str(path)]) == 0
 
 
 @pytest.mark.long
@@ -49,10 +51,10 @@ def test_what_differs_is_found_and_nothing_is_trained_twice(tmp_path, command):
     words = checked(write_files(tmp_path), *grow_and_shrink())
     assert command(*words).code == 0
     (path,) = kept(command)
-    document = json.loads(path.read_text())
-    document["losses"][41][1] = "0x1p0"
-    document["digests"]["digest_buffers"] = "0"
-    path.write_text(json.dumps(document))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[41]["losses"][1] = "0x1p0"
+    lines[-1]["digest_buffers"] = "0"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     changed_at = path.stat().st_mtime_ns
     answer = command(*words, "force=true")
     assert answer.code == 0
@@ -64,6 +66,7 @@ def test_what_differs_is_found_and_nothing_is_trained_twice(tmp_path, command):
     assert "0 of 1 finished jobs" in answer.out
     assert "digest_buffers differ from 2 fixed workers" in answer.out
     assert "losses do from step 42 on" in answer.out
+    assert consistency([str(run.path), str(path)]) == 1
 
 
 @pytest.mark.long

@@ -55,5 +55,5 @@ def test_a_backend_names_a_reference_if_it_promises_bits(name):
     if backend.abilities.bitwise:
         assert backend.reference(cluster).module
     else:
-        with pytest.raises(ValueError, match="engine.check_reference=false"):
+        with pytest.raises(ValueError, match=r"engine\.check_reference=false"):
             backend.reference(cluster)
