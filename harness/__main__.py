@@ -24,7 +24,7 @@ from harness.progress import RunProgress
 from harness.similarity import similarity_lines
 from harness.store import StoredRun, StoreError, load_run
 from harness.study import Point, Study, load_study, product
-from harness.summary import console, executed_line, metrics_table, seconds
+from harness.summary import console, executed_line, fixed_size_lines, metrics_table, seconds
 from harness.tracking import REFILL
 
 _LABELS = ("force", "dry", "progress", "results_dir", "sweep")
@@ -183,7 +183,8 @@ def _run_one(planned: Plan, command: list[str], mirroring: bool) -> int:
     status = "done" if stored is None else "stored"
     if stored is None:
         with RunProgress(len(planned.trace.jobs)) as progress:
-            path = execute(planned, command, progress.show if config.progress else None)
+            shown = (progress.show, progress.say) if config.progress else ()
+            path = execute(planned, command, *shown)
         stored = load_run(path)
         out.print(f"Run {planned.run_id} finished.")
         if mirroring:
@@ -212,6 +213,8 @@ def _show_run(config: RunConfig, stored: StoredRun, status: str) -> None:
     line = executed_line([stored.facts])
     if line:
         out.print(line)
+    for line in fixed_size_lines(stored.rows("fixed_size")):
+        out.print(line, markup=False)
     out.print(f"Stored in {stored.path}")
 
 

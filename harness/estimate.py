@@ -18,9 +18,9 @@ def estimate_wall_s(planned: Plan) -> float:
     paths = list(root.glob(f"{alike}-" + "?" * 10))
     for path in sorted(paths, key=lambda p: p.stat().st_mtime, reverse=True):
         try:
-            wall_s = load_run(path).metrics.get("replay_wall_s")
+            metrics = load_run(path).metrics
         except StoreError:
             continue
-        if wall_s is not None:
-            return float(wall_s) + 2.0
+        if "replay_wall_s" in metrics:
+            return metrics["replay_wall_s"] + metrics.get("reference_wall_s", 0.0) + 2.0
     return planned.engine.estimated_wall_s(planned.setup)

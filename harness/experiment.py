@@ -39,6 +39,8 @@ from harness.trace.transforms import TransformContext
 from harness.tracking import Target, TrackingError, mirror
 from harness.workload_check import workload_problems
 
+FIXED_SIZE = "fixed_size"
+"""Folder beside the runs for what their jobs are held to (``engine.check_reference``)."""
 MEMORY = "memory_bytes_per_worker"
 """Key of a pool's entry that is not an option of the workload's class."""
 
@@ -247,6 +249,7 @@ def execute(
     planned: Plan,
     command: list[str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Path:
     """Run a plan and store what happened; the run's directory.
 
@@ -257,6 +260,7 @@ def execute(
         planned: what ``plan`` gave; its objects serve one run.
         command: words of the command line, for the manifest.
         on_progress: called by the replay now and then.
+        say: shows a line about what goes on after the replay.
     """
     config = planned.config
     manifest = {
@@ -290,6 +294,7 @@ def execute(
             )
         finally:
             _close(engine)
+        planned.engine.check(setup, records, Path(config.results_dir).parent / FIXED_SIZE, say)
         records.facts.setdefault("peak_memory_bytes", _peak_memory_bytes())
         if planned.engine.exclusive:
             records.facts.update(_similarity_facts(planned, records))

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from harness.bitwise_metrics import bitwise_equal
 from harness.contracts.engine import ChangeKind, JobState
 from harness.hang_metrics import hangs
 from harness.records import (
@@ -38,7 +39,7 @@ PASSED_ON = (
     "stragglers_removed",
     "spares_used",
     "spares_missed",
-    "bitwise_equal",
+    "reference_wall_s",
     "samples_missed",
     "samples_repeated",
     "steps_repeated",
@@ -60,6 +61,7 @@ def compute(records: RunRecords) -> dict[str, float]:
         **latency(records.latencies_us),
         **progress(records),
         **hangs(records),
+        **bitwise_equal(records),
         "interruptions": interruptions(records),
     }
     if window is not None and window[1] > window[0] and num_slots:

@@ -204,6 +204,24 @@ class AccusationRecord:
     """For how long, on the accuser's clock."""
 
 
+@dataclass(frozen=True, slots=True)
+class FixedSizeRecord:
+    """One finished job that was held, bit by bit, to training on a fixed number of workers."""
+
+    job_id: str
+    num_workers: int
+    """The fixed workers: the job's logical ones or, without such, those it was started on."""
+    num_steps: int
+    """Steps that the job executed, and its reference too."""
+    different: str
+    """Names of the digests that differ at the end, separated by spaces; empty: all are equal."""
+    equal_steps: int
+    """Steps from the first on whose losses are equal, of every worker where the job's log has
+    them; ``num_steps``: all."""
+    reference: str
+    """Name of the reference in ``results/fixed_size/``, without its ending."""
+
+
 @dataclass
 class RunRecords:
     """All records of one run. Lists are in time order, ties by arrival and job id."""
@@ -219,6 +237,7 @@ class RunRecords:
     faults: list[FaultRecord] = field(default_factory=list)
     slowings: list[SlowingRecord] = field(default_factory=list)
     accusations: list[AccusationRecord] = field(default_factory=list)
+    fixed_size: list[FixedSizeRecord] = field(default_factory=list)
     latencies_us: list[int] = field(default_factory=list)
     """Wall-clock duration of every scheduler call; kept apart since it never repeats."""
     facts: dict[str, float] = field(default_factory=dict)
@@ -230,5 +249,5 @@ class RunRecords:
     their job went on), of faults on purpose: faults, faults_missed (their phase did not come),
     workers_crashed (that ended with an error and had not been struck), jobs_lost (times that no
     worker could go on), stragglers_removed, spares_used and spares_missed (starts that were given
-    a spare, and those that had to do with a fork), peak_memory_bytes, and the similarity numbers
-    (similarity_*)."""
+    a spare, and those that had to do with a fork), reference_wall_s (what training the references
+    of finished jobs took), peak_memory_bytes, and the similarity numbers (similarity_*)."""

@@ -9,6 +9,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from harness.records import FixedSizeRecord
+
 HEADLINES = (
     ("jobs_finished", "finished", "{:.0f}"),
     ("jobs_cancelled", "cancelled", "{:.0f}"),
@@ -23,6 +25,7 @@ HEADLINES = (
     ("interruptions", "interrupt.", "{:.0f}"),
     ("stopping_time_scale_out_mean_s", "stop out s", "{:.3f}"),
     ("executed_share", "executed", "{:.2%}"),
+    ("bitwise_equal", "bitwise", "{:.0f}"),
     ("replay_wall_s", "wall s", "{:.1f}"),
 )
 """Metrics shown in tables: name, heading, format. Columns that no run has are left out."""
@@ -109,4 +112,27 @@ def executed_line(facts: Iterable[Mapping[str, float]]) -> str | None:
         f"Really executed: {executed:,.0f} of {total:,.0f} training steps"
         f" ({executed / total:.2%}); the others were credited by fast-forward.\n"
         f"Trained by real worker processes: {each}."
+    )
+
+
+def fixed_size_lines(rows: Sequence[FixedSizeRecord]) -> list[str]:
+    """How many jobs ended with the bits of their fixed-size reference, and what is wrong with the
+    others; no line where that was not checked."""
+    if not rows:
+        return []
+    num_equal = sum(not row.different for row in rows)
+    head = f"Bitwise equal to training on fixed workers: {num_equal} of {len(rows)} finished jobs."
+    return [head, *(f"  {_difference(row)}" for row in rows if row.different)]
+
+
+def _difference(row: FixedSizeRecord) -> str:
+    losses = (
+        f"losses do from step {row.equal_steps + 1} on"
+        if row.equal_steps < row.num_steps
+        else "no loss does"
+    )
+    names = ", ".join(row.different.split())
+    return (
+        f"{row.job_id}: after {row.num_steps} steps {names} differ from {row.num_workers} fixed"
+        f" workers (reference {row.reference}); {losses}"
     )

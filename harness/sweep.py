@@ -26,7 +26,7 @@ from harness.processes import PointProcess, stop_all
 from harness.progress import SweepProgress
 from harness.store import RunStore, StoredRun
 from harness.study import Point
-from harness.summary import console, executed_line, metrics_table, seconds
+from harness.summary import console, executed_line, fixed_size_lines, metrics_table, seconds
 
 GRACE_S = 20.0
 """Seconds that points get to close their workers after Ctrl-C or SIGTERM."""
@@ -332,6 +332,8 @@ def show_summary(entries: Sequence[Entry], folder: Path) -> None:
             out.print(line, markup=False)
             for line in entry.process.tail(_LOG_LINES):
                 out.print(f"    {line}", markup=False)
+        for line in fixed_size_lines(entry.stored.rows("fixed_size") if entry.stored else []):
+            out.print(f"{_title(entry)}: {line}", markup=False)
     facts = [entry.stored.facts for entry in entries if entry.stored]
     for line in filter(None, [executed_line(facts)]):
         out.print(line)

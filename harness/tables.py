@@ -44,6 +44,7 @@ RECORD_TYPES: Mapping[str, type[Any]] = {
     "faults": records.FaultRecord,
     "slowings": records.SlowingRecord,
     "accusations": records.AccusationRecord,
+    "fixed_size": records.FixedSizeRecord,
 }
 """Kind of record by table name, which is also the attribute of ``RunRecords``."""
 TABLES = (*RECORD_TYPES, LATENCIES)

@@ -151,6 +151,7 @@ class Abilities:
     change_batch: bool = False
     share_device: bool = False
     bitwise: bool = False
+    """Whether jobs end with the bits of a training on fixed workers (``Backend.reference``)."""
     logical_workers: bool = False
     """Whether a job runs on at most as many slots as it has logical workers, which are virtual."""
     survive: bool = False

@@ -173,6 +173,23 @@ class Phases:
     add up to the stopping time."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A program that trains a job on a fixed number of workers, and shares no line with any
+    backend: what a backend's bits are held to (``engine.check_reference``).
+
+    It is run on this machine as ``python -m MODULE TARGET --options JSON --workers N --cores C..
+    --batch B --steps S --seed SEED --out FILE`` and ``words``: class and options of the workload,
+    the number of workers and a core for each, their global batch, steps, seed. When it has ended it
+    writes FILE, JSON lines: one for each step with ``loss`` (the global batch's mean) and
+    ``losses`` (of every worker), both as ``float.hex``, and a last one with the digests of the
+    state by name (``digest_...``), as a job's results have them.
+    """
+
+    module: str
+    words: tuple[str, ...] = ()
+
+
 class Backend(Protocol):
     """The mechanism that starts and rescales a job's workers. ``systems/backends/``.
 
@@ -208,6 +225,15 @@ class Backend(Protocol):
         out, one a line.
 
         Asked before a live run; may wait a few seconds, starts nothing.
+        """
+        ...
+
+    def reference(self, cluster: Cluster) -> Reference:
+        """What its jobs are bitwise equal to on these slots: training on as many fixed workers as
+        the job has logical workers or, without such, as it was started on.
+
+        Raises:
+            ValueError: they are equal to no such training; why, and the way out.
         """
         ...
 

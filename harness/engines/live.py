@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import psutil
 
 from harness.contracts.evidence import Evidence
 from harness.devices import device_problems
+from harness.engines.fixed_size import hold_to_fixed_size
 from harness.engines.live_engine import LiveEngine
-from harness.engines.live_needs import estimated_memory_bytes
+from harness.engines.live_needs import estimated_memory_bytes, reference_memory_bytes
 from harness.engines.setup import EngineSetup
 from harness.profiles import ProfileError
+from harness.records import RunRecords
 
 EVIDENCE = ("none", "digests", "tensors", "operators")
 _GUESSED_STEP_S = 0.3
@@ -39,6 +43,8 @@ class Live:
     """Steps that are executed, not credited, before a job finishes."""
     first_steps: int = 0
     """Steps that every job executes before any of its steps is credited."""
+    check_reference: bool = False
+    """Train what finished jobs are to be bitwise equal to, once the replay is over, and compare."""
     digest_every: int = 0
     """Record a digest of every job's state each so many steps; 0: at the end only."""
     evidence: str = "none"
@@ -76,6 +82,11 @@ class Live:
             problems.append(
                 f"evidence_steps is [{first}, {last}]; give the first and the last, from 1 on"
             )
+        if self.check_reference and self.fast_forward:
+            problems.append(
+                "check_reference is true, and with fast_forward=true most steps would be credited,"
+                " not executed, so that there is little to compare; set fast_forward=false"
+            )
         if not self.stall_timeout_s > 0:
             problems.append(f"stall_timeout_s is {self.stall_timeout_s}; it must be > 0")
         if problems:
@@ -95,7 +106,7 @@ class Live:
 
         A step takes what the profile says when paced or when the profile was measured with
         real runs here, and is guessed at 0.3 s otherwise; with fast-forward a job executes
-        its first steps and three steady stretches.
+        its first steps and three steady stretches. A reference costs as much as its job.
         """
         knows = self.pace == "profile" or bool(setup.profile.provenance.get("measured_here"))
         slot_s = 0.0
@@ -109,7 +120,8 @@ class Live:
                 stretches = 3.0 * (self.steady_steps + self.margin_steps)
                 steps = min(steps, self.first_steps + stretches)
             slot_s += job.requested_slots * (_GUESSED_START_S + steps * step_s * self.dilation)
-        return _GUESSED_START_S + slot_s / setup.cluster.num_slots
+        times = 2.0 if self.check_reference else 1.0
+        return _GUESSED_START_S + times * slot_s / setup.cluster.num_slots
 
     def problems(self, setup: EngineSetup) -> list[str]:
         """Workloads that nobody can train here, missing curves, too little memory, and what
@@ -132,6 +144,12 @@ class Live:
                 except ProfileError as error:
                     problems.append(f"pace=profile: {error}")
         estimate = estimated_memory_bytes(setup)
+        if self.check_reference:
+            estimate = max(estimate, reference_memory_bytes(setup))
+            try:
+                setup.backend.reference(setup.cluster)
+            except ValueError as error:
+                problems += [f"check_reference: {text}" for text in str(error).splitlines()]
         available = psutil.virtual_memory().available
         if estimate > available:
             problems.append(
@@ -144,3 +162,14 @@ class Live:
     def open(self, setup: EngineSetup) -> LiveEngine:
         """Launcher and backend made ready; no job started; the clock stands at 0."""
         return LiveEngine(self, setup)
+
+    def check(
+        self, setup: EngineSetup, records: RunRecords, keep_in: Path, say: Callable[[str], None]
+    ) -> None:
+        """With ``check_reference``: hold the finished jobs to training on fixed workers.
+
+        Raises:
+            FixedTrainingError: such a training failed.
+        """
+        if self.check_reference:
+            hold_to_fixed_size(records, setup, keep_in, say)

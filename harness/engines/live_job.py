@@ -164,18 +164,23 @@ class Recorded(Protocol):
 def training_order(
     job: LiveJob, setup: EngineSetup, floors: dict[int, float], options: Recorded
 ) -> TrainingOrder:
-    """What the backend needs to train this job; the seed is its own stream of the run's."""
+    """What the backend needs to train this job."""
     job_id = job.spec.job_id
     return TrainingOrder(
         job_id=job_id,
         workload=setup.workloads[job.spec.workload],
-        seed=zlib.crc32(f"{setup.seed}/job/{job_id}".encode()),
+        seed=job_seed(setup.seed, job_id),
         target_step=job.target_step,
         job_dir=setup.run_dir / "jobs" / file_name(job_id),
         step_floor_s=floors,
         digest_every=options.digest_every,
         evidence=options.evidence_order,
     )
+
+
+def job_seed(seed: int, job_id: str) -> int:
+    """The seed of a job's training, its own stream of the run's ``seed``."""
+    return zlib.crc32(f"{seed}/job/{job_id}".encode())
 
 
 def step_floors(spec: JobSpec, setup: EngineSetup, dilation: float) -> dict[int, float]:

@@ -20,6 +20,13 @@ def estimated_memory_bytes(setup: EngineSetup) -> int:
     return int(1.5 * num_slots * max(sizes, default=0)) + spares_bytes
 
 
+def reference_memory_bytes(setup: EngineSetup) -> int:
+    """Memory of the largest training that a job is held to, all its fixed workers side by side."""
+    memory = setup.memory_bytes_per_worker
+    sizes = (job.num_logical_workers * memory.get(job.workload, 0) for job in setup.jobs)
+    return max(sizes, default=0)
+
+
 def workload_modules(setup: EngineSetup) -> list[str]:
     """Modules of the workloads that the trace's jobs train, sorted."""
     used = {job.workload for job in setup.jobs}

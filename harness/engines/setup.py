@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
@@ -62,4 +62,17 @@ class EngineConfig(Protocol):
 
     def open(self, setup: EngineSetup) -> OpenEngine:
         """The engine of one run, at time 0, with nothing started."""
+        ...
+
+    def check(
+        self, setup: EngineSetup, records: RunRecords, keep_in: Path, say: Callable[[str], None]
+    ) -> None:
+        """What can be checked once the replay is over and the engine closed; added to the records.
+
+        Args:
+            setup: what the engine was opened with.
+            records: of the run.
+            keep_in: folder for what other runs can be held to as well.
+            say: shows a line of progress.
+        """
         ...

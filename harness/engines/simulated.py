@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from harness.contracts.engine import ChangeKind
 from harness.engines.setup import EngineSetup
 from harness.engines.simulated_engine import SimulatedEngine
 from harness.profiles import ProfileError
+from harness.records import RunRecords
 
 
 @dataclass(frozen=True)
@@ -71,3 +74,8 @@ class Simulated:
         """An engine at time 0."""
         factor = 0.0 if self.rescale_cost == "zero" else self.rescale_cost_factor
         return SimulatedEngine(setup, factor, self.checkpoint_every_s)
+
+    def check(
+        self, setup: EngineSetup, records: RunRecords, keep_in: Path, say: Callable[[str], None]
+    ) -> None:
+        """Nothing: nobody was trained."""

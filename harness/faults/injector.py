@@ -19,7 +19,14 @@ from pathlib import Path
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
 from harness.contracts.launcher import Launcher, Warmth
-from harness.contracts.training import Backend, Phases, Report, ReportKind, TrainingOrder
+from harness.contracts.training import (
+    Backend,
+    Phases,
+    Reference,
+    Report,
+    ReportKind,
+    TrainingOrder,
+)
 from harness.faults.aim import Aim, Crowd, Moments
 from harness.faults.marks import SeenMarks
 from harness.faults.plan import ANY, FaultPlan
@@ -123,6 +130,10 @@ class FaultyBackend:
     def problems(self, cluster: Cluster) -> list[str]:
         """Those of the inner one."""
         return self._inner.problems(cluster)
+
+    def reference(self, cluster: Cluster) -> Reference:
+        """That of the inner one."""
+        return self._inner.reference(cluster)
 
     def open(self, cluster: Cluster, launcher: Launcher) -> None:
         """As the inner one."""

@@ -7,7 +7,6 @@ the same samples in the same order with the same seed, on the same cores.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,19 +17,17 @@ from typing import Any
 
 from harness.compose import quote
 from harness.contracts.engine import JobState
-from harness.contracts.training import TrainingOrder
+from harness.contracts.training import Reference, TrainingOrder
 from harness.engines.live import Live
 from harness.engines.live_job import LiveJob, training_order
 from harness.experiment import Library, Plan, execute, plan
+from harness.fixed_training import FixedTraining, FixedTrainingError, train_fixed
 from harness.network import interface_of
 from harness.overhead.settings import Settings
 from harness.problems import Problem, UserError
-from harness.processes import PointProcess
 from harness.store import load_run
 from harness.sweep import read_words
 from harness.trace.one_job import write_one_job
-
-_LOG_LINES = 6
 
 
 class Kind(StrEnum):
@@ -64,6 +61,19 @@ class Cell:
         """For a person, and for names of files."""
         logical = f"-{self.logical}v" if self.logical else ""
         return f"{self.workload.replace('/', '-')}-{self.num_workers}w{logical}"
+
+    @property
+    def training(self) -> FixedTraining:
+        """What every block trains."""
+        spec = self.order.workload
+        return FixedTraining(
+            target=spec.target,
+            options=spec.options,
+            seed=self.order.seed,
+            num_workers=self.num_workers,
+            global_batch=self.batch,
+            num_steps=self.steps,
+        )
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -216,28 +226,15 @@ def _through_engine(block: Block) -> list[float]:
 
 def _through_script(block: Block, reference: str, folder: Path) -> list[float]:
     """The stand-alone script, in a process of its own."""
-    cell, spec = block.cell, block.cell.order.workload
+    cell = block.cell
     out = folder / "plain" / f"{block.name}.jsonl"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.unlink(missing_ok=True)
-    words = [
-        *(spec.target, "--options", json.dumps(dict(spec.options))),
-        *("--workers", str(cell.num_workers), "--cores", *map(str, cell.cores)),
-        *("--steps", str(cell.steps), "--batch", str(cell.batch)),
-        *("--seed", str(cell.order.seed), "--out", str(out)),
-    ]
+    words = []
     if cell.logical > cell.num_workers:
         words += ["--accumulate", str(cell.logical // cell.num_workers)]
         words += ["--bare"] if cell.num_workers == 1 else []
-    log = out.with_suffix(".log")
-    process = PointProcess(words, log, reference, cell.environment)
-    process.start()
+    program = Reference(reference, tuple(words))
     try:
-        code = process.wait()
-    finally:
-        process.kill()
-    if code != 0 or not out.is_file():
-        said = "\n".join(process.tail(_LOG_LINES))
-        raise BlockError(f"{block.name}: {reference} ended with {code}; log: {log}\n{said}")
-    with out.open(encoding="utf-8") as lines:
-        return [float(json.loads(line)["started"]) for line in lines]
+        lines = train_fixed(cell.training, program, cell.cores, cell.environment, out)
+    except FixedTrainingError as error:
+        raise BlockError(f"{block.name}: {error}") from error
+    return [float(line["started"]) for line in lines]

@@ -35,9 +35,12 @@ COLUMNS: Mapping[str, tuple[str, float, str]] = {
     "samples_lost_per_rescale_mean": ("samples lost per rescale", 1, ".1f"),
     "decision_latency_p99_ms": ("decision p99, ms", 1, ".2f"),
     "executed_share": ("steps executed, %", 100, ".3g"),
+    "bitwise_equal": ("bitwise equal", 1, ".0f"),
     "replay_wall_s": ("wall clock, s", 1, ",.1f"),
 }
 """Heading, factor and format of every column; those that no run has are left out."""
+_TELLS_AT_0 = ("jobs_finished", "bitwise_equal")
+"""Columns that are shown even if they are 0 in all runs."""
 MADE_UP = " †"
 """Beside a column that rests on what was not recorded in the trace."""
 _ON_DEADLINES = ("deadline_satisfactory_ratio",)
@@ -77,7 +80,7 @@ def _table(runs: Sequence[ReportRun]) -> Table:
         metric
         for metric in COLUMNS
         if any(run.metrics.get(metric) for run in runs)
-        or (metric == "jobs_finished" and any(metric in run.metrics for run in runs))
+        or (metric in _TELLS_AT_0 and any(metric in run.metrics for run in runs))
     ]
     parts = groups(runs, "engine", "system")
     common = _common_jct(parts)

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities, Change
-from harness.contracts.training import Phases
+from harness.contracts.training import Phases, Reference
+from systems.reference.stock import stock_training
 from systems.runtime.driven_backend import DrivenBackend
 from systems.runtime.driven_job import MakeJob
 from systems.runtime.job_life import STARTING
@@ -64,6 +65,14 @@ class Static(DrivenBackend):
     def phases(self) -> Phases:
         """A start's."""
         return Phases(STARTING, (), (), ())
+
+    def reference(self, cluster: Cluster) -> Reference:
+        """Stock DistributedDataParallel by itself.
+
+        Raises:
+            ValueError: with these options or on these slots it is something else.
+        """
+        return stock_training(self._runtime, cluster)
 
     def _jobs(self, cluster: Cluster) -> MakeJob:
         return grouped_jobs(self._runtime, cluster)

@@ -6,9 +6,10 @@ from typing import ClassVar, Unpack
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Abilities
-from harness.contracts.training import Phases
+from harness.contracts.training import Phases, Reference
 from systems.elastic.elastic_backend import ElasticBackend, ElasticChoices
 from systems.elastic.options import elastic_options
+from systems.reference.stock import stock_training
 from systems.runtime.driven_job import MakeJob
 from systems.runtime.job_life import restart_phases
 from systems.runtime.processes import grouped_jobs
@@ -80,6 +81,14 @@ class VirtualThread(ElasticBackend):
     def phases(self) -> Phases:
         """Those of a restart or, where nobody stops, of a switch."""
         return restart_phases() if self._stops else super().phases
+
+    def reference(self, cluster: Cluster) -> Reference:
+        """Stock DistributedDataParallel on as many processes as the job has logical workers.
+
+        Raises:
+            ValueError: not with these options, or not on these slots.
+        """
+        return stock_training(self._runtime, cluster)
 
     def _jobs(self, cluster: Cluster) -> MakeJob:
         return grouped_jobs(self._runtime, cluster) if self._stops else super()._jobs(cluster)

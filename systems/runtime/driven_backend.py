@@ -8,7 +8,7 @@ from typing import ClassVar
 from harness.cluster import Cluster
 from harness.contracts.engine import Change
 from harness.contracts.launcher import Launcher, Warmth
-from harness.contracts.training import Report, TrainingOrder
+from harness.contracts.training import Reference, Report, TrainingOrder
 from systems.runtime.driven_job import MakeJob
 from systems.runtime.driver import Driver
 from systems.runtime.options import RuntimeOptions
@@ -38,6 +38,18 @@ class DrivenBackend(ABC):
     def problems(self, cluster: Cluster) -> list[str]:
         """Nothing, unless a backend needs more than what comes with this project."""
         return []
+
+    def reference(self, cluster: Cluster) -> Reference:
+        """None, unless a backend keeps the bits of a training on fixed workers.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            f"jobs under {self.name} are bitwise equal to no training on fixed workers; set"
+            " engine.check_reference=false, or choose a backend that keeps such bits"
+            " (backend=virtual_thread, backend=static)"
+        )
 
     @abstractmethod
     def _jobs(self, cluster: Cluster) -> MakeJob:

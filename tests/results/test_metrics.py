@@ -15,6 +15,7 @@ from harness.records import (
     AccusationRecord,
     ChangeRecord,
     FaultRecord,
+    FixedSizeRecord,
     GrantRecord,
     JobRecord,
     OutageRecord,
@@ -335,3 +336,13 @@ def test_hangs_are_told_from_false_kills() -> None:
     assert found["hang_detection_median_s"] == pytest.approx(0.6)
     quiet = compute(RunRecords(facts={"stress_processes": 0.0}))
     assert quiet == {"false_kills": 0}
+
+
+def test_bits_are_equal_if_those_of_all_finished_jobs_are() -> None:
+    jobs = [job("a", 0.0, 10.0), job("b", 0.0, 20.0), job("c", 0.0, None, state="failed")]
+    same = [FixedSizeRecord(name, 4, 30, "", 30, "key") for name in ("a", "b")]
+    other = replace(same[1], different="digest_buffers", equal_steps=12)
+    assert "bitwise_equal" not in of(*jobs), "not checked"
+    assert of(*jobs, fixed_size=same)["bitwise_equal"] == 1.0
+    assert of(*jobs, fixed_size=[same[0], other])["bitwise_equal"] == 0.0
+    assert of(*jobs, fixed_size=same[:1])["bitwise_equal"] == 0.0, "one was not held to anything"

@@ -12,6 +12,7 @@ from harness.trace.transforms import (
     CapDemand,
     CompressArrivals,
     FirstJobs,
+    LogicalWorkers,
     RecomputeWork,
     ScaleDurations,
     SetElastic,
@@ -62,6 +63,7 @@ KEEPING = st.one_of(
         CapDemand, max_slots=st.integers(1, 64), duration=st.sampled_from(["keep", "stretch"])
     ),
     st.builds(SetElastic, elastic=st.booleans()),
+    st.builds(LogicalWorkers, least=st.integers(1, 64)),
     st.builds(SlotRange, min_slots=st.just(1), max_slots=st.integers(64, 128)),
     st.builds(
         AssignWorkloads,

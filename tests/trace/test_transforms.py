@@ -13,6 +13,7 @@ from harness.trace.transforms import (
     CapDemand,
     CompressArrivals,
     FirstJobs,
+    LogicalWorkers,
     RecomputeWork,
     ScaleDurations,
     SetElastic,
@@ -113,6 +114,13 @@ def test_set_elastic_and_slot_range():
     found = problems(SlotRange(min_slots=2, max_slots=4))
     assert len(found) == 2
     assert "job 002 asks for 8 slots, outside [2, 4]" in found[1]
+
+
+def test_logical_workers_are_at_least_as_many_as_slots_are_asked_for():
+    result = LogicalWorkers(least=4).apply(THREE, CONTEXT)
+    assert [(j.requested_slots, j.logical_workers) for j in result.jobs] == [(1, 4), (8, 8), (3, 4)]
+    assert result.generated == {"logical_workers"}
+    assert result.history == ("LogicalWorkers: 4 to 8, 4 at least",)
 
 
 def test_workloads_round_robin_with_batches():
@@ -243,6 +251,7 @@ def test_deadlines_need_durations():
         (lambda: CapDemand(max_slots=0), "max_slots is 0"),
         (lambda: CapDemand(max_slots=1, duration="halve"), "give stretch or keep"),
         (lambda: SlotRange(min_slots=4, max_slots=2), "max_slots 2 is below min_slots 4"),
+        (lambda: LogicalWorkers(least=0), "least is 0; a job needs at least 1"),
         (lambda: AssignWorkloads(pool=[]), "pool is empty"),
         (lambda: AssignWorkloads(how="rename"), "renames is empty"),
         (lambda: AssignWorkloads(renames={"a": "b"}), "set how: rename"),

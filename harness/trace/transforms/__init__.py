@@ -3,7 +3,7 @@
 from harness.trace.transforms.arrivals import CompressArrivals, FirstJobs, TimeWindow
 from harness.trace.transforms.context import Transform, TransformContext
 from harness.trace.transforms.deadlines import AssignDeadlines
-from harness.trace.transforms.demand import CapDemand, SetElastic, SlotRange
+from harness.trace.transforms.demand import CapDemand, LogicalWorkers, SetElastic, SlotRange
 from harness.trace.transforms.estimates import UncertainWork
 from harness.trace.transforms.events import (
     CancelJobs,
@@ -31,6 +31,7 @@ __all__ = [
     "CompressArrivals",
     "FirstJobs",
     "HostFailures",
+    "LogicalWorkers",
     "ReadEvents",
     "RecomputeWork",
     "ResampleOwners",

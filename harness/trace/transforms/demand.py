@@ -103,3 +103,24 @@ class SlotRange:
         note = f"SlotRange: {self.min_slots} to {'any number of' if high is None else high} slots"
         jobs = (replace(job, min_slots=self.min_slots, max_slots=high) for job in trace.jobs)
         return trace.step(note, jobs, generated=("min_slots", "max_slots"))
+
+
+@dataclass(frozen=True)
+class LogicalWorkers:
+    """Every job has ``least`` logical workers, or as many as it requests slots if that is more.
+
+    On backends whose workers are virtual it can then run on 1 to so many slots.
+    """
+
+    least: int
+
+    def __post_init__(self) -> None:
+        check(self.least < 1 and f"least is {self.least}; a job needs at least 1 logical worker")
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The same jobs with that many logical workers."""
+        counts = [max(self.least, job.requested_slots) for job in trace.jobs]
+        note = f"LogicalWorkers: {min(counts)} to {max(counts)}, {self.least} at least"
+        pairs = zip(trace.jobs, counts, strict=True)
+        jobs = (replace(job, logical_workers=count) for job, count in pairs)
+        return trace.step(note, jobs, generated=("logical_workers",))

@@ -1,0 +1,79 @@
+"""A training on a fixed number of workers, and the stand-alone program that does it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.contracts.training import Reference
+from harness.processes import PointProcess
+
+_LOG_LINES = 6
+
+
+class FixedTrainingError(Exception):
+    """The program did not train to the end; the text says what it said last and has its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedTraining:
+    """What is trained: together with the program, all that its bits depend on but the machine."""
+
+    target: str
+    """The workload, ``package.module.Class``."""
+    options: Mapping[str, Any]
+    """Of the workload's class."""
+    seed: int
+    num_workers: int
+    global_batch: int
+    num_steps: int
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As plain values."""
+        return {**asdict(self), "options": dict(self.options)}
+
+
+def train_fixed(
+    training: FixedTraining,
+    program: Reference,
+    cores: Sequence[int],
+    environment: Mapping[str, str],
+    out: Path,
+) -> list[dict[str, Any]]:
+    """Train it, in processes that end with this one; the lines that the program wrote.
+
+    Args:
+        training: what.
+        program: by whom.
+        cores: one for each worker; empty: not pinned.
+        environment: variables besides those of this process.
+        out: file to be written; a log is written beside it.
+
+    Raises:
+        FixedTrainingError: the program failed.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.unlink(missing_ok=True)
+    words = [
+        *(training.target, "--options", json.dumps(dict(training.options))),
+        *("--workers", str(training.num_workers), "--cores", *map(str, cores)),
+        *("--steps", str(training.num_steps), "--batch", str(training.global_batch)),
+        *("--seed", str(training.seed), "--out", str(out), *program.words),
+    ]
+    process = PointProcess(words, out.with_suffix(".log"), program.module, environment)
+    try:
+        process.start()
+        code = process.wait()
+    finally:
+        process.kill()
+    if code != 0 or not out.is_file():
+        said = "\n".join(process.tail(_LOG_LINES))
+        raise FixedTrainingError(
+            f"{program.module} ended with {code}; log: {process.log_path}\n{said}"
+        )
+    with out.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]

@@ -1,0 +1,50 @@
+"""How the stand-alone script trains what jobs are held to. Torch-free."""
+
+from __future__ import annotations
+
+from harness.cluster import Cluster
+from harness.contracts.training import Reference
+from systems.runtime.options import RuntimeOptions
+
+SCRIPT = "systems.reference.plain_ddp"
+
+
+def stock_training(options: RuntimeOptions, cluster: Cluster) -> Reference:
+    """Stock DistributedDataParallel on fixed workers, with the random states of these options.
+
+    Raises:
+        ValueError: the script cannot train as workers with these options do on these slots; every
+            reason, one a line.
+    """
+    problems = []
+    if options.data_order != "positions":
+        problems.append(
+            f"data_order is {options.data_order!r}, which the stand-alone script does not know;"
+            " set backend.data_order=positions"
+        )
+    if not options.virtual and options.reduction != "ddp":
+        problems.append(
+            f"reduction is {options.reduction!r}, which is not stock DistributedDataParallel's;"
+            " set backend.reduction=ddp"
+        )
+    types = [kind for kind in cluster.device_types if kind != "cpu"]
+    if options.device == "cuda" or (options.device == "auto" and types):
+        slots = ", ".join(types) or "cpu"
+        problems.append(
+            f"device is {options.device!r} on cluster {cluster.name!r} ({slots}), and the"
+            " stand-alone script trains on the CPU; set backend.device=cpu"
+        )
+    if any(len(slot.cores) > 1 for slot in cluster.slots):
+        problems.append(
+            f"workers on cluster {cluster.name!r} have a thread for each of their cores, and the"
+            " stand-alone script's have one, which rounds differently; use a cluster with one core"
+            " a slot (cores_per_slot: 1)"
+        )
+    if problems:
+        raise ValueError("\n".join(problems))
+    words = ["--bitwise"]
+    if options.random_states == "streams":
+        words.append("--streams")
+    if options.accumulation_steps > 1:
+        words += ["--accumulate", str(options.accumulation_steps)]
+    return Reference(SCRIPT, tuple(words))
