@@ -252,7 +252,7 @@ def test_a_job_that_finishes_first_overtakes_its_rescale(able_world):
 
 def test_a_refused_rescale_leaves_the_job_running(able_world):
     world = able_world
-    world.until_change(world.start((0,), batch=3, logical_workers=3, step_s=0.002))
+    world.until_change(world.start((0,), batch=3, logical_workers=1, step_s=0.002))
     change = world.ask(ChangeKind.RESCALE, (0, 1, 2, 3), batch=3)
     refused = world.until(lambda report: report.change_id == change)
     assert refused.kind is ReportKind.FAILED
