@@ -6,7 +6,7 @@ from tests.config.commands import assert_refused
 
 CASES = {
     "unknown key": (["sed=1"], "sed: unknown key; did you mean 'seed'?"),
-    "unknown option": (["scheduler=tiresas"], "did you mean 'tiresias'? known: edf,"),
+    "unknown option": (["scheduler=tiresas"], "did you mean 'tiresias'? known: easyscale_heter,"),
     "no value": (["seed"], "argument 'seed': is no key=value; write"),
     "grammar": (["name=a,,b"], "argument 'name=a,,b': is not understood"),
     "wrong type": (["seed=one"], "seed: is 'one'; give a whole number"),
