@@ -90,9 +90,10 @@ def test_other_backends_and_options_that_promise_bits(tmp_path, command, words):
 @pytest.mark.long
 def test_bits_outlive_workers_that_are_killed(tmp_path, command):
     paths = write_files(tmp_path, steps=250, logical_workers=4, step_s=0.03)
+    share = ("scheduler=uniform", "scheduler.use_throughput=false")
     faults = ("engine.faults.count=2", "engine.faults.settle_s=0.5")
     words = [word.replace("engine=live", "engine=live_faults") for word in checked(paths)]
-    answer = command(*words, "cluster=cpu4", "scheduler=uniform", *faults)
+    answer = command(*words, "cluster=cpu4", *share, *faults)
     assert answer.code == 0, answer.err
     run = only_run(command)
     assert run.metrics["bitwise_equal"] == 1
