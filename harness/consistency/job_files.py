@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,9 @@ from safetensors import safe_open
 
 from harness.contracts.evidence import COMMON, Stage
 from harness.engines.consumed import read_lines
+from harness.engines.fixed_size import last_digests
+from harness.file_names import file_name
+from harness.store import StoreError, load_run
 
 Found = Mapping[str, str]
 Array = npt.NDArray[Any]
@@ -117,12 +119,16 @@ def _job_folder(path: Path, job_id: str | None) -> Path:
 
 
 def _end(folder: Path) -> dict[str, str]:
-    """Digests that the run's own file of digests has for this job."""
-    path = folder.parent.parent / "digests.json"
-    if not path.exists():
+    """The digests that the run's records have of this job's end, if the run is complete."""
+    run = folder.parent.parent
+    try:
+        records = load_run(run).records
+    except StoreError:
         return {}
-    found = json.loads(path.read_text(encoding="utf-8")).get(folder.name, {})
-    return {name: value for name, value in found.items() if name.startswith("digest_")}
+    for job in records.jobs:
+        if file_name(job.job_id) == folder.name:
+            return last_digests(records, job.job_id)[0]
+    return {}
 
 
 def _read_reference(path: Path) -> JobFiles:

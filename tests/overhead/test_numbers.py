@@ -80,7 +80,7 @@ def test_the_target_is_judged_by_the_interval(low, high, verdict):
 
 
 def cells(*names):
-    return [Cell(f"toy/{name}", 1, (), 20, 32, None, (0,), {}) for name in names]
+    return [Cell(f"toy/{name}", 1, (), 20, 32, 0, None, (0,), {}) for name in names]
 
 
 def test_blocks_of_a_trial_stand_together_in_drawn_order():

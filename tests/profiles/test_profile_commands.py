@@ -38,7 +38,7 @@ def test_lint_accepts_everything_that_is_shipped():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("show", "nothing"), "unknown profile 'nothing'; known: a100_elasticflow"),
+        (("show", "nothing"), "unknown profile 'nothing'; known: a100_edl_costs"),
         (("lint", "nowhere.yaml"), "nowhere.yaml: cannot be read (No such file"),
     ],
 )

@@ -176,7 +176,7 @@ def test_show_draws_bars_and_percentiles(capsys):
 def test_a_file_of_a_known_format_needs_no_yaml(capsys):
     code, out, _ = run(capsys, "show", str(TRACES / "data" / "195job.csv"))
     assert code == 0
-    assert "a file in the format of five_jobs" in out
+    assert "a file in the format of easyscale" in out
     assert "195" in out
 
 
