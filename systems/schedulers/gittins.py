@@ -36,11 +36,12 @@ class ServiceHistory:
         return True
 
     def index(self, attained_slot_s: float, ahead_slot_s: float) -> float:
-        """The Gittins index, per slot-second; 0 where no ended job needed more than that."""
+        """The Gittins index, per slot-second; 0 where no ended job needed more than that, or
+        where nothing is ahead: the job is about to join the next group."""
         services, sums = self._snapshot, self._sums
         first = bisect_right(services, attained_slot_s)
         num_longer = len(services) - first
-        if num_longer == 0:
+        if num_longer == 0 or ahead_slot_s <= 0.0:
             return 0.0
         until = bisect_right(services, attained_slot_s + ahead_slot_s)
         num_ending = until - first

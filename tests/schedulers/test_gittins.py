@@ -29,6 +29,7 @@ def test_index_worked_by_hand():
     assert known.index(0.0, math.inf) == pytest.approx(4 / 17)
     assert known.index(4.0, 1.0) == 0.0  # nobody of those ends that soon
     assert known.index(10.0, math.inf) == 0.0
+    assert known.index(2.0, 0.0) == 0.0  # at the end of its group
     assert history().index(0.0, 5.0) == 0.0
 
 
