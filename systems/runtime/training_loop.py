@@ -43,10 +43,10 @@ def train(order: WorkerOrder, client: ControlClient, ordered_at: float) -> None:
     stopwatch.done("group")
     trainer = trainer_of(session, mark, order)
     load(session, order.checkpoint, verify=order.rank == 0)
-    stopwatch.done("load")
     trainer.set_share(
         order.rank, order.num_workers, order.global_batch, order.generation, order.virtual_workers
     )
+    stopwatch.done("load")
     if session.reduction.needs_warm_up(session.step):
         session.reduction.warm_up(trainer.dummy_loss)
         stopwatch.done("layout")
