@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,10 @@ from harness.study import Point, Study, load_study, product
 from harness.summary import console, executed_line, fixed_size_lines, metrics_table, seconds
 from harness.tracking import REFILL
 
+_SIGNALS = 128
+"""Exit codes above are those of signals."""
+_SIZES = ("quick", "full")
+"""Sizes of a study."""
 _LABELS = ("force", "dry", "progress", "results_dir", "sweep")
 """Keys of a stored configuration that say how it was run, not what."""
 
@@ -38,6 +42,8 @@ class Arguments:
     words: list[str] = field(default_factory=list)
     """Overrides, without ``study=``."""
     study: str | None = None
+    size: str = "full"
+    """Of the study: ``quick`` or ``full``."""
     sweeping: bool = False
     show_config: bool = False
     is_point: bool = False
@@ -70,6 +76,11 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         elif word.startswith("study="):
             value = word.partition("=")[2]
             found.study = value if value not in ("", "null") else None
+        elif word.startswith("size="):
+            found.size = word.partition("=")[2]
+            if found.size not in _SIZES:
+                way_out = f"give one of {', '.join(_SIZES)}"
+                found.problems.append(Problem("size", f"is {found.size!r}", way_out))
         else:
             found.words.append(word)
     return found
@@ -111,9 +122,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _say_interrupted(interrupted: Interrupted) -> int:
     why = "max_wall_s is over" if interrupted.exit_code == TIME_LIMIT_EXIT else str(interrupted)
+    notes = getattr(interrupted, "__notes__", ()) or ("runs it again",)
     print(
         f"Stopped ({why}): workers are gone and nothing of this run was stored."
-        " The same command runs it again.",
+        f" The same command {'; '.join(notes)}.",
         file=sys.stderr,
     )
     return interrupted.exit_code
@@ -234,23 +246,53 @@ def _run_many(arguments: Arguments, argv: list[str]) -> int:
             problems += error.problems
     if problems:
         raise UserError(problems)
-    planned = _sweep(arguments.words, understood.sweeps, study)
-    entries = sweep.plan_sweep(planned)
-    configs = [entry.planned.config for entry in entries]
+    sweeps = [
+        (planned, sweep.plan_sweep(planned))
+        for planned in _sweeps(arguments, understood.sweeps, study)
+    ]
+    configs = [entry.planned.config for _, entries in sweeps for entry in entries]
     if arguments.show_config:
-        for entry in entries:
+        for entry in (entry for _, entries in sweeps for entry in entries):
             print(f"--- # {entry.planned.run_id}\n{config_yaml(entry.planned.config)}", end="")
         return 0
-    if any(config.dry for config in configs):
-        sweep.show_plan(planned, entries)
-        return 0
-    code = sweep.run_sweep(planned, entries)
     out = console()
+    code = 0
+    for planned, entries in sweeps:
+        if len(sweeps) > 1:
+            out.print(f"\n[bold]{planned.label}[/bold]")
+        if any(config.dry for config in configs):
+            sweep.show_plan(planned, entries)
+        else:
+            code = max(code, sweep.run_sweep(planned, entries))
+        if code > _SIGNALS:  # stopped: none of the other studies may begin
+            return code
+    if any(config.dry for config in configs):
+        return 0
     if study is not None and study.figures:
         out.print(f"Report:  python -m reports study={study.name}   (or make report)")
     if any(config.tracking.get("enabled", True) for config in configs):
         out.print(f"MLflow:  {REFILL} ui   (or make ui)")
     return code
+
+
+def _sweeps(
+    arguments: Arguments, swept: Mapping[str, list[str]], study: Study | None
+) -> list[sweep.Sweep]:
+    """The sweeps of a command: one, or one for each of the studies that a study names."""
+    if study is None:
+        return [_sweep(arguments.words, swept, None)]
+    members = [load_study(name) for name in study.studies] or [study]
+    is_quick = arguments.size == "quick" or bool(study.studies)
+    own = {_key(word) for word in arguments.words}
+    return [
+        _sweep([*arguments.words, *_quick_words(member, own, is_quick)], swept, member)
+        for member in members
+    ]
+
+
+def _quick_words(study: Study, given: Collection[str], is_quick: bool) -> list[str]:
+    """What makes a study quick, but for keys that the command gives itself."""
+    return [word for word in study.quick if is_quick and _key(word) not in given]
 
 
 def _sweep(

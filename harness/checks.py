@@ -22,7 +22,7 @@ def ability_problems(
     Args:
         scheduler: the deciding rule.
         backend: the mechanism.
-        scaling: ``strong`` or ``weak``.
+        scaling: ``strong``, ``weak`` or ``adaptive``.
         names: chosen options of scheduler and backend, for the text.
     """
     chosen, mechanism = names
@@ -46,6 +46,14 @@ def ability_problems(
                 f"scaling=weak, backend={mechanism}",
                 "weak scaling changes the global batch at every rescale and this backend cannot",
                 "use scaling=strong, or a backend that can change the batch",
+            )
+        )
+    if scaling == "adaptive" and not backend.abilities.adapt_batch:
+        problems.append(
+            Problem(
+                f"scaling=adaptive, backend={mechanism}",
+                "jobs would choose their own batch and this backend cannot follow them",
+                "use backend=stop_free, warm_restart or stop_resume, or scaling=strong",
             )
         )
     return problems

@@ -6,6 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from harness.instruction_sets import InstructionSet
+
+CPU = "cpu"
+"""Device type of a CPU slot. CPU slots of several types have names that begin with ``cpu_``."""
+
+
+def is_cpu(device_type: str) -> bool:
+    """Whether slots of this type need no accelerator."""
+    return device_type == CPU or device_type.startswith(f"{CPU}_")
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -21,6 +31,8 @@ class Slot:
     """Share of the device, in (0, 1]."""
     cores: tuple[int, ...] = ()
     """CPU cores its worker is pinned to; empty: not pinned."""
+    instruction_set: InstructionSet | None = None
+    """The newest that a worker on this CPU slot uses; None: whatever the machine has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +89,14 @@ def uniform_cluster(
     hosts_per_rack: int = 16,
     cores_per_slot: int = 0,
     num_cores: int = 0,
+    instruction_set: str | None = None,
     bandwidth_gbytes_per_s: dict[str, float] | None = None,
 ) -> Cluster:
     """A cluster of equal hosts; what the files in ``configs/cluster/`` call.
 
     With ``cores_per_slot`` > 0, slot i of a host is pinned to cores i*cores_per_slot and on,
-    modulo ``num_cores`` (so several slots can share the cores of a small machine).
+    modulo ``num_cores`` (so several slots can share the cores of a small machine). With
+    ``instruction_set``, workers on these CPU slots use no newer one.
 
     Raises:
         ValueError: all contradictions at once, one a line, each with its way out.
@@ -108,6 +122,18 @@ def uniform_cluster(
         )
     if not device_type:
         problems.append("device_type is empty; name the accelerator, for example a100 or cpu")
+    if instruction_set is not None:
+        known = ", ".join(InstructionSet)
+        if instruction_set not in set(InstructionSet):
+            problems.append(
+                f"instruction_set is {instruction_set!r}; known: {known}, or null for all that the"
+                " machine has"
+            )
+        if not is_cpu(device_type):
+            problems.append(
+                f"instruction_set is {instruction_set!r} for devices of type {device_type!r}; only"
+                f" CPU slots have one: leave it out, or name the type {CPU}_{instruction_set}"
+            )
     levels = ("device", "host", "rack", "cluster")
     bandwidths = dict(bandwidth_gbytes_per_s or {})
     for level, value in bandwidths.items():
@@ -117,6 +143,7 @@ def uniform_cluster(
             problems.append(f"bandwidth of level {level!r} is {value}; it must be > 0 GB/s")
     if problems:
         raise ValueError("\n".join(problems))
+    newest = None if instruction_set is None else InstructionSet(instruction_set)
     hosts: list[Host] = []
     slots: list[Slot] = []
     for host in range(num_hosts):
@@ -131,6 +158,7 @@ def uniform_cluster(
                     device_type=device_type,
                     share=1.0 / slots_per_device,
                     cores=tuple((start + k) % num_cores for k in range(cores_per_slot)),
+                    instruction_set=newest,
                 )
             )
         hosts.append(

@@ -70,13 +70,17 @@ class RunConfig:
     repetition: int = _key(
         "number of this trial of the same configuration, from 0", _at_least_0, determines=True
     )
-    scaling: Literal["strong", "weak"] = _key(
-        "strong: global batch fixed; weak: batch per slot fixed", determines=True
+    scaling: Literal["strong", "weak", "adaptive"] = _key(
+        "strong: global batch fixed; weak: batch per slot; adaptive: chosen",
+        determines=True,
     )
     name: str | None = _key("label of the run, shown in tables and MLflow")
     sweep: str | None = _key("label of the sweep it belongs to; sweeps set it")
     results_dir: str = _key("folder of the stored runs", _not_empty)
     max_wall_s: float | None = _key("stop the run after so many seconds of wall clock", _positive)
+    snapshot_every_s: float | None = _key(
+        "seconds of wall clock between snapshots of a simulation; null: none", _positive
+    )
     force: bool = _key("run again even if the same run is stored")
     dry: bool = _key("print what would run, and how long it may take; start nothing")
     progress: bool = _key("show progress while running")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from harness.cluster import Cluster
+from harness.cluster import Cluster, is_cpu
+from harness.instruction_sets import InstructionSet, sets_of_this_machine
 
 _DRIVER = Path("/proc/driver/nvidia/gpus")
 
@@ -28,10 +29,10 @@ def device_problems(cluster: Cluster, num_devices: int | None = None) -> list[st
     """Accelerators that the cluster names and this machine lacks.
 
     Args:
-        cluster: where real workers are to run; ``cpu`` slots need no accelerator.
+        cluster: where real workers are to run; CPU slots need no accelerator.
         num_devices: accelerators of this machine; None: those the driver shows.
     """
-    wanted = {(s.host, s.device): s.device_type for s in cluster.slots if s.device_type != "cpu"}
+    wanted = {(s.host, s.device): s.device_type for s in cluster.slots if not is_cpu(s.device_type)}
     here = num_cuda_devices() if num_devices is None else num_devices
     if len(wanted) <= here:
         return []
@@ -40,4 +41,26 @@ def device_problems(cluster: Cluster, num_devices: int | None = None) -> list[st
         f"cluster {cluster.name} has {len(wanted)} devices ({types}) and this machine shows"
         f" {here} CUDA devices; use a CPU cluster (cluster=cpu2, cluster=cpu4), emulate it with"
         " engine.pace=profile, or simulate it with engine=simulated"
+    ]
+
+
+def instruction_set_problems(
+    cluster: Cluster, here: frozenset[InstructionSet] | None = None
+) -> list[str]:
+    """Instruction sets that slots of the cluster name and this machine's CPU lacks.
+
+    Args:
+        cluster: where real workers are to run.
+        here: what the CPU has; None: what Linux says.
+    """
+    found = sets_of_this_machine() if here is None else here
+    named = {slot.instruction_set for slot in cluster.slots if slot.instruction_set is not None}
+    lacking = [name for name in InstructionSet if name in named - found]
+    if not lacking:
+        return []
+    has = ", ".join(name for name in InstructionSet if name in found) or "none of those known"
+    return [
+        f"cluster {cluster.name} has slots with instruction set {', '.join(lacking)}, and this"
+        f" machine's CPU has {has}: its slots would all be of one type; give its parts an older"
+        " instruction_set, or use cluster=cpu2"
     ]

@@ -22,6 +22,7 @@ from harness.cluster import Cluster
 from harness.config import PARTS, RunConfig, hash_config, hash_json
 from harness.contracts.scheduler import Placement, Scheduler
 from harness.contracts.training import WorkloadSpec
+from harness.criteria import criteria_of
 from harness.engines.setup import EngineConfig, EngineSetup, OpenEngine
 from harness.interrupts import Interrupted, interruptible
 from harness.logical_workers import logical_worker_problems, within_logical_workers
@@ -32,6 +33,7 @@ from harness.profiles import Profile, ProfileError, load_profile
 from harness.records import RunRecords
 from harness.replay import Progress, replay
 from harness.similarity import similarity
+from harness.snapshot import FOLDER, Snapshots
 from harness.store import RunStore, StoredRun
 from harness.trace.build import load_trace
 from harness.trace.trace import Trace
@@ -254,7 +256,7 @@ def execute(
     """Run a plan and store what happened; the run's directory.
 
     On Ctrl-C, SIGTERM or at ``max_wall_s`` the engine is closed, nothing is stored, and
-    ``Interrupted`` is raised.
+    ``Interrupted`` is raised, with a note if there is a snapshot to go on from.
 
     Args:
         planned: what ``plan`` gave; its objects serve one run.
@@ -268,6 +270,7 @@ def execute(
         "config_hash": planned.config_hash,
         "name": config.name,
         "sweep": config.sweep,
+        "criteria": criteria_of(config.sweep),
         "choices": dict(config.choices),
         "seed": config.seed,
         "repetition": config.repetition,
@@ -280,6 +283,7 @@ def execute(
         stack.push(writer)  # cleans up even if a signal arrives while it is being entered
         writer.__enter__()
         setup = dataclasses.replace(planned.setup, run_dir=writer.path)
+        snapshots = _snapshots(planned, writer.path, say if on_progress else _warn)
         engine = planned.engine.open(setup)
         try:
             records = replay(
@@ -291,7 +295,12 @@ def execute(
                 profile=setup.profile,
                 scaling=config.scaling,
                 on_progress=on_progress,
+                keeper=snapshots,
             )
+        except Interrupted as interrupted:
+            if snapshots is not None and snapshots.described:
+                interrupted.add_note(f"goes on from a snapshot: {snapshots.described}")
+            raise
         finally:
             _close(engine)
         planned.engine.check(setup, records, Path(config.results_dir).parent / FIXED_SIZE, say)
@@ -299,7 +308,31 @@ def execute(
         if planned.engine.exclusive:
             records.facts.update(_similarity_facts(planned, records))
         stored = writer.finish(records, compute(records))
+        if snapshots is not None:
+            snapshots.discard()
     return stored.path
+
+
+def _snapshots(planned: Plan, scratch: Path, say: Callable[[str], None]) -> Snapshots | None:
+    """Those of the run, where its engine can go on from one; ``force`` begins anew."""
+    config = planned.config
+    if config.snapshot_every_s is None or not planned.engine.resumable:
+        return None
+    snapshots = Snapshots(
+        path=Path(config.results_dir) / FOLDER / planned.run_id,
+        scratch=scratch,
+        run={"run_id": planned.run_id, "config_hash": planned.config_hash},
+        parts=(planned.scheduler, planned.placement, planned.engine, planned.setup.backend),
+        every_s=config.snapshot_every_s,
+        say=say,
+    )
+    if config.force:
+        snapshots.discard()
+    return snapshots
+
+
+def _warn(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def _similarity_facts(planned: Plan, records: RunRecords) -> dict[str, float]:

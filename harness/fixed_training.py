@@ -64,7 +64,8 @@ def train_fixed(
         *("--steps", str(training.num_steps), "--batch", str(training.global_batch)),
         *("--seed", str(training.seed), "--out", str(out), *program.words),
     ]
-    process = PointProcess(words, out.with_suffix(".log"), program.module, environment)
+    variables = {**environment, **program.env}
+    process = PointProcess(words, out.with_suffix(".log"), program.module, variables)
     try:
         process.start()
         code = process.wait()

@@ -35,7 +35,7 @@ seconds."""
 
 _USAGE = """\
 python -m harness [GROUP=OPTION ...] [KEY=VALUE ...] [-m] [--cfg job] [--from FILE]
-python -m harness study=NAME [GROUP=OPTION ...] [KEY=VALUE ...]
+python -m harness study=NAME [size=quick] [GROUP=OPTION ...] [KEY=VALUE ...]
 python -m harness --help [GROUP]"""
 
 _FLAGS = (
@@ -54,6 +54,7 @@ _EXAMPLES = (
         "train for real, on this machine",
         "python -m harness trace=itp195_short profile=published_mixed cluster=cpu2 engine=live",
     ),
+    ("every claim of the papers, at the quick size", "python -m harness study=all_quick"),
     ("what a study would run, and how long", "python -m harness study=main dry=true"),
 )
 

@@ -18,9 +18,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from harness.accuracy_metrics import accuracy
 from harness.bitwise_metrics import bitwise_equal
 from harness.contracts.engine import ChangeKind, JobState
 from harness.hang_metrics import hangs
+from harness.offline_bound import bounds
 from harness.records import (
     ChangeRecord,
     GrantRecord,
@@ -62,6 +64,8 @@ def compute(records: RunRecords) -> dict[str, float]:
         **progress(records),
         **hangs(records),
         **bitwise_equal(records),
+        **accuracy(records),
+        **bounds(records),
         "interruptions": interruptions(records),
     }
     if window is not None and window[1] > window[0] and num_slots:

@@ -45,6 +45,10 @@ class JobRecord:
     reason: str = ""
     single_slot_s: float | None = None
     """Run time alone on one slot, by the profile (the L of Saxena's SJS efficiency)."""
+    least_slot_s: float | None = None
+    """Least slot time that any number of slots could do its work in, slot-seconds, by the profile;
+    None where its speeds were not those of its curve: another batch, virtual workers, fewer slots
+    than its least, a device type with curves of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +226,20 @@ class FixedSizeRecord:
     """Name of the reference in ``results/fixed_size/``, without its ending."""
 
 
+@dataclass(frozen=True, slots=True)
+class FixedLossRecord:
+    """The loss of a job's last logical worker in one step, and of the same one of fixed workers
+    (the curves of EasyScale's figure 10)."""
+
+    job_id: str
+    step: int
+    num_slots: int
+    """On which the job made it."""
+    loss_hex: str
+    """Exact float bits (``float.hex``), like the next."""
+    fixed_hex: str
+
+
 @dataclass
 class RunRecords:
     """All records of one run. Lists are in time order, ties by arrival and job id."""
@@ -238,6 +256,7 @@ class RunRecords:
     slowings: list[SlowingRecord] = field(default_factory=list)
     accusations: list[AccusationRecord] = field(default_factory=list)
     fixed_size: list[FixedSizeRecord] = field(default_factory=list)
+    fixed_losses: list[FixedLossRecord] = field(default_factory=list)
     latencies_us: list[int] = field(default_factory=list)
     """Wall-clock duration of every scheduler call; kept apart since it never repeats."""
     facts: dict[str, float] = field(default_factory=dict)

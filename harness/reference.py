@@ -97,7 +97,13 @@ def _study(label: str) -> Study | None:
 
 
 def plan_copies(
-    runs: Iterable[StoredRun], label: str, to: Path, *, slim: bool, hardware: str | None = None
+    runs: Iterable[StoredRun],
+    label: str,
+    to: Path,
+    *,
+    slim: bool,
+    hardware: str | None = None,
+    limit_bytes: int | None = None,
 ) -> list[Copy]:
     """Where every run goes, and without what.
 
@@ -106,6 +112,7 @@ def plan_copies(
         label: its name.
         to: the folder of the reference.
         slim: leave out large tables.
+        limit_bytes: what is large; None: ``SLIM_BYTES``.
         hardware: copy the runs of this machine only (a slug).
 
     Raises:
@@ -130,7 +137,10 @@ def plan_copies(
     if others:
         fact = f"holds {len(others)} runs of another machine, {_machine(others[0])}"
         raise UserError([Problem(str(folder), fact, "move them, or give another --to")])
-    return [Copy(run, folder / run.run_id, _large(run) if slim else {}) for run in own]
+    return [
+        Copy(run, folder / run.run_id, _large(run, limit_bytes or SLIM_BYTES) if slim else {})
+        for run in own
+    ]
 
 
 def _machine(run: StoredRun) -> str:
@@ -138,9 +148,9 @@ def _machine(run: StoredRun) -> str:
     return json.dumps({key: hardware.get(key) for key in _MACHINE})
 
 
-def _large(run: StoredRun) -> dict[str, int]:
+def _large(run: StoredRun, limit_bytes: int) -> dict[str, int]:
     sizes = {name: run.table_bytes(name) for name in TABLES if name not in run.left_out}
-    return {name: size for name, size in sizes.items() if size > SLIM_BYTES}
+    return {name: size for name, size in sizes.items() if size > limit_bytes}
 
 
 def copy_runs(copies: Sequence[Copy], *, force: bool = False) -> tuple[int, int]:
@@ -199,9 +209,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("words", nargs="*", metavar="KEY=VALUE", help="overrides it was run with")
     parser.add_argument("--results", type=Path, default=Path("results/runs"), metavar="DIR")
     parser.add_argument("--to", type=Path, default=Path("results/reference"), metavar="DIR")
+    parser.add_argument("--slim", action="store_true", help="leave out tables above --slim-kb")
     parser.add_argument(
-        "--slim", action="store_true", help=f"leave out tables above {SLIM_BYTES // 1000} kB"
-    )
+        "--slim-kb", type=int, default=SLIM_BYTES // 1000, metavar="KB",
+        help=f"of --slim (default: {SLIM_BYTES // 1000})",
+    )  # fmt: skip
     parser.add_argument("--hardware", metavar="SLUG", help="only the runs of this machine")
     parser.add_argument("--force", action="store_true", help="write over other copies")
     return parser
@@ -216,7 +228,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UserError([Problem(options.study, "is no argument", "write study=NAME")])
         name = Path(label).stem if label.endswith((".yaml", ".yml")) else label
         runs = find_runs(label, options.results, options.words)
-        copies = plan_copies(runs, name, options.to, slim=options.slim, hardware=options.hardware)
+        copies = plan_copies(
+            runs,
+            name,
+            options.to,
+            slim=options.slim,
+            hardware=options.hardware,
+            limit_bytes=None if options.slim_kb == SLIM_BYTES // 1000 else 1000 * options.slim_kb,
+        )
         num_copied, num_there = copy_runs(copies, force=options.force)
     except UserError as error:
         print(render(error.problems), file=sys.stderr)

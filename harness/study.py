@@ -41,6 +41,10 @@ class Study:
     a block, and the order within a block is drawn, so that drift hits all points alike."""
     parallel: int | None = None
     """Most simulated points at once; None: as many as there are cores."""
+    quick: tuple[str, ...] = ()
+    """Words that give its quick size: they choose among its points, or change options of all."""
+    studies: tuple[str, ...] = ()
+    """Studies that it runs at their quick size, one after another, instead of points."""
     figures: tuple[str, ...] = ()
     """Figures that ``python -m reports study=NAME`` draws."""
 
@@ -85,6 +89,8 @@ _KEYS = {
     "grids": list[dict[str, list[Any]]],
     "repetitions": int,
     "parallel": int,
+    "quick": list[str],
+    "studies": list[str],
     "figures": list[str],
 }
 
@@ -148,6 +154,14 @@ def read_study(path: Path, document: Any) -> Study:
         for key in ("repetitions", "parallel")
         if values.get(key, 1) < 1
     ]
+    if "studies" in values and set(values) & {"base", "grids", "repetitions", "quick"}:
+        fact = "stands beside points of its own"
+        problems.append(Problem(f"{path}: studies", fact, "give either"))
+    unknown = sorted(set(values.get("studies", ())) - set(options("study")) - {path.stem})
+    problems += [
+        Problem(f"{path}: studies", f"unknown study {name!r}", suggest(name, options("study")))
+        for name in unknown
+    ]
     if problems:
         raise UserError(problems)
     return Study(
@@ -157,5 +171,7 @@ def read_study(path: Path, document: Any) -> Study:
         grids=tuple({a: tuple(v) for a, v in grid.items()} for grid in values.get("grids", ())),
         repetitions=values.get("repetitions", 1),
         parallel=values.get("parallel"),
+        quick=tuple(values.get("quick", ())),
+        studies=tuple(values.get("studies", ())),
         figures=tuple(values.get("figures", ())),
     )

@@ -73,12 +73,15 @@ class Entry:
         return max(0.0, self.estimate_s - (time.monotonic() - self.process.started_s))
 
 
-def plan_sweep(sweep: Sweep, library: Library | None = None) -> list[Entry]:
+def plan_sweep(
+    sweep: Sweep, library: Library | None = None, *, check_workloads: bool = True
+) -> list[Entry]:
     """Every point composed, built and checked; nothing started.
 
     Args:
         sweep: what to run.
         library: loaded traces and profiles to share with other sweeps.
+        check_workloads: as for ``plan``.
 
     Raises:
         UserError: the problems of all points, each once, with the points it is about.
@@ -89,7 +92,8 @@ def plan_sweep(sweep: Sweep, library: Library | None = None) -> list[Entry]:
     for point in sweep.points:
         words = [*sweep.common, *point.overrides, f"sweep={sweep.label}"]
         try:
-            planned = plan(read_words(words, library=library), library)
+            config = read_words(words, library=library)
+            planned = plan(config, library, check_workloads=check_workloads)
         except UserError as error:
             for problem in error.problems:
                 places.setdefault(str(problem), []).append(point)

@@ -45,6 +45,7 @@ RECORD_TYPES: Mapping[str, type[Any]] = {
     "slowings": records.SlowingRecord,
     "accusations": records.AccusationRecord,
     "fixed_size": records.FixedSizeRecord,
+    "fixed_losses": records.FixedLossRecord,
 }
 """Kind of record by table name, which is also the attribute of ``RunRecords``."""
 TABLES = (*RECORD_TYPES, LATENCIES)
@@ -204,21 +205,35 @@ def read_frame(path: Path, name: str) -> pd.DataFrame:
 
 
 def _read_columns(path: Path, name: str) -> list[list[Any]]:
-    """The parsed values of every column, in the order of the record's fields."""
+    """The parsed values of every column, in the order of the record's fields.
+
+    Last columns whose value may be missing are None throughout where an earlier version wrote
+    the table without them.
+    """
     kinds = columns(name)
     try:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
             reader = csv.reader(text)
-            _check_header(path, next(reader, []), list(kinds))
-            cells = list(zip(*reader, strict=True)) or [() for _ in kinds]
-        return [
+            num_found = _check_header(path, next(reader, []), list(kinds), _num_needed(name))
+            cells = list(zip(*reader, strict=True)) or [() for _ in range(num_found)]
+        parsed: list[list[Any]] = [
             list(map(_parser(kind), column))
-            for kind, column in zip(kinds.values(), cells, strict=True)
+            for kind, column in zip(list(kinds.values())[:num_found], cells, strict=True)
         ]
     except _UNREADABLE as error:
         raise TableError(
             f"{path}: damaged ({error}); run the point again to write it anew"
         ) from error
+    num_rows = len(parsed[0])
+    return [*parsed, *([None] * num_rows for _ in range(len(kinds) - num_found))]
+
+
+def _num_needed(name: str) -> int:
+    """Columns up to the last one that a record cannot be without."""
+    if name == LATENCIES:
+        return 1
+    parts = fields(RECORD_TYPES[name])
+    return max((n for n, part in enumerate(parts, 1) if part.default is not None), default=0)
 
 
 def _parser(kind: str) -> Callable[[str], Any]:
@@ -226,9 +241,11 @@ def _parser(kind: str) -> Callable[[str], Any]:
     return _Memo(parse).__getitem__ if kind.startswith("tuple") else parse
 
 
-def _check_header(path: Path, found: list[str], expected: list[str]) -> None:
-    if found != expected:
+def _check_header(path: Path, found: list[str], expected: list[str], num_needed: int) -> int:
+    """How many of the expected columns there are: all, or all that records need."""
+    if found != expected[: len(found)] or len(found) < num_needed:
         raise TableError(
             f"{path}: columns are {', '.join(found) or 'none'}; this version reads"
             f" {', '.join(expected)}. Run the point again, or use the version that wrote it."
         )
+    return len(found)

@@ -54,7 +54,7 @@ def check_records(records: RunRecords, left_out: Collection[str] = ()) -> Iterat
             yield f"jobs: {job.job_id} is listed twice"
         known[job.job_id] = job
         yield from _check_job(job)
-    of_jobs = ("grants", "changes", "steps", "evaluations", "fixed_size")
+    of_jobs = ("grants", "changes", "steps", "evaluations", "fixed_size", "fixed_losses")
     for table in of_jobs if "jobs" not in left_out else ():
         names = {row.job_id for row in getattr(records, table)}
         for name in sorted(names - set(known)):

@@ -1,4 +1,7 @@
-"""``python -m reports [study=NAME] [--results DIR ...] [--out DIR]``: draw the report."""
+"""``python -m reports [study=NAME] [--results DIR ...] [--out DIR]``: draw the report.
+
+With a study or figures named, one page; else the whole site with the verdicts on all claims.
+"""
 
 from __future__ import annotations
 
@@ -7,92 +10,118 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
 
 from harness.interrupts import run_command
+from harness.problems import UserError
 from harness.store import RESULT_DIRS, StoreError
 from harness.tables import TableError
-from reports import site, style
+from reports import overview, site, style, wording
+from reports.claims import kept, ledger
+from reports.claims.verdicts import judge
 from reports.drawing import Drawing
 from reports.figures import ALWAYS, FIGURES, ON_REQUEST
 from reports.files import FORMATS
-from reports.selection import ReportRun, SelectionError, select, study_figures
-from reports.selection import name as named
+from reports.selection import ReportRun, SelectionError, name, select, study_figures
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw the report; returns the exit code (2: nothing to draw, or a wrong argument)."""
+    """Draw the report; returns the exit code.
+
+    1: a verdict is not as it was accepted. 2: nothing to draw, or a wrong argument.
+    """
     chosen = _parse(arguments)
-    began = time.perf_counter()
+    words = sys.argv[1:] if arguments is None else arguments
+    command = shlex.join(["python", "-m", "reports", *words])
     try:
         study = _study(chosen.study)
         directories = chosen.results or [path for path in RESULT_DIRS if path.is_dir()]
         runs = select(directories or list(RESULT_DIRS), study)
-        asked = chosen.figures or (study_figures(study) if study else None) or ()
-        names = asked or tuple(FIGURES)
-        unknown = sorted(set(names) - set(FIGURES))
+        unknown = sorted(set(chosen.figures or ()) - set(FIGURES))
         if unknown:
             raise SelectionError(
                 f"unknown figures: {', '.join(unknown)}; known: {', '.join(FIGURES)}"
             )
-        title = f"Elastrace: study {study}" if study else "Elastrace: report"
-        words = sys.argv[1:] if arguments is None else arguments
-        command = shlex.join(["python", "-m", "reports", *words])
-        with mpl.rc_context(style.RC):
-            wanted = [name for name in FIGURES if name in {*names, *ALWAYS}]
-            whole = [run for run in runs if run.is_drawable]
-            drawings = [
-                (name, drawing)
-                for name in wanted
-                for drawing in (
-                    FIGURES[name](_wanting(name, runs, whole, is_asked=bool(asked)))
-                    if asked or name not in ON_REQUEST
-                    else _by_study(name, whole)
-                )
-            ]
-            site.write(chosen.out, title, command, runs, drawings, chosen.formats)
-    except (SelectionError, StoreError, TableError) as error:
+        if chosen.accept and (study or chosen.figures or len(directories) != 1):
+            raise SelectionError("--accept is for all verdicts of one folder; give one --results")
+        if study or chosen.figures:
+            return _draw_page(chosen, study, command, runs)
+        return _draw_site(chosen, command, directories, runs)
+    except (SelectionError, StoreError, TableError, UserError) as error:
         print(error, file=sys.stderr)
         return 2
-    drawn = sum(drawing.figure is not None for _, drawing in drawings)
-    seconds = time.perf_counter() - began
-    if len(whole) < len(runs):
-        print(f"{len(runs) - len(whole)} runs were copied without tables: only in the comparison")
-    print(f"{drawn} figures of {len(runs)} runs in {seconds:.1f} s: {chosen.out / 'index.html'}")
+
+
+def _draw_page(
+    chosen: argparse.Namespace, study: str | None, command: str, runs: Sequence[ReportRun]
+) -> int:
+    """One page: of a study, or of the figures that were asked for."""
+    began = time.perf_counter()
+    asked = chosen.figures or (study_figures(study) if study else None) or ()
+    title = f"Elastrace: study {study}" if study else "Elastrace: report"
+    drawings = _drawings(runs, asked)
+    site.write(chosen.out, title, command, runs, drawings, chosen.formats)
+    _say(_num_drawn(drawings), runs, began, chosen.out)
     return 0
 
 
-def _wanting(
-    name: str, runs: Sequence[ReportRun], whole: Sequence[ReportRun], *, is_asked: bool
-) -> Sequence[ReportRun]:
-    """The runs for one figure: where nobody asked for it, not those of studies that ask for
-    others alone."""
-    if name in ALWAYS:
-        return runs
-    if is_asked:
-        return whole
-    wants = {study: study_figures(study) for study in {run.study for run in whole}}
-    return [run for run in whole if name in (wants[run.study] or (name,))]
+def _draw_site(
+    chosen: argparse.Namespace, command: str, directories: Sequence[Path], runs: Sequence[ReportRun]
+) -> int:
+    """Every page: the verdicts on all claims, the papers, the studies."""
+    began = time.perf_counter()
+    papers = ledger.load()
+    studies = overview.by_study(runs)
+    verdicts = judge(papers, studies)
+
+    def draw(study: str, own: Sequence[ReportRun], out: Path, claims: str) -> int:
+        named_anew = name(run.stored for run in own)
+        drawings = _drawings(named_anew, study_figures(study) or ())
+        title = f"Elastrace: study {study}"
+        home = "../../index.html"
+        site.write(out, title, command, named_anew, drawings, chosen.formats, home, claims)
+        return _num_drawn(drawings)
+
+    drawn = overview.write_site(chosen.out, command, papers, verdicts, studies, draw)
+    _say(drawn, runs, began, chosen.out)
+    print(wording.summary(verdicts))
+    # Accepted verdicts are about the records of their own folder, not of several together.
+    path = directories[0] / kept.FILE if len(directories) == 1 else None
+    if path is not None and chosen.accept:
+        kept.write(path, verdicts)
+        return 0
+    lines = [*kept.changes(path, verdicts)] if path is not None and path.is_file() else []
+    if lines:
+        print("Verdicts that are not as they were accepted:", *lines, sep="\n  ", file=sys.stderr)
+        print("Look at them; then accept them with --accept.", file=sys.stderr)
+    return 1 if lines else 0
 
 
-def _by_study(name: str, runs: Sequence[ReportRun]) -> list[Drawing]:
-    """A figure for the runs of every study that asks for it, one after another.
+def _drawings(runs: Sequence[ReportRun], asked: Sequence[str]) -> list[tuple[str, Drawing]]:
+    """What is drawn of the runs: the figures asked for, else the general ones."""
+    whole = [run for run in runs if run.is_drawable]
+    wanted = asked or [figure for figure in FIGURES if figure not in ON_REQUEST]
+    with mpl.rc_context(style.RC):
+        return [
+            (figure, drawing)
+            for figure in FIGURES
+            if figure in {*wanted, *ALWAYS}
+            for drawing in FIGURES[figure](runs if figure in ALWAYS else whole)
+        ]
 
-    They are named anew among themselves: what tells runs of other studies apart is of no
-    interest there.
-    """
-    studies: dict[str, list[ReportRun]] = {}
-    for run in runs:
-        studies.setdefault(run.study, []).append(run)
-    return [
-        replace(drawing, name=f"{study}-{drawing.name}", title=f"{drawing.title}, {study}")
-        for study, own in sorted(studies.items())
-        if study and name in (study_figures(study) or ())
-        for drawing in FIGURES[name](named(run.stored for run in own))
-    ]
+
+def _num_drawn(drawings: Sequence[tuple[str, Drawing]]) -> int:
+    return sum(drawing.figure is not None for _, drawing in drawings)
+
+
+def _say(drawn: int, runs: Sequence[ReportRun], began: float, out: Path) -> None:
+    copied = sum(not run.is_drawable for run in runs)
+    if copied:
+        print(f"{copied} runs were copied without tables: only in the comparison")
+    seconds = time.perf_counter() - began
+    print(f"{drawn} figures of {len(runs)} runs in {seconds:.1f} s: {out / 'index.html'}")
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -107,6 +136,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path("reports/site"), metavar="DIR")
     parser.add_argument("--figures", nargs="+", metavar="NAME", help=", ".join(FIGURES))
+    parser.add_argument(
+        "--accept", action="store_true",
+        help=f"keep the verdicts as they are now in {kept.FILE} beside the records",
+    )  # fmt: skip
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=["svg", "png"])
     return parser.parse_args(arguments)
 

@@ -18,10 +18,17 @@ class Table:
 
     def to_html(self) -> str:
         """An HTML table, escaped."""
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.header)
+        kinds = [' class="text"' if self._is_text(at) else "" for at in range(len(self.header))]
+        head = "".join(
+            f"<th{kind}>{html.escape(cell)}</th>"
+            for kind, cell in zip(kinds, self.header, strict=True)
+        )
         body = "\n".join(
             f'<tr><th scope="row">{html.escape(row[0])}</th>'
-            + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
+            + "".join(
+                f"<td{kind}>{html.escape(cell)}</td>"
+                for kind, cell in zip(kinds[1:], row[1:], strict=True)
+            )
             + "</tr>"
             for row in self.rows
         )
@@ -29,6 +36,11 @@ class Table:
             f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
             f"<tbody>\n{body}\n</tbody></table></div>"
         )
+
+    def _is_text(self, column: int) -> bool:
+        """Whether a column has words, not numbers."""
+        cells = [row[column] for row in self.rows if row[column]]
+        return bool(cells) and all(cell[0].isalpha() for cell in cells)
 
     def to_markdown(self) -> str:
         """A Markdown table, numbers to the right."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -180,6 +181,9 @@ def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
     for run, values in flat:
         for base in (_base(run), _base(run, "engine")):
             alike.setdefault(base, []).append((_study_of(run), values))
+    profiles: dict[tuple[str, ...], set[str]] = {}
+    for run, _ in flat:
+        profiles.setdefault(_base(run, "profile"), set()).add(_choices(run).get("profile", "?"))
     named = []
     for run, values in flat:
         beside, beside_on_engine = alike[_base(run, "engine")], alike[_base(run)]
@@ -187,6 +191,8 @@ def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
         system = [f"{choices.get('scheduler', '?')} / {choices.get('backend', '?')}"]
         setting = [f"{choices.get('trace', '?')} on {choices.get('cluster', '?')}"]
         setting.append(f"{choices.get('workload', '?')} workloads")
+        if len(profiles[_base(run, "profile")]) > 1:
+            setting.append(f"profile {choices.get('profile', '?')}")
         engine = [choices.get("engine", "?")]
         system += _differences(values, beside, _SYSTEM)
         setting += _differences(values, beside, _SETTING)
@@ -205,6 +211,11 @@ def groups(runs: Sequence[ReportRun], *names: str) -> dict[tuple[str, ...], list
 
 def _choices(run: StoredRun) -> Mapping[str, str]:
     return run.manifest.get("choices") or run.config.get("choices") or {}
+
+
+def options(run: StoredRun) -> dict[str, str]:
+    """A run's chosen options by group, and every option of theirs by its key, as texts."""
+    return {**_texts(run), **_choices(run)}
 
 
 def _base(run: StoredRun, *without: str) -> tuple[str, ...]:
@@ -234,27 +245,44 @@ def _differences(
         same = {study for study, each in beside if [each.get(key) for key in of_study] == own}
         texts = [f"study {' and '.join(sorted(same))}"]
         keys = [key for key in keys if key not in of_study]
-    return texts + [
-        f"{key.rsplit('.', 1)[-1]}={values.get(key, 'unset')[:_LABEL_LENGTH]}" for key in keys
-    ]
+    return texts + [f"{key.rsplit('.', 1)[-1]}={_short(values.get(key, 'unset'))}" for key in keys]
+
+
+def _short(text: str) -> str:
+    """A value as a label shows it: what is cut off a long one still tells it from others."""
+    if len(text) <= _LABEL_LENGTH:
+        return text
+    rest = hashlib.blake2b(text.encode(), digest_size=2).hexdigest()
+    # Of a list of tables, as a script is one, the beginning says nothing.
+    head = "" if text.startswith(("[{", "{")) else text[: _LABEL_LENGTH - len(rest) - 2] + "…"
+    return f"{head}#{rest}"
 
 
 def _told_apart_by(run: StoredRun) -> dict[str, str]:
     """A run's options, but for the seed of a part that is the run's own: another trial."""
     own = str(run.config.get("seed"))
-    options = _flat(run.config)
-    return {k: text for k, text in options.items() if not (k.endswith(".seed") and text == own)}
+    return {k: text for k, text in _texts(run).items() if not (k.endswith(".seed") and text == own)}
 
 
-def _flat(value: Any, prefix: str = "") -> dict[str, str]:
+def _texts(run: StoredRun) -> dict[str, str]:
+    return {key: str(value) for key, value in flat_options(run.config).items()}
+
+
+def flat_options(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Options by dotted name, of the groups that can tell runs apart; also those of parts in lists,
+    as the transforms of a trace."""
     if isinstance(value, Mapping):
-        return {
-            key: text
-            for name, inner in value.items()
-            if prefix or str(name) in (*_SYSTEM, *_SETTING, "engine")
-            for key, text in _flat(inner, f"{prefix}.{name}" if prefix else str(name)).items()
-        }
-    return {prefix: str(value)}
+        items = [(str(name), inner) for name, inner in value.items()]
+    elif isinstance(value, list) and any(isinstance(inner, Mapping) for inner in value):
+        items = [(str(index), inner) for index, inner in enumerate(value)]
+    else:
+        return {prefix: value}
+    return {
+        key: found
+        for name, inner in items
+        if prefix or name in (*_SYSTEM, *_SETTING, "engine")
+        for key, found in flat_options(inner, f"{prefix}.{name}" if prefix else name).items()
+    }
 
 
 def _varying(configs: Sequence[Mapping[str, str]]) -> list[str]:

@@ -17,7 +17,7 @@ from reports.selection import ReportRun
 
 INDEX = "figures.json"
 """Lists every figure: its files and the runs it shows."""
-_TEMPLATE = Path(__file__).with_name("page.html")
+_TEMPLATES = Path(__file__).with_name("templates")
 
 
 def write(
@@ -27,6 +27,8 @@ def write(
     runs: Sequence[ReportRun],
     drawings: Sequence[tuple[str, Drawing]],
     formats: Sequence[str] = ("svg", "png"),
+    home: str = "",
+    claims: str = "",
 ) -> list[Path]:
     """Write figures, tables and ``index.html`` below ``out``; the files written.
 
@@ -37,6 +39,8 @@ def write(
         runs: what it shows.
         drawings: name of the figure and each of its drawings, in order.
         formats: file formats of the figures; the page itself embeds SVG.
+        home: where the report is that this page is a part of.
+        claims: a section about what it tests, in HTML.
     """
     out.mkdir(parents=True, exist_ok=True)
     _remove_earlier(out)
@@ -54,7 +58,13 @@ def write(
         if drawing.table is not None:
             tables.append(f"## {drawing.title}\n\n{drawing.table.to_markdown()}\n")
         sections.append(_section(drawing, picture))
-    page = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
+    template, style_sheet = (
+        (_TEMPLATES / name).read_text(encoding="utf-8") for name in ("study.html", "style.css")
+    )
+    page = Template(template).substitute(
+        style=style_sheet,
+        home=f'<p><a href="{home}">← the whole report</a></p>' if home else "",
+        claims=claims,
         title=html.escape(title),
         summary=html.escape(_summary(runs)),
         command=html.escape(command),

@@ -85,5 +85,6 @@ class ImageWorkload(SizedWorkload[ImageSize]):
         return torch.nn.functional.cross_entropy(_logits(model, batch), batch["label"])
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
-        """Accuracy and loss on held-out pictures."""
-        return evaluate_classifier(model, _logits, self._data.held_out, self._evaluation_samples)
+        """Accuracy, also of each class, and loss on held-out pictures."""
+        data, num_samples = self._data, self._evaluation_samples
+        return evaluate_classifier(model, _logits, data.held_out, num_samples, data.num_labels)

@@ -15,6 +15,8 @@ class Overrides:
     learning_rate: float | None = None
     warmup_steps: int | None = None
     evaluation_samples: int | None = None
+    gamma: float | None = None
+    decay_epochs: float | None = None
 
     def applied_to(self, recipe: Recipe) -> Recipe:
         """The recipe with what is set here in place of its own."""
@@ -22,6 +24,8 @@ class Overrides:
             recipe = replace(recipe, learning_rate=self.learning_rate)
         if self.warmup_steps is not None:
             recipe = replace(recipe, warmup_steps=self.warmup_steps)
+        if self.gamma is not None and self.decay_epochs is not None:
+            recipe = replace(recipe, gamma=self.gamma, decay_epochs=self.decay_epochs)
         return recipe
 
 
@@ -72,5 +76,15 @@ def check_options(
             f"evaluation_samples is {overrides.evaluation_samples}; give at least 1, or leave"
             " it out for all held-out samples"
         )
+    gamma, decay_epochs = overrides.gamma, overrides.decay_epochs
+    if (gamma is None) != (decay_epochs is None):
+        problems.append(
+            f"gamma is {gamma} and decay_epochs is {decay_epochs}; give both, or neither for a"
+            " learning rate that does not decay"
+        )
+    if gamma is not None and not 0 < gamma <= 1:
+        problems.append(f"gamma is {gamma}; it must be above 0 and at most 1")
+    if decay_epochs is not None and not 0 < decay_epochs < float("inf"):
+        problems.append(f"decay_epochs is {decay_epochs}; it must be finite and > 0")
     if problems:
         raise ValueError("\n".join(problems))

@@ -47,6 +47,8 @@ class SizedWorkload(ABC, Generic[SizeT]):
         learning_rate: float | None = None,
         warmup_steps: int | None = None,
         evaluation_samples: int | None = None,
+        gamma: float | None = None,
+        decay_epochs: float | None = None,
     ) -> None:
         """Open the data; the model is built later.
 
@@ -61,13 +63,16 @@ class SizedWorkload(ABC, Generic[SizeT]):
             learning_rate: at the reference batch; None: the size's own.
             warmup_steps: None: the size's own.
             evaluation_samples: evaluate on this many held-out samples only; None: all.
+            gamma: what the learning rate is multiplied by whenever ``decay_epochs`` have been
+                trained; None: it does not decay.
+            decay_epochs: given with ``gamma``.
 
         Raises:
             ValueError: all options that cannot be, one a line.
             DataError: files that are missing or malformed.
         """
         data = next(iter(self.data_sets)) if data is None else data
-        overrides = Overrides(learning_rate, warmup_steps, evaluation_samples)
+        overrides = Overrides(learning_rate, warmup_steps, evaluation_samples, gamma, decay_epochs)
         check_options(
             size=size,
             sizes=tuple(self.sizes),
@@ -126,6 +131,13 @@ class SizedWorkload(ABC, Generic[SizeT]):
         draws = np.asarray(epochs, np.int64) * self.num_samples + np.asarray(ids, np.int64)
         return self._data.augmented(batch, self._data_seed, draws)
 
-    def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:
-        """One step at the learning rate of this global batch and step (from 0)."""
-        self._recipe.update(optimizer, global_batch, step)
+    def update(
+        self,
+        optimizer: torch.optim.Optimizer,
+        global_batch: float,
+        step: int,
+        samples: int | None = None,
+    ) -> None:
+        """One step at the learning rate of this global batch, step (from 0) and epoch."""
+        consumed = step * global_batch if samples is None else samples
+        self._recipe.update(optimizer, global_batch, step, consumed / self.num_samples)

@@ -50,6 +50,8 @@ class Toy(SizedWorkload[ToySize]):
         learning_rate: float | None = None,
         warmup_steps: int | None = None,
         evaluation_samples: int | None = None,
+        gamma: float | None = None,
+        decay_epochs: float | None = None,
     ) -> None:
         """Open the data; the model is built later.
 
@@ -64,6 +66,9 @@ class Toy(SizedWorkload[ToySize]):
             learning_rate: at the reference batch; None: the size's own.
             warmup_steps: None: the size's own.
             evaluation_samples: evaluate on this many held-out samples only; None: all.
+            gamma: what the learning rate is multiplied by whenever ``decay_epochs`` have been
+                trained; None: it does not decay.
+            decay_epochs: given with ``gamma``.
 
         Raises:
             ValueError: all options that cannot be, one a line.
@@ -80,6 +85,8 @@ class Toy(SizedWorkload[ToySize]):
             learning_rate=learning_rate,
             warmup_steps=warmup_steps,
             evaluation_samples=evaluation_samples,
+            gamma=gamma,
+            decay_epochs=decay_epochs,
         )
 
     def _problems(self) -> list[str]:
@@ -114,5 +121,6 @@ class Toy(SizedWorkload[ToySize]):
         return nn.functional.cross_entropy(_logits(model, batch), batch["label"])
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        """Accuracy and loss on held-out digits."""
-        return evaluate_classifier(model, _logits, self._data.held_out, self._evaluation_samples)
+        """Accuracy, also of each class, and loss on held-out digits."""
+        data, num_samples = self._data, self._evaluation_samples
+        return evaluate_classifier(model, _logits, data.held_out, num_samples, data.num_labels)

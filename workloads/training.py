@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from harness.contracts.training import Batch
 from workloads.data.base import SampleSet
 
 _EVALUATION_BATCH = 64
+MOST_CLASSES = 100
+"""Of more classes than this the accuracy of each is not told."""
 
 
 @contextmanager
@@ -42,9 +45,13 @@ class Recipe:
     """Global batch for which ``learning_rate`` was chosen, samples."""
     warmup_steps: int = 0
     """Steps over which the rate rises from nearly nothing to its value; 0: no warm-up."""
+    gamma: float = 1.0
+    """What the rate is multiplied by whenever ``decay_epochs`` have passed."""
+    decay_epochs: float = math.inf
 
-    def rate(self, global_batch: int, step: int) -> float:
-        """Learning rate of step ``step``, counted from 0, at this global batch.
+    def rate(self, global_batch: float, step: int, epochs: float = 0.0) -> float:
+        """Learning rate of step ``step``, counted from 0, at this global batch, when so many
+        epochs have been trained.
 
         Raises:
             ValueError: the batch is below 1 or the step below 0.
@@ -55,11 +62,15 @@ class Recipe:
                 " a batch is at least 1 and steps count from 0"
             )
         scaled = self.learning_rate * global_batch / self.reference_batch
+        if self.gamma != 1.0:
+            scaled *= self.gamma ** (epochs // self.decay_epochs)
         return scaled * min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else scaled
 
-    def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:
+    def update(
+        self, optimizer: torch.optim.Optimizer, global_batch: float, step: int, epochs: float = 0.0
+    ) -> None:
         """Set the learning rate of every parameter group, then ``optimizer.step()``."""
-        rate = self.rate(global_batch, step)
+        rate = self.rate(global_batch, step, epochs)
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.step()
@@ -100,6 +111,7 @@ def evaluate_classifier(
     logits: Callable[[torch.nn.Module, Batch], torch.Tensor],
     held_out: SampleSet,
     num_samples: int | None,
+    num_classes: int = 0,
 ) -> dict[str, float]:
     """Accuracy and mean cross entropy of a classifier on held-out samples.
 
@@ -109,22 +121,35 @@ def evaluate_classifier(
             is whatever has a label, so a token of a translation as well as an image.
         held_out: the samples, never trained on.
         num_samples: only this many of them, from the first; None: all.
+        num_classes: labels that there are, to tell the accuracy of each as well; 0, or more than
+            ``MOST_CLASSES``: not to.
 
     Returns:
-        ``accuracy`` (share of items whose best score is the label's), ``loss`` (nats) and
-        ``evaluated_samples``.
+        ``accuracy`` (share of items whose best score is the label's), ``loss`` (nats),
+        ``evaluated_samples``, and ``accuracy_class_LABEL`` of the labels that occur.
     """
     num_items, num_right, loss, total = 0, 0, 0.0, 0
+    by_class = num_classes if num_classes <= MOST_CLASSES else 0
+    of_class, right_of_class = torch.zeros(2, by_class, dtype=torch.int64)
     with evaluating(model):
         for batch in held_out_batches(model, held_out, num_samples):
             labels = batch["label"].flatten()
             scores = logits(model, batch).float().flatten(0, -2)
             loss += float(torch.nn.functional.cross_entropy(scores, labels, reduction="sum"))
-            num_right += int((scores.argmax(dim=-1) == labels).sum())
+            right = scores.argmax(dim=-1) == labels
+            num_right += int(right.sum())
+            if by_class:
+                of_class += labels.cpu().bincount(minlength=by_class)
+                right_of_class += labels[right].cpu().bincount(minlength=by_class)
             num_items += labels.numel()
             total += len(batch["label"])
     return {
         "accuracy": num_right / num_items,
         "loss": loss / num_items,
         "evaluated_samples": float(total),
+        **{
+            f"accuracy_class_{label}": int(right) / int(count)
+            for label, (right, count) in enumerate(zip(right_of_class, of_class, strict=True))
+            if count
+        },
     }

@@ -154,4 +154,4 @@ def _losses_differ(one: JobFiles, other: JobFiles, step: int) -> bool:
 
 
 def _first_name(mine: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    return next(name for name in sorted(mine) if mine[name] != theirs.get(name))
+    return next(n for n in sorted({*mine, *theirs}) if mine.get(n) != theirs.get(n))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,12 @@ class JobFiles:
             return None
         with safe_open(path, framework="numpy") as file:
             key = f"{stage}/{name}"
-            return _array(file, key) if key in file.keys() else None  # noqa: SIM118
+            if key not in file.keys():  # noqa: SIM118
+                return None
+            if file.get_slice(key).get_dtype() == "BF16":
+                return _of_bfloat16(path, key)
+            found: Array = file.get_tensor(key)
+            return found
 
     def tensors(self, step: int, worker: str, stage: Stage) -> dict[str, Array]:
         """All tensors of a stage that were kept."""
@@ -68,13 +74,16 @@ class JobFiles:
         return {name: value for name, value in found.items() if value is not None}
 
 
-def _array(file: Any, key: str) -> Array:
-    part = file.get_slice(key)
-    if part.get_dtype() == "BF16":
-        raw = bytes(file.get_tensor(key).data)  # pragma: no cover  newer numpy types
-        return (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).view(np.float32)
-    found: Array = file.get_tensor(key)
-    return found
+def _of_bfloat16(path: Path, key: str) -> Array:
+    """A tensor of a type that NumPy does not know, as float32, from the file itself: the length of
+    the header, the header, the tensors."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        entry = json.loads(file.read(size))[key]
+        start, end = entry["data_offsets"]
+        file.seek(8 + size + start)
+        raw = np.frombuffer(file.read(end - start), np.dtype("<u2"))
+    return (raw.astype(np.uint32) << 16).view(np.float32).reshape(entry["shape"])
 
 
 def read_job(path: Path, job_id: str | None = None) -> JobFiles:
@@ -112,10 +121,10 @@ def _job_folder(path: Path, job_id: str | None) -> Path:
     known = sorted(folder.name for folder in jobs.iterdir() if (folder / "steps.jsonl").exists())
     if job_id is None and len(known) == 1:
         return jobs / known[0]
-    if job_id is None or job_id not in known:
+    if job_id is None or file_name(job_id) not in known:
         chosen = "no --job was given" if job_id is None else f"there is no job {job_id!r}"
         raise JobFilesError(f"{path}: {chosen}; jobs: {', '.join(known) or 'none that trained'}")
-    return jobs / job_id
+    return jobs / file_name(job_id)
 
 
 def _end(folder: Path) -> dict[str, str]:

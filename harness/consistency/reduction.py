@@ -81,7 +81,7 @@ def _fitting(jobs: JobFiles, step: int, layouts: Sequence[Layout]) -> list[Arith
     workers = jobs.workers(step)
     own = [jobs.tensors(step, worker, Stage.GRADIENTS) for worker in workers]
     wanted = jobs.tensors(step, COMMON, Stage.REDUCED)
-    if not wanted or any(set(gradients) != set(wanted) for gradients in own):
+    if not (own and wanted) or any(set(gradients) != set(wanted) for gradients in own):
         return []
     return [
         Arithmetic(scaling, order, layout)

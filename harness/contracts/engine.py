@@ -149,6 +149,8 @@ class Abilities:
     suspend: bool = False
     migrate: bool = False
     change_batch: bool = False
+    adapt_batch: bool = False
+    """Whether a job can choose its own batch and learning rate as it trains."""
     share_device: bool = False
     bitwise: bool = False
     """Whether jobs end with the bits of a training on fixed workers (``Backend.reference``)."""

@@ -59,10 +59,24 @@ class Workload(Protocol):
         """Mean loss over the samples of ``batch``; a scalar to call ``backward`` on."""
         ...
 
-    def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:
+    def update(
+        self,
+        optimizer: torch.optim.Optimizer,
+        global_batch: float,
+        step: int,
+        samples: int | None = None,
+    ) -> None:
         """Apply the gradients: learning rate for this global batch and step, then ``step()``.
 
         The learning rate follows the batch linearly from the workload's own reference batch.
+
+        Args:
+            optimizer: of ``build_optimizer``.
+            global_batch: samples of the step; or, where the batch is adapted, those of the batch
+                whose learning rate the step is to have, which need not be whole.
+            step: counted from 0.
+            samples: consumed by the steps before, which say the epoch; None: as many as
+                ``step`` steps of this batch.
         """
         ...
 
@@ -82,6 +96,25 @@ class WorkloadSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class AdaptiveBatch:
+    """How a job adapts its global batch and learning rate while it trains (``scaling=adaptive``;
+    Qiao et al., "Pollux", OSDI '21, simplified as in ``systems.runtime.adaptive_batch``)."""
+
+    initial: int
+    """Global batch that the job was given, samples: the smallest there is, m0."""
+    largest: int
+    """Largest global batch, samples."""
+    target_samples: int
+    """The job is finished once it has consumed so many."""
+    step_cost_samples: float
+    """What a step costs beside its samples, in samples that one worker computes meanwhile."""
+    every: int
+    """Steps from one choice of the batch to the next."""
+    smoothing: float
+    """Of the gradient statistics: what is kept of the mean in every step."""
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingOrder:
     """What a backend needs to train one job, besides the slots."""
 
@@ -98,6 +131,11 @@ class TrainingOrder:
     """Paced mode: least wall-clock seconds of a step, by number of slots; empty: unpaced."""
     digest_every: int = 0
     """Record a digest of the state every so many steps; 0: only at the end."""
+    evaluate_epochs: float = 0.0
+    """Evaluate whenever so many epochs have been trained, into ``evaluations.jsonl`` of the
+    job's directory; 0: only at the end."""
+    adaptive: AdaptiveBatch | None = None
+    """How the batch is adapted; None: it is what changes say. Only for backends that can."""
     evidence: Evidence = field(default_factory=Evidence)
     """Of which steps to keep evidence, in the job's directory. A backend whose workers are not
     this project's own may keep none."""
@@ -188,6 +226,8 @@ class Reference:
 
     module: str
     words: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Set in its environment: which kernels libraries may use."""
 
 
 class Backend(Protocol):

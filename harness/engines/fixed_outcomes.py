@@ -54,6 +54,7 @@ class FixedOutcomes:
         self._made_with = {
             "module": program.module,
             "words": list(program.words),
+            "env": dict(program.env),
             "source": _digest([_file_of(program.module)]),
             "libraries": {name: versions.get(name) for name in _LIBRARIES},
             "processor": {name: machine[name] for name in _PROCESSOR},

@@ -23,7 +23,7 @@ from harness.engines.setup import EngineSetup
 from harness.file_names import file_name
 from harness.fixed_training import FixedTraining, FixedTrainingError
 from harness.network import interface_of
-from harness.records import FixedSizeRecord, RunRecords, StepRecord
+from harness.records import FixedLossRecord, FixedSizeRecord, RunRecords, StepRecord
 from harness.trace.job import JobSpec
 
 
@@ -77,6 +77,7 @@ def hold_to_fixed_size(
                 reference=outcome.key,
             )
         )
+        records.fixed_losses += losses_beside(job.job_id, log, outcome)
     records.facts["reference_wall_s"] = time.perf_counter() - started
     shutil.rmtree(scratch, ignore_errors=True)
 
@@ -113,6 +114,17 @@ def cores_of(cluster: Cluster, num_workers: int) -> list[int]:
     """A core for each worker: those of the cluster's slots in turn; none where they have none."""
     cores = list(dict.fromkeys(core for slot in cluster.slots for core in slot.cores))
     return list(itertools.islice(itertools.cycle(cores), num_workers)) if cores else []
+
+
+def losses_beside(job_id: str, log: Path, outcome: Outcome) -> list[FixedLossRecord]:
+    """The last worker's losses in a job's log and in the outcome, for the steps whose line has
+    those of every worker; as for ``equal_steps``, the later line counts."""
+    lines = {line["step"]: line for line in read_lines(log)}
+    return [
+        FixedLossRecord(job_id, step, lines[step]["world"], lines[step]["losses"][-1], fixed[-1])
+        for step, fixed in enumerate(outcome.losses, 1)
+        if len(lines.get(step, {}).get("losses", ())) == len(fixed)
+    ]
 
 
 def equal_steps(log: Path, outcome: Outcome) -> int:

@@ -11,13 +11,15 @@ from typing import ClassVar
 import psutil
 
 from harness.contracts.evidence import Evidence
-from harness.devices import device_problems
+from harness.contracts.training import AdaptiveBatch
+from harness.devices import device_problems, instruction_set_problems
 from harness.engines.fixed_size import hold_to_fixed_size
 from harness.engines.live_engine import LiveEngine
 from harness.engines.live_needs import estimated_memory_bytes, reference_memory_bytes
 from harness.engines.setup import EngineSetup
 from harness.profiles import ProfileError
 from harness.records import RunRecords
+from harness.trace.job import JobSpec
 
 EVIDENCE = ("none", "digests", "tensors", "operators")
 _GUESSED_STEP_S = 0.3
@@ -52,10 +54,22 @@ class Live:
     ``none``, ``digests``, ``tensors`` too, or these and the outputs of every ``operators``."""
     evidence_steps: tuple[int, int] = (1, 30)
     """First and last, counted from 1."""
+    evaluate_epochs: float = 0.0
+    """Evaluate every job on held-out samples whenever it has trained so many epochs; 0: at the
+    end only."""
+    adaptive_largest: float = 8.0
+    """With ``scaling: adaptive``: largest global batch, over that of the job."""
+    adaptive_step_cost_samples: float = 32.0
+    """What a step is taken to cost beside its samples, in samples of one worker."""
+    adaptive_every: int = 10
+    """Steps from one choice of the batch to the next."""
+    adaptive_smoothing: float = 0.9
+    """Of the gradient statistics: what is kept of the mean in every step."""
     stall_timeout_s: float = 180.0
     """Wall-clock seconds without a sign of life from a job before the run is given up."""
     name: str = "live"
     exclusive: ClassVar[bool] = True
+    resumable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         problems = []
@@ -87,10 +101,40 @@ class Live:
                 "check_reference is true, and with fast_forward=true most steps would be credited,"
                 " not executed, so that there is little to compare; set fast_forward=false"
             )
+        problems += self._adaptive_problems()
         if not self.stall_timeout_s > 0:
             problems.append(f"stall_timeout_s is {self.stall_timeout_s}; it must be > 0")
         if problems:
             raise ValueError("\n".join(problems))
+
+    def _adaptive_problems(self) -> list[str]:
+        problems = []
+        if not 0 <= self.evaluate_epochs < math.inf:
+            problems.append(f"evaluate_epochs is {self.evaluate_epochs}; use 0 for the end only")
+        if not 1 <= self.adaptive_largest < math.inf:
+            problems.append(f"adaptive_largest is {self.adaptive_largest}; it must be at least 1")
+        if not 0 < self.adaptive_step_cost_samples < math.inf:
+            problems.append(
+                f"adaptive_step_cost_samples is {self.adaptive_step_cost_samples}; it must be > 0"
+            )
+        if self.adaptive_every < 1:
+            problems.append(f"adaptive_every is {self.adaptive_every}; it must be at least 1")
+        if not 0 <= self.adaptive_smoothing < 1:
+            problems.append(
+                f"adaptive_smoothing is {self.adaptive_smoothing}; it must be from 0 to below 1"
+            )
+        return problems
+
+    def adaptive_order(self, spec: JobSpec) -> AdaptiveBatch:
+        """How this job adapts its batch, with ``scaling: adaptive``."""
+        return AdaptiveBatch(
+            initial=spec.global_batch,
+            largest=int(self.adaptive_largest * spec.global_batch),
+            target_samples=math.ceil(spec.work_samples),
+            step_cost_samples=self.adaptive_step_cost_samples,
+            every=self.adaptive_every,
+            smoothing=self.adaptive_smoothing,
+        )
 
     @property
     def evidence_order(self) -> Evidence:
@@ -135,6 +179,7 @@ class Live:
             for name in names
             if name not in setup.workloads
         ]
+        problems += instruction_set_problems(setup.cluster)
         if self.pace == "none":
             problems += device_problems(setup.cluster)
         else:
@@ -143,6 +188,16 @@ class Live:
                     setup.profile.throughput(name, batch)
                 except ProfileError as error:
                     problems.append(f"pace=profile: {error}")
+        if setup.scaling == "adaptive":
+            problems += [
+                f"scaling=adaptive with {option}: what a step will be is not known before it is"
+                f" made; set {instead}"
+                for option, instead, is_set in (
+                    ("fast_forward=true", "fast_forward=false", self.fast_forward),
+                    ("pace=profile", "pace=none", self.pace != "none"),
+                )
+                if is_set
+            ]
         estimate = estimated_memory_bytes(setup)
         if self.check_reference:
             estimate = max(estimate, reference_memory_bytes(setup))

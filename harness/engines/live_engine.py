@@ -334,7 +334,9 @@ class LiveEngine:
         if self._options.pace == "profile":
             curve = self._setup.profile.throughput(job.spec.workload, job.spec.global_batch)
             return curve.samples_per_s(job.num_workers, job.global_batch)
-        return job.global_batch / job.step_s if job.step_s > 0 else 0.0
+        is_adaptive = self._setup.scaling == "adaptive"
+        batch = job.step_samples if is_adaptive else float(job.global_batch)
+        return batch / job.step_s if job.step_s > 0 else 0.0
 
     def _skip(self, until_s: float) -> None:
         """Jump over idle time, or over steady training, to just before the next event."""

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.evidence import Evidence
-from harness.contracts.training import Report, ReportKind, TrainingOrder
+from harness.contracts.training import AdaptiveBatch, Report, ReportKind, TrainingOrder
 from harness.engines.setup import EngineSetup
 from harness.file_names import file_name
 from harness.trace.job import JobSpec
@@ -34,6 +34,8 @@ class LiveJob:
         self._credits: list[tuple[int, int, int]] = []
         """Each time that steps were credited: the last step executed before, steps, samples."""
         self.step_s = 0.0
+        self.step_samples = float(global_batch)
+        """Mean samples of the steps between the last two reports."""
         self.steps_at_change = 0
         self.num_losses = 0
         """How often in a row its workers were lost before a change was done, but for those that
@@ -114,6 +116,9 @@ class LiveJob:
         """Bring the counters up to a report; ``is_outage``: a slot of the job is down."""
         self.heard_at = report.at_s
         if report.kind not in (ReportKind.ACCEPTED, ReportKind.RETRY):
+            if report.step > self.steps_executed:
+                steps = report.step - self.steps_executed
+                self.step_samples = (report.samples - self.samples_executed) / steps
             self.steps_executed = report.step
             self.samples_executed = report.samples
         if report.step_s > 0:
@@ -160,6 +165,15 @@ class Recorded(Protocol):
         """Steps that evidence is kept of."""
         ...
 
+    @property
+    def evaluate_epochs(self) -> float:
+        """Epochs from one evaluation to the next."""
+        ...
+
+    def adaptive_order(self, spec: JobSpec) -> AdaptiveBatch:
+        """How a job adapts its batch, where jobs do."""
+        ...
+
 
 def training_order(
     job: LiveJob, setup: EngineSetup, floors: dict[int, float], options: Recorded
@@ -175,6 +189,8 @@ def training_order(
         step_floor_s=floors,
         digest_every=options.digest_every,
         evidence=options.evidence_order,
+        evaluate_epochs=options.evaluate_epochs,
+        adaptive=options.adaptive_order(job.spec) if setup.scaling == "adaptive" else None,
     )
 
 
@@ -189,6 +205,6 @@ def step_floors(spec: JobSpec, setup: EngineSetup, dilation: float) -> dict[int,
     per_slot = max(1, round(spec.global_batch / spec.requested_slots))
     floors = {}
     for count in range(1, setup.cluster.num_slots + 1):
-        batch = spec.global_batch if setup.scaling == "strong" else per_slot * count
+        batch = per_slot * count if setup.scaling == "weak" else spec.global_batch
         floors[count] = dilation * batch / curve.samples_per_s(count, batch)
     return floors

@@ -77,6 +77,8 @@ def collect(
             for name, count in zip(("samples_missed", "samples_repeated"), counted, strict=True):
                 records.facts[name] = records.facts.get(name, 0.0) + count
         records.evaluations.extend(read_digests(job_dir / "digests.jsonl", job_id))
+        path = job_dir / "evaluations.jsonl"
+        records.evaluations.extend(read_evaluations(path, job_id, job.steps_executed))
         records.accusations.extend(read_accusations(job_dir / "accusations.jsonl", job_id, started))
         for name, value in sorted(job.results.items()):
             records.evaluations.append(
@@ -169,4 +171,23 @@ def read_digests(path: Path, job_id: str) -> list[EvaluationRecord]:
         for entry in entries
         for name in sorted(entry)
         if name.startswith("digest_")
+    ]
+
+
+def read_evaluations(path: Path, job_id: str, last_step: int) -> list[EvaluationRecord]:
+    """What a job's evaluations on its way found (``engine.evaluate_epochs``), by step.
+
+    Of a step that was made again after a death the later one counts, and none of the last step,
+    whose evaluation is among the job's results.
+    """
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8") as lines:
+        by_step = {entry["step"]: entry for entry in map(json.loads, lines)}
+    return [
+        EvaluationRecord(job_id, step, name, str(value))
+        for step, entry in sorted(by_step.items())
+        if step < last_step
+        for name, value in sorted(entry.items())
+        if name != "step"
     ]

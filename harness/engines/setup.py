@@ -32,7 +32,7 @@ class EngineSetup:
     """Scratch directory of the run: logs, step files, checkpoints."""
     memory_bytes_per_worker: Mapping[str, int]
     """Estimated resident memory of one worker process, by workload, where it is known."""
-    scaling: Literal["strong", "weak"] = "strong"
+    scaling: Literal["strong", "weak", "adaptive"] = "strong"
     events: tuple[TraceEvent, ...] = ()
     """What happens beside the submissions, in its order: the engine brings it about."""
 
@@ -51,6 +51,8 @@ class EngineConfig(Protocol):
     name: str
     exclusive: ClassVar[bool]
     """Whether a run occupies the machine, so that a sweep must run it alone."""
+    resumable: ClassVar[bool]
+    """Whether its engines can be saved in the middle of a run, to go on another time."""
 
     def estimated_wall_s(self, setup: EngineSetup) -> float:
         """Rough seconds of wall clock that the run will take."""

@@ -32,6 +32,7 @@ class Simulated:
     (ten minutes is EDL's example); infinite: only changes save."""
     name: str = "simulated"
     exclusive: ClassVar[bool] = False
+    resumable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.rescale_cost not in ("profile", "zero"):
@@ -53,6 +54,11 @@ class Simulated:
     def problems(self, setup: EngineSetup) -> list[str]:
         """Curves, also on the cluster's device types, or costs that the profile lacks."""
         problems = []
+        if setup.scaling == "adaptive":
+            problems.append(
+                "scaling=adaptive needs the gradients of real training, which nobody simulates;"
+                " use engine=live, or scaling=strong or weak"
+            )
         for workload, batch in sorted({(job.workload, job.global_batch) for job in setup.jobs}):
             try:
                 setup.profile.throughput(workload, batch)

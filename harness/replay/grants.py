@@ -13,7 +13,7 @@ from harness.contracts.scheduler import Grant, Placement
 from harness.replay.job_book import JobBook, ReplayJob
 from harness.replay.occupancy import Occupancy
 
-Scaling = Literal["strong", "weak"]
+Scaling = Literal["strong", "weak", "adaptive"]
 
 
 def _reached(change: Change) -> Grant:
@@ -193,7 +193,7 @@ class Grants:
         spec = job.spec
         if grant.global_batch is not None:
             return grant.global_batch
-        if self._scaling == "strong":
+        if self._scaling != "weak":
             return spec.global_batch
         per_slot = max(1, round(spec.global_batch / spec.requested_slots))
         return per_slot * grant.num_slots

@@ -23,6 +23,7 @@ class ReplayJob:
         "has_run",
         "held_since_s",
         "held_since_samples",
+        "is_off_curve",
         "num_preemptions",
         "num_rescales",
         "rate",
@@ -57,6 +58,8 @@ class ReplayJob:
         self.waiting_since_s = now_s
         self.held_since_s = now_s
         self.held_since_samples = 0.0
+        self.is_off_curve = False
+        """It has trained in a way that its curve says nothing of."""
         self.first_start_s: float | None = None
         self.has_run = False
         self.num_rescales = 0
@@ -90,6 +93,9 @@ class JobBook:
         self._profile = profile
         self._needs = needs
         self._fastest: dict[tuple[str, int, int, int], float | None] = {}
+        self._thriftiest: dict[tuple[str, int, int], float | None] = {}
+        self._has_own_curves = not set(profile.device_types) & set(cluster.device_types)
+        """Whether the profile's curves are those of the cluster's devices."""
         self._down_since_s: dict[int, float] = {}
 
     def arrive(self, spec: JobSpec, now_s: float) -> ReplayJob:
@@ -212,6 +218,7 @@ class JobBook:
                 alone_s=self._alone_s(spec, spec.requested_slots, spec.requested_slots),
                 fastest_alone_s=self._alone_s(spec, *self._slot_bounds(spec)),
                 single_slot_s=self._alone_s(spec, 1, 1),
+                least_slot_s=None if job.is_off_curve else self._least_slot_s(spec),
                 reason=reason,
             )
         )
@@ -236,13 +243,36 @@ class JobBook:
         rate = self._fastest[key]
         return None if rate is None else spec.work_samples / rate
 
+    def _least_slot_s(self, spec: JobSpec) -> float | None:
+        """Least slot time for the job's work, on any count up to its most, by the profile."""
+        if not self._has_own_curves:
+            return None
+        high = self._slot_bounds(spec)[1]
+        key = (spec.workload, spec.global_batch, high)
+        if key not in self._thriftiest:
+            try:
+                curve = self._profile.throughput(spec.workload, spec.global_batch)
+            except ProfileError:
+                self._thriftiest[key] = None
+            else:
+                rates = (curve.samples_per_s(count) / count for count in range(1, high + 1))
+                self._thriftiest[key] = max(rates, default=0.0) or None
+        rate = self._thriftiest[key]
+        return None if rate is None else spec.work_samples / rate
+
     def cut_grant(self, job: ReplayJob, now_s: float) -> None:
         """End the present period of a job's grant, if it had slots and lasted at all."""
         period_s = now_s - job.held_since_s
         if job.slots and period_s > 0.0:
             batch = job.spec.global_batch
-            if job.reached is not None and job.reached.global_batch is not None:
-                batch = job.reached.global_batch
+            if job.reached is not None:
+                batch = job.reached.global_batch or batch
+                job.is_off_curve = (
+                    job.is_off_curve
+                    or batch != job.spec.global_batch
+                    or job.reached.virtual_workers is not None
+                    or len(job.slots) < job.spec.min_slots
+                )
             one_slot_s = self._alone_s(job.spec, 1, 1)
             speedup = None
             if one_slot_s is not None:

@@ -4,16 +4,23 @@ from collections.abc import Callable, Mapping, Sequence
 
 from reports.drawing import Drawing
 from reports.figures import (
+    accuracy_curves,
+    class_accuracy,
     comparison,
+    decay_curves,
     hang_detection,
     jct_distribution,
     jobs_completed,
+    loss_difference,
+    node_pools,
     parallelism,
+    planning_time,
     profiling_time,
     recovery_time,
     rescale_cost,
     rescale_phases,
     samples_lost_noise,
+    sensitivity,
     simulated_against_live,
     slots_in_use,
     state_size,
@@ -28,6 +35,8 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "comparison": comparison.draw,
     "jct_distribution": jct_distribution.draw,
     "jobs_completed": jobs_completed.draw,
+    "node_pools": node_pools.draw,
+    "planning_time": planning_time.draw,
     "slots_in_use": slots_in_use.draw,
     "timeline": timeline.draw,
     "stop_resume_phases": stop_resume_phases.draw,
@@ -41,7 +50,12 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "transient_slots": transient_slots.draw,
     "parallelism": parallelism.draw,
     "straggler": straggler.draw,
+    "loss_difference": loss_difference.draw,
     "profiling_time": profiling_time.draw,
+    "accuracy_curves": accuracy_curves.draw,
+    "class_accuracy": class_accuracy.draw,
+    "decay_curves": decay_curves.draw,
+    "sensitivity": sensitivity.draw,
 }
 """Figures by name, in the order of the page; studies name those they want."""
 ALWAYS = frozenset({"comparison"})
@@ -49,6 +63,8 @@ ALWAYS = frozenset({"comparison"})
 ON_REQUEST = frozenset(
     {
         "jobs_completed",
+        "node_pools",
+        "planning_time",
         "rescale_cost",
         "samples_lost_noise",
         "rescale_phases",
@@ -58,7 +74,12 @@ ON_REQUEST = frozenset(
         "transient_slots",
         "parallelism",
         "straggler",
+        "loss_difference",
         "profiling_time",
+        "accuracy_curves",
+        "class_accuracy",
+        "decay_curves",
+        "sensitivity",
     }
 )
 """About studies of their own: drawn when a study or ``--figures`` names them; a report of

@@ -17,11 +17,13 @@ COLUMNS: Mapping[str, tuple[str, float, str]] = {
     "jobs_failed": ("failed", 1, ".0f"),
     "jobs_cancelled": ("cancelled", 1, ".0f"),
     "jct_mean_s": ("JCT mean, s", 1, ",.1f"),
+    "jct_bound_mean_s": ("bound on JCT mean, s", 1, ",.1f"),
     "jct_p95_s": ("JCT p95, s", 1, ",.1f"),
     "jct_penalised_mean_s": ("JCT penalised, s", 1, ",.1f"),
     "queueing_mean_s": ("queueing, s", 1, ",.1f"),
     "makespan_s": ("makespan, s", 1, ",.1f"),
     "deadline_satisfactory_ratio": ("deadlines met, %", 100, ".1f"),
+    "deadline_bound_ratio": ("bound on deadlines met, %", 100, ".1f"),
     "slot_utilization_mean": ("slots in use, %", 100, ".1f"),
     "slot_availability": ("slots up, %", 100, ".1f"),
     "cluster_efficiency_mean": ("cluster efficiency, %", 100, ".1f"),
@@ -43,7 +45,7 @@ _TELLS_AT_0 = ("jobs_finished", "bitwise_equal")
 """Columns that are shown even if they are 0 in all runs."""
 MADE_UP = " †"
 """Beside a column that rests on what was not recorded in the trace."""
-_ON_DEADLINES = ("deadline_satisfactory_ratio",)
+_ON_DEADLINES = ("deadline_satisfactory_ratio", "deadline_bound_ratio")
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
@@ -55,15 +57,36 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
                 name=f"comparison-{number}",
                 title=f"{TITLE}: {setting}",
                 caption="Means over trials; ± is half of the 95% interval (Student's t), given"
-                " from 5 trials on. A metric that does not apply is empty. Stopping times are"
-                " wall-clock seconds in live rows and seconds of the virtual clock in simulated"
-                " ones: where a live clock was slowed (engine.dilation), they are not comparable"
-                " here; the figure of simulated against live converts them." + _made_up(inside),
+                " from 5 trials on. A metric that does not apply is empty."
+                + _two_clocks(inside)
+                + _bounds(inside)
+                + _made_up(inside),
                 run_ids=[run.run_id for run in inside],
                 table=_table(inside),
             )
         )
     return drawings or [Drawing("comparison", TITLE, missing="No run was selected.")]
+
+
+def _two_clocks(runs: Sequence[ReportRun]) -> str:
+    """A sentence on stopping times, where they are of two kinds."""
+    if len({run.is_live for run in runs}) < 2:
+        return ""
+    return (
+        " Stopping times are wall-clock seconds in live rows and seconds of the virtual clock in"
+        " simulated ones: where a live clock was slowed (engine.dilation), they are not comparable"
+        " here; the figure of simulated against live converts them."
+    )
+
+
+def _bounds(runs: Sequence[ReportRun]) -> str:
+    """A sentence on the bounds, which are no systems."""
+    if not any("jct_bound_mean_s" in run.metrics for run in runs):
+        return ""
+    return (
+        " A bound is no system: no schedule of the jobs that finished, or of all deadlines, could"
+        " be better by the profile, and none may be as good."
+    )
 
 
 def _made_up(runs: Sequence[ReportRun]) -> str:

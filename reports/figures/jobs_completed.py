@@ -29,12 +29,17 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             drawings.append(Drawing(name, title, missing=f"No job of {setting} finished."))
             continue
         panels = groups(inside, "engine")
-        seconds, unit = style.time_unit(max(float(_finishes_s(run).max()) for run in inside))
+        moments = np.concatenate(
+            [part for run in inside for part in (_finishes_s(run), _arrivals_s(run))]
+        )
+        last_s = float(moments.max())
+        seconds, unit = style.time_unit(last_s)
         figure = style.new_figure(3.4)
         axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
         for axis, ((engine,), members) in zip(axes, panels.items(), strict=True):
             systems = groups(members, "system")
-            times, counts = mean_count([_arrivals_s(run) for run in next(iter(systems.values()))])
+            arrivals_s = [_arrivals_s(run) for run in next(iter(systems.values()))]
+            times, counts = _until(last_s, *mean_count(arrivals_s))
             axis.step(
                 times / seconds,
                 counts,
@@ -45,7 +50,8 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
                 linestyle=(0, (4, 2)),
             )
             for (system,), trials in systems.items():
-                times, counts = mean_count([_finishes_s(run) for run in trials])
+                finishes_s = [_finishes_s(run) for run in trials]
+                times, counts = _until(last_s, *mean_count(finishes_s))
                 axis.step(
                     times / seconds,
                     counts,
@@ -81,6 +87,11 @@ def mean_count(trials: Sequence[Floats]) -> tuple[Floats, Floats]:
     counts = np.arange(1, len(moments) + 1) / len(trials)
     kept = style.thinned(moments) if len(moments) else slice(0)
     return np.concatenate([[0.0], moments[kept]]), np.concatenate([[0.0], counts[kept]])
+
+
+def _until(last_s: float, times: Floats, counts: Floats) -> tuple[Floats, Floats]:
+    """The same curve, to the end of the axis."""
+    return np.append(times, last_s), np.append(counts, counts[-1])
 
 
 def _finishes_s(run: ReportRun) -> Floats:

@@ -64,7 +64,9 @@ class StopResume(DrivenBackend):
     @property
     def abilities(self) -> Abilities:
         """Everything that a restart can bring, but not the same bits at another size."""
-        return Abilities(rescale=True, suspend=True, migrate=True, change_batch=True)
+        return Abilities(
+            rescale=True, suspend=True, migrate=True, change_batch=True, adapt_batch=True
+        )
 
     @property
     def phases(self) -> Phases:

@@ -13,6 +13,7 @@ from systems.reference.stock import stock_training
 from systems.runtime.driven_job import MakeJob
 from systems.runtime.job_life import restart_phases
 from systems.runtime.processes import grouped_jobs
+from systems.virtual.levels import LEVELS, level_of
 
 RECONFIGURATIONS = ("stop_free", "checkpoint")
 
@@ -26,7 +27,7 @@ class VirtualThread(ElasticBackend):
     on-demand checkpoint, and all workers started again), virtual workers move between slots
     while the job trains on (``stop_free``), by the mechanism of that backend; slots of one host
     add gradients up in shared memory; a death is recovered bitwise from the last step that
-    anybody committed.
+    anybody committed. ``level`` is one of the paper's levels of determinism (``LEVELS``).
     """
 
     name: ClassVar[str] = "virtual_thread"
@@ -34,6 +35,7 @@ class VirtualThread(ElasticBackend):
     def __init__(
         self,
         reconfigure: str = "stop_free",
+        level: str = "D1",
         random_states: str = "streams",
         accumulation_steps: int = 1,
         transfer: str = "background",
@@ -46,6 +48,16 @@ class VirtualThread(ElasticBackend):
         if reconfigure not in RECONFIGURATIONS:
             known = ", ".join(RECONFIGURATIONS)
             problems.append(f"reconfigure is {reconfigure!r}; known: {known}")
+        chosen = LEVELS["D1"]
+        try:
+            chosen = level_of(level)
+        except ValueError as error:
+            problems.append(str(error))
+        if not chosen.carries_ranks and reconfigure == "stop_free":
+            problems.append(
+                f"level is {level!r}, which is what a restart loses, but with reconfigure=stop_free"
+                " nothing restarts; set reconfigure=checkpoint, or level=D1"
+            )
         try:
             options = elastic_options(
                 transfer=transfer,
@@ -54,6 +66,8 @@ class VirtualThread(ElasticBackend):
                 virtual=True,
                 random_states=random_states,
                 accumulation_steps=accumulation_steps,
+                carries_ranks=chosen.carries_ranks,
+                common_kernels=chosen.common_kernels,
                 **{"data_order": "positions", **choices},
             )
         except ValueError as error:
@@ -72,7 +86,7 @@ class VirtualThread(ElasticBackend):
             rescale=True,
             suspend=True,
             migrate=True,
-            bitwise=True,
+            bitwise=self._runtime.carries_ranks,
             survive=survive,
             logical_workers=True,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from harness.cluster import Cluster
+from harness.cluster import Cluster, is_cpu
 from harness.contracts.engine import Abilities
 from harness.contracts.training import Phases
 from systems.elastic.elastic_job import elastic_jobs
@@ -53,7 +53,12 @@ class ElasticBackend(DrivenBackend):
         """Everything but a share of a device, and the same bits at another size."""
         survive = self._options.recovery != "none"
         return Abilities(
-            rescale=True, suspend=True, migrate=True, change_batch=True, survive=survive
+            rescale=True,
+            suspend=True,
+            migrate=True,
+            change_batch=True,
+            adapt_batch=True,
+            survive=survive,
         )
 
     @property
@@ -63,13 +68,17 @@ class ElasticBackend(DrivenBackend):
         return Phases(start, ("group", "first_step"), ("save", "stop"), ("switch",))
 
     def problems(self, cluster: Cluster) -> list[str]:
-        """Whether an etcd that was asked for can be reached, and NCCL used on these slots."""
+        """Whether an etcd that was asked for can be reached, NCCL used on these slots, and kernels
+        chosen as they need it."""
         options = self._options
         found = [
             no_etcd(options.etcd_endpoints) if options.store == "etcd" else None,
             _no_own_devices(cluster) if options.collectives == "nccl" else None,
         ]
-        return [problem for problem in found if problem is not None]
+        return [
+            *super().problems(cluster),
+            *(problem for problem in found if problem is not None),
+        ]
 
     def _jobs(self, cluster: Cluster) -> MakeJob:
         return elastic_jobs(self._options, cluster)
@@ -78,8 +87,8 @@ class ElasticBackend(DrivenBackend):
 def _no_own_devices(cluster: Cluster) -> str | None:
     """Why NCCL cannot connect the slots of a cluster, or None."""
     why = None
-    if any(slot.device_type == "cpu" for slot in cluster.slots):
-        why = "has slots of device type cpu"
+    if any(is_cpu(slot.device_type) for slot in cluster.slots):
+        why = "has CPU slots"
     elif len({(slot.host, slot.device) for slot in cluster.slots}) < cluster.num_slots:
         why = "has several slots on one device"
     if why is None:

@@ -195,7 +195,7 @@ class ElasticLoop:
                 elif self._verdict is not None:
                     verdict, self._verdict = self._verdict, None
                     self._obey(verdict)
-                elif self.bench.session.step >= self.target_step:
+                elif self.bench.session.is_done(self.target_step):
                     self.outcome = Outcome.FINISHED
                 else:
                     return True
@@ -291,7 +291,7 @@ class ElasticLoop:
     def _obey(self, verdict: Verdict) -> None:
         """What all workers were told to do at the end of the last step."""
         self.target_step = verdict.target_step
-        if self.bench.session.step >= verdict.target_step:
+        if self.bench.session.is_done(verdict.target_step):
             self.outcome = Outcome.FINISHED
             return
         if verdict.stop:
@@ -330,9 +330,9 @@ class ElasticLoop:
             self.trainer.commit()
         else:
             with donor.lock:
-                donor.reduced(
-                    session.step, self.membership.global_batch, self.bench.reduction.buckets
-                )
+                consumed, rate_batch = session.data_state.consumed, self.trainer.rate_batch
+                buckets = self.bench.reduction.buckets
+                donor.reduced(session.step, rate_batch, consumed, buckets)
                 self.trainer.commit()
         self._ended_at = time.monotonic()
         self._verdict = verdict
@@ -345,7 +345,8 @@ class ElasticLoop:
         started, ended = self._started_at, self._ended_at
         late = self._late if self.pacer.is_on else None
         mean = self.trainer.mean(losses)
-        self.bench.report.step(started, ended, self.generation, self.membership, mean, late, losses)
+        made = self.generation, self.membership, self.trainer.global_batch
+        self.bench.report.step(started, ended, *made, mean, late, losses)
         self.telling.step(started, ended, self.generation, self.membership)
 
     def _command(self) -> Verdict:

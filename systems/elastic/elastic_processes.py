@@ -14,6 +14,7 @@ from systems.elastic.options import ElasticOptions
 from systems.elastic.order import ElasticOrder
 from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.driven_job import Hands
+from systems.runtime.kernels import Kernels, kernels_on
 from systems.runtime.processes import mark_path, slot_environment
 
 WORKER_ENTRY = "systems.elastic.elastic_worker:main"
@@ -86,11 +87,14 @@ class ElasticProcesses:
             checkpoint_every=runtime.checkpoint_every,
             digest_every=job.digest_every,
             evidence=asdict(job.evidence),
+            evaluate_epochs=job.evaluate_epochs,
+            adaptive=asdict(job.adaptive) if job.adaptive else {},
             step_floors_s={str(count): floor for count, floor in job.step_floor_s.items()},
             device=runtime.device,
             device_type=place.device_type,
             collectives=options.collectives,
-            num_threads=max(1, len(place.cores)),
+            num_threads=self._kernels(place).num_threads,
+            common_kernels=runtime.common_kernels,
             address=self._address(place),
             store_address=standing.store[0],
             store_port=standing.store[1],
@@ -152,7 +156,7 @@ class ElasticProcesses:
             name=self.name_of(label),
             entry=entry,
             argv=(address, str(port), job_id, name),
-            env=slot_environment(place, self._address(place)),
+            env=slot_environment(place, self._address(place), self._kernels(place)),
             own_env={TOKEN_VARIABLE: self.hands.token},
             host=self._address(place),
             cores=cores,
@@ -160,6 +164,9 @@ class ElasticProcesses:
             warmth=warmth,
             slot=slot,
         )
+
+    def _kernels(self, place: Slot) -> Kernels:
+        return kernels_on(place, self.cluster, common=self.options.runtime.common_kernels)
 
     def _etcd_prefix(self, life: int) -> str:
         """Of keys that no other run, job, or life of this job ever meets."""

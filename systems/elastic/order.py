@@ -80,12 +80,18 @@ class ElasticOrder:
     """Steps whose samples are fetched in advance."""
     loader_processes: int = 0
     """Processes that do so; 0: a thread."""
+    common_kernels: bool = False
+    """Whether operators are to have kernels that all types of devices have."""
     mark: str | None = None
     """File of this worker's mark; None: it keeps none."""
     logical_workers: int = 0
     """Virtual workers of the job; 0: every worker is one of its own."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     """Of which steps to keep evidence: fields of ``contracts.evidence.Evidence``."""
+    evaluate_epochs: float = 0.0
+    """Epochs from one evaluation to the next; 0: only at the end."""
+    adaptive: Mapping[str, Any] = field(default_factory=dict)
+    """How the batch is adapted: fields of ``contracts.training.AdaptiveBatch``; empty: not."""
     accumulation_steps: int = 1
     """Micro-batches of each virtual worker in a step."""
     random_states: str = "per_step"

@@ -29,7 +29,8 @@ from systems.elastic.transfer.training_state import is_elementwise
 from systems.elastic.workbench import Workbench
 from systems.runtime.control import ControlClient
 from systems.runtime.data_order import Plan
-from systems.runtime.session import Program, make_deterministic
+from systems.runtime.determinism import make_deterministic
+from systems.runtime.session import Program
 from systems.runtime.trainer import seed_all
 
 

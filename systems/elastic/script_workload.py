@@ -111,7 +111,13 @@ class ScriptWorkload:
             [tensor.float().sum() for tensor in _tensors(outputs) if tensor.requires_grad]
         ).sum()
 
-    def update(self, optimizer: torch.optim.Optimizer, global_batch: int, step: int) -> None:
+    def update(
+        self,
+        optimizer: torch.optim.Optimizer,
+        global_batch: float,
+        step: int,
+        samples: int | None = None,
+    ) -> None:
         """The script's ``before_update``, and the optimizer's step."""
         if self._before_update is not None:
             self._before_update(step)

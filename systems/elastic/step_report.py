@@ -17,6 +17,7 @@ from typing import Any
 from systems.elastic.order import ElasticOrder
 from systems.elastic.recovery import Membership
 from systems.runtime.control import ControlClient
+from systems.runtime.evaluations import Evaluations
 from systems.runtime.session import Session, save
 from systems.runtime.state import digests
 from systems.runtime.step_log import LineWriter
@@ -44,6 +45,7 @@ class StepReport:
         self._folder = Path(order.job_dir)
         self._steps: LineWriter | None = None
         self._digests = LineWriter(self._folder / "digests.jsonl")
+        self.evaluations = Evaluations(session, order.evaluate_epochs)
         self._last_manifest = Path(order.checkpoint) if order.checkpoint is not None else None
         self._recent: deque[float] = deque(maxlen=RECENT_STEPS)
         self._reported_at = 0.0
@@ -98,6 +100,7 @@ class StepReport:
         ended: float,
         generation: int,
         membership: Membership,
+        global_batch: int,
         loss: float,
         late: bool | None,
         losses: Sequence[float] = (),
@@ -110,6 +113,7 @@ class StepReport:
             ended: when the state was the new one.
             generation: in which it was made.
             membership: of that generation.
+            global_batch: its samples.
             loss: mean over the global batch.
             late: whether it missed its pace; None: no pace.
             losses: those that the workers gave; logged where there are several.
@@ -120,7 +124,7 @@ class StepReport:
             "step": session.step,
             "generation": generation,
             "world": len(membership.members),
-            "global_batch": membership.global_batch,
+            "global_batch": global_batch,
             "started": started,
             "duration_s": ended - started,
             "loss": loss.hex(),
@@ -147,6 +151,7 @@ class StepReport:
         self._has_begun = True
         if order.digest_every and session.step % order.digest_every == 0:
             self._digests.add({"step": session.step, **digests(session.model, session.optimizer)})
+        self.evaluations.after_step(global_batch)
         if order.checkpoint_every and session.step % order.checkpoint_every == 0:
             self.save("checkpoint")
 

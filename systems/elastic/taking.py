@@ -88,6 +88,8 @@ class Taking:
         root = topology.membership.members.index(topology.survivors[0])
         return broadcast_state(group, self._state, root, 0, {})
 
-    def _apply(self, step: int, global_batch: int, buckets: Sequence[torch.Tensor]) -> None:
+    def _apply(
+        self, step: int, rate_batch: float, samples: int, buckets: Sequence[torch.Tensor]
+    ) -> None:
         session = self._bench.session
-        session.workload.update(session.optimizer, global_batch, step)
+        session.workload.update(session.optimizer, rate_batch, step, samples)

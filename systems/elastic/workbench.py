@@ -137,5 +137,4 @@ class Workbench:
         """Digests of the state, and the workload's evaluation."""
         session = self.session
         found: dict[str, Any] = dict(digests(session.model, session.optimizer))
-        metrics = session.workload.evaluate(session.model)
-        return found | {name: float(value) for name, value in metrics.items()}
+        return found | self.report.evaluations.now()

@@ -10,8 +10,8 @@ channel, no log, no agreement, one thread for each worker.
 The first worker writes one line for each step, when all have ended: ``step``, ``started``
 (``time.monotonic``) and ``duration_s``. With ``--bitwise`` the script also does what makes
 bits comparable: it sets all random states before each step (or, with ``--streams``, before the
-first one only), adds the mean loss and every
-worker's to each line (``loss``, ``losses``, exact bits), and ends with digests of the state.
+first one only), adds the mean loss and every worker's to each line (``loss``, ``losses``, exact
+bits), and ends with digests of the state. ``--common-kernels`` is EasyScale's level D2.
 """
 
 from __future__ import annotations
@@ -54,12 +54,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="of parameters and data order")
     parser.add_argument("--out", type=Path, required=True, help="file of JSON lines to write")
     parser.add_argument("--bitwise", action="store_true", help="seed each step; losses, digests")
-    parser.add_argument(
-        "--streams", action="store_true", help="with --bitwise: seed before the first step only"
-    )
-    parser.add_argument(
-        "--accumulate", type=int, default=1, help="micro-batches of each worker in a step"
-    )
+    parser.add_argument("--streams", action="store_true", help="--bitwise: seed step 1 only")
+    parser.add_argument("--accumulate", type=int, default=1, help="micro-batches of a step")
+    parser.add_argument("--common-kernels", action="store_true", help="no oneDNN, no NNPACK")
     parser.add_argument("--bare", action="store_true", help="no DistributedDataParallel: alone")
     parser.add_argument(
         "--loaders", type=int, default=0, help="processes of a DataLoader for each worker"
@@ -130,6 +127,8 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
     from torch.nn.parallel import DistributedDataParallel
 
     torch.set_num_threads(1)
+    for library in (torch.backends.mkldnn, torch.backends.nnpack) * options.common_kernels:
+        library.set_flags(False)
     world, batch, seed = options.workers, options.batch, options.seed
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     module_name, _, class_name = options.workload.rpartition(".")

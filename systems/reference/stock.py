@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from harness.cluster import Cluster
+from harness.cluster import Cluster, is_cpu
 from harness.contracts.training import Reference
+from systems.runtime.kernels import kernels_on
 from systems.runtime.options import RuntimeOptions
 
 SCRIPT = "systems.reference.plain_ddp"
@@ -11,6 +12,9 @@ SCRIPT = "systems.reference.plain_ddp"
 
 def stock_training(options: RuntimeOptions, cluster: Cluster) -> Reference:
     """Stock DistributedDataParallel on fixed workers, with the random states of these options.
+
+    Its kernels are common ones, or else those of the cluster's first slot: jobs that train on slots
+    of another type are then held to what they would have trained on this one.
 
     Raises:
         ValueError: the script cannot train as workers with these options do on these slots; every
@@ -27,14 +31,15 @@ def stock_training(options: RuntimeOptions, cluster: Cluster) -> Reference:
             f"reduction is {options.reduction!r}, which is not stock DistributedDataParallel's;"
             " set backend.reduction=ddp"
         )
-    types = [kind for kind in cluster.device_types if kind != "cpu"]
+    types = [kind for kind in cluster.device_types if not is_cpu(kind)]
     if options.device == "cuda" or (options.device == "auto" and types):
         slots = ", ".join(types) or "cpu"
         problems.append(
             f"device is {options.device!r} on cluster {cluster.name!r} ({slots}), and the"
             " stand-alone script trains on the CPU; set backend.device=cpu"
         )
-    if any(len(slot.cores) > 1 for slot in cluster.slots):
+    kernels = kernels_on(cluster.slots[0], cluster, common=options.common_kernels)
+    if kernels.num_threads > 1:
         problems.append(
             f"workers on cluster {cluster.name!r} have a thread for each of their cores, and the"
             " stand-alone script's have one, which rounds differently; use a cluster with one core"
@@ -47,4 +52,6 @@ def stock_training(options: RuntimeOptions, cluster: Cluster) -> Reference:
         words.append("--streams")
     if options.accumulation_steps > 1:
         words += ["--accumulate", str(options.accumulation_steps)]
-    return Reference(SCRIPT, tuple(words))
+    if options.common_kernels:
+        words.append("--common-kernels")
+    return Reference(SCRIPT, tuple(words), kernels.environment)

@@ -11,6 +11,7 @@ from harness.contracts.launcher import Launcher, Warmth
 from harness.contracts.training import Reference, Report, TrainingOrder
 from systems.runtime.driven_job import MakeJob
 from systems.runtime.driver import Driver
+from systems.runtime.kernels import warmth_problems
 from systems.runtime.options import RuntimeOptions
 
 
@@ -36,8 +37,9 @@ class DrivenBackend(ABC):
         return self._runtime.checkpoint_every
 
     def problems(self, cluster: Cluster) -> list[str]:
-        """Nothing, unless a backend needs more than what comes with this project."""
-        return []
+        """Workers that would start too warm for the kernels they need."""
+        common = self._runtime.common_kernels
+        return warmth_problems(self._runtime.warmth, cluster, common=common)
 
     def reference(self, cluster: Cluster) -> Reference:
         """None, unless a backend keeps the bits of a training on fixed workers.

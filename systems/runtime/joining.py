@@ -40,7 +40,9 @@ class Joined:
         if self.group is None:
             replays = order.replay_layout and order.num_workers > 2
             return StockReduction(program.model, program.device, replays=replays)
-        reduction = ordered_reduction(program, order.logical_workers)
+        reduction = ordered_reduction(
+            program, order.logical_workers, carries_ranks=order.carries_ranks
+        )
         reduction.attach(self.group)
         return reduction
 

@@ -52,6 +52,11 @@ class RuntimeOptions:
     virtual: bool = False
     """Whether a job's logical workers are virtual ones that take turns on its slots; else every
     slot has one worker, and a job as many workers as slots."""
+    carries_ranks: bool = True
+    """Whether the ranks of virtual workers in the sum, and the layout of its buckets, outlive a
+    restart (EasyScale's D1); else slots are the ranks, and the layout is that of a new job (D0)."""
+    common_kernels: bool = False
+    """Whether operators have kernels that all types of slots have (EasyScale's D2)."""
     loader_processes: int = 0
     """Processes per worker that fetch in advance; 0: a thread of the worker."""
 

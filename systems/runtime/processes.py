@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from harness.cluster import Cluster, Slot
+from harness.cluster import Cluster, Slot, is_cpu
 from harness.contracts.engine import Change
 from harness.contracts.launcher import ProcessSpec, Warmth
 from harness.contracts.training import TrainingOrder
@@ -15,6 +15,7 @@ from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.driven_job import MakeJob, Timeouts
 from systems.runtime.generation import Generation
 from systems.runtime.job_group import JobGroup, job_groups
+from systems.runtime.kernels import Kernels, kernels_on
 from systems.runtime.options import RuntimeOptions
 from systems.runtime.order import WorkerOrder
 
@@ -30,6 +31,7 @@ def grouped_jobs(options: RuntimeOptions, cluster: Cluster) -> MakeJob:
             process_spec(
                 order,
                 cluster.slots[slot],
+                kernels_on(cluster.slots[slot], cluster, common=options.common_kernels),
                 token=job.hands.token,
                 control=job.hands.server.address,
                 warmth=options.warmth,
@@ -64,11 +66,15 @@ def worker_orders(
             checkpoint_every=options.checkpoint_every,
             digest_every=order.digest_every,
             evidence=asdict(order.evidence),
+            evaluate_epochs=order.evaluate_epochs,
+            adaptive=asdict(order.adaptive) if order.adaptive else {},
             step_floor_s=order.step_floor_s.get(len(slots), 0.0),
             device=options.device,
             device_type=slot.device_type,
             own_device=own_device,
-            num_threads=max(1, len(slot.cores)),
+            num_threads=kernels_on(slot, cluster, common=options.common_kernels).num_threads,
+            common_kernels=options.common_kernels,
+            carries_ranks=options.carries_ranks,
             address=cluster.hosts[slot.host].address,
             collective_timeout_s=options.collective_timeout_s,
             replay_layout=options.replay_layout,
@@ -98,7 +104,13 @@ def mark_path(order: TrainingOrder, name: str) -> str | None:
 
 
 def process_spec(
-    order: WorkerOrder, slot: Slot, *, token: str, control: tuple[str, int], warmth: Warmth
+    order: WorkerOrder,
+    slot: Slot,
+    kernels: Kernels,
+    *,
+    token: str,
+    control: tuple[str, int],
+    warmth: Warmth,
 ) -> ProcessSpec:
     """How the process of a worker is started on its slot."""
     address, port = control
@@ -106,7 +118,7 @@ def process_spec(
         name=process_name(order.job_id, order.generation, order.rank),
         entry=WORKER_ENTRY,
         argv=(address, str(port), order.job_id, str(order.generation), str(order.rank)),
-        env=slot_environment(slot, order.address),
+        env=slot_environment(slot, order.address, kernels),
         own_env={TOKEN_VARIABLE: token},
         host=order.address,
         cores=slot.cores,
@@ -116,7 +128,7 @@ def process_spec(
     )
 
 
-def slot_environment(slot: Slot, address: str, num_threads: int | None = None) -> dict[str, str]:
+def slot_environment(slot: Slot, address: str, kernels: Kernels) -> dict[str, str]:
     """What has to be set in the environment of a slot's processes before torch is imported.
 
     The same for all jobs: a worker can then be a process that was started before its job.
@@ -124,10 +136,11 @@ def slot_environment(slot: Slot, address: str, num_threads: int | None = None) -
     Args:
         slot: where they run.
         address: of its host.
-        num_threads: None: as many as the slot has cores.
+        kernels: that they may use.
     """
-    threads = str(max(1, len(slot.cores)) if num_threads is None else num_threads)
+    threads = str(kernels.num_threads)
     env = {
+        **kernels.environment,
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
@@ -138,6 +151,6 @@ def slot_environment(slot: Slot, address: str, num_threads: int | None = None) -
     interface = interface_of(address)
     if interface is not None:
         env["GLOO_SOCKET_IFNAME"] = interface
-    if slot.device_type != "cpu":
+    if not is_cpu(slot.device_type):
         env["CUDA_VISIBLE_DEVICES"] = str(slot.device)
     return env

@@ -16,10 +16,13 @@ from typing import Any, Protocol, cast
 
 import torch
 
+from harness.cluster import is_cpu
 from harness.contracts.evidence import Evidence
-from harness.contracts.training import Workload
+from harness.contracts.training import AdaptiveBatch, Workload
 from systems.runtime import checkpoint
+from systems.runtime.adaptive_batch import BatchAdapter
 from systems.runtime.data_order import DataOrder, DataState, data_order
+from systems.runtime.determinism import check_kernels, make_deterministic, use_common_kernels
 from systems.runtime.evidence import Recorder
 from systems.runtime.loader import LoaderProcess
 from systems.runtime.prefetch import Prefetcher
@@ -65,6 +68,11 @@ class BuildOrder(Protocol):
         ...
 
     @property
+    def common_kernels(self) -> bool:
+        """Whether operators are to have kernels that all types of devices have."""
+        ...
+
+    @property
     def data_order(self) -> str:
         """``positions`` or ``blocks``."""
         ...
@@ -82,6 +90,11 @@ class BuildOrder(Protocol):
     @property
     def loader_processes(self) -> int:
         """Processes that do so; 0: a thread."""
+        ...
+
+    @property
+    def adaptive(self) -> Mapping[str, Any]:
+        """How the batch is adapted: fields of ``contracts.training.AdaptiveBatch``, or none."""
         ...
 
     @property
@@ -144,13 +157,16 @@ class Session:
     """Steps executed so far."""
     data_state: DataState
     recorder: Recorder
+    adapter: BatchAdapter | None = None
+    """Of the batch, if the job adapts it."""
     contexts: Contexts | None = None
     """Of its virtual workers, if it has any."""
 
     def values(self) -> dict[str, Any]:
         """What has to be known beside tensors and step to have the job's whole state."""
         contexts = [] if self.contexts is None else self.contexts.values()
-        return {"data": self.data_state.to_json(), "contexts": contexts}
+        adapted = {} if self.adapter is None else {"adapted": self.adapter.values()}
+        return {"data": self.data_state.to_json(), "contexts": contexts, **adapted}
 
     def adopt(self, values: Mapping[str, Any]) -> None:
         """Take what ``values`` gave; the share of this worker has to be set anew then.
@@ -160,6 +176,8 @@ class Session:
             ValueError: they are another job's.
         """
         self.data_state = self.data.from_json(values["data"])
+        if self.adapter is not None:
+            self.adapter.adopt(values["adapted"])
         if self.contexts is not None:
             self.contexts.adopt(values["contexts"])
         elif values["contexts"]:
@@ -167,6 +185,12 @@ class Session:
                 f"it is of a job with {len(values['contexts'])} virtual workers; go on with"
                 " backend=virtual_thread"
             )
+
+    def is_done(self, target_step: int) -> bool:
+        """Whether the job has made its steps or, where their size varies, consumed its samples."""
+        if self.adapter is not None and self.adapter.is_done(self.data_state.consumed):
+            return True
+        return self.step >= target_step
 
 
 def import_workload(order: BuildOrder) -> type:
@@ -180,9 +204,12 @@ def import_workload(order: BuildOrder) -> type:
 
 def build(order: BuildOrder, workload_class: type) -> Program:
     """Model and optimizer, from scratch."""
+    check_kernels()
     torch.set_num_threads(order.num_threads)
     device = choose_device(order.device, order.device_type)
     make_deterministic(device, order.num_threads)
+    if order.common_kernels:
+        use_common_kernels(device)
     workload = cast(Workload, workload_class(**order.options))
     model = workload.build_model(order.seed).to(device)
     return Program(workload, model, workload.build_optimizer(model), device)
@@ -205,6 +232,7 @@ def begin(order: BuildOrder, program: Program, reduction: Reduction) -> Session:
         job_dir=Path(order.job_dir),
         step=0,
         data_state=data.initial(),
+        adapter=BatchAdapter(AdaptiveBatch(**order.adaptive)) if order.adaptive else None,
         recorder=Recorder(
             Evidence(**order.evidence),
             Path(order.job_dir),
@@ -240,15 +268,8 @@ def save(session: Session, folder: Path, keep: Path | None = None) -> Path:
 def choose_device(device: str, device_type: str) -> torch.device:
     """The device for ``device`` (``auto``, ``cpu``, ``cuda``) on a slot of ``device_type``."""
     if device == "auto":
-        on_cuda = device_type != "cpu" and torch.cuda.is_available()
+        on_cuda = not is_cpu(device_type) and torch.cuda.is_available()
         device = "cuda" if on_cuda else "cpu"
     if device == "cuda":
         torch.cuda.set_device(0)  # the only one this process can see
     return torch.device(device)
-
-
-def make_deterministic(device: torch.device, num_threads: int) -> None:
-    """Let two runs give the same bits, where one thread of a CPU would not do so anyway."""
-    if device.type == "cuda" or num_threads > 1:
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -20,6 +20,7 @@ from systems.elastic.groups import GroupLost
 from systems.runtime.data_order import Plan, share, step_seed
 from systems.runtime.mark import Mark
 from systems.runtime.session import Session
+from systems.runtime.state import parameters_of
 from systems.runtime.step_log import SamplesLog
 
 OnLosses: TypeAlias = Callable[[list[tuple[int, float]]], None]
@@ -72,15 +73,21 @@ class Trainer:
             ValueError: some worker would have nothing to do.
             OSError: the log cannot be opened.
         """
-        start, stop = share(global_batch, num_workers, rank)
-        self.rank, self.num_workers, self.global_batch = rank, num_workers, global_batch
+        self.rank, self.num_workers = rank, num_workers
+        self._set_batch(global_batch)
+        self.close()
+        session = self.session
+        if session.adapter is not None:
+            session.adapter.enter(num_workers)
+        self._samples = SamplesLog(session.job_dir, generation, rank, session.data)
+
+    def _set_batch(self, global_batch: int) -> None:
+        start, stop = share(global_batch, self.num_workers, self.rank)
+        self.global_batch = global_batch
         self._loss_share = (stop - start) / global_batch
         # The reduction takes the plain mean over workers; with this factor that is the mean
         # over the samples, also where the shares differ in size.
-        self.weight = (stop - start) * num_workers / global_batch
-        self.close()
-        session = self.session
-        self._samples = SamplesLog(session.job_dir, generation, rank, session.data)
+        self.weight = (stop - start) * self.num_workers / global_batch
 
     def plan(self) -> Plan:
         """What the next step consumes; pure."""
@@ -133,7 +140,10 @@ class Trainer:
     def draw(self) -> Plan:
         """The first part of ``compute``: what the step consumes, which is logged."""
         self._mark.now(Doing.FORWARD)
-        session, plan = self.session, self.plan()
+        session = self.session
+        if session.adapter is not None:
+            self._set_batch(session.adapter.batch(session.step, session.data_state.consumed))
+        plan = self.plan()
         assert self._samples is not None
         self._samples.add(session.step + 1, plan)
         session.optimizer.zero_grad(set_to_none=True)
@@ -175,13 +185,23 @@ class Trainer:
             self._plan = None
             self.session.reduction.undo()
 
+    @property
+    def rate_batch(self) -> float:
+        """The batch whose learning rate the update of the computed step is to have, samples."""
+        adapter = self.session.adapter
+        return self.global_batch if adapter is None else adapter.rate_batch(self.global_batch)
+
     def commit(self) -> None:
         """Apply the gradients of the step that was computed; it counts from now on."""
         session, plan = self.session, self._plan
         assert plan is not None
         self._plan = None
         self._mark.now(Doing.UPDATE)
-        session.workload.update(session.optimizer, self.global_batch, session.step)
+        before = session.data_state.consumed
+        rate_batch = self.rate_batch
+        if session.adapter is not None:
+            session.adapter.observe(parameters_of(session.optimizer), self.global_batch)
+        session.workload.update(session.optimizer, rate_batch, session.step, before)
         session.reduction.commit()
         if self.rank == 0:
             session.recorder.committed()

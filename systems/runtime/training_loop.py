@@ -10,6 +10,7 @@ from typing import Any
 from harness.contracts.marks import Doing
 from systems.runtime.agreement import Agreement, Verdict
 from systems.runtime.control import ControlClient, ControlError
+from systems.runtime.evaluations import Evaluations
 from systems.runtime.joining import Joined, join, leave
 from systems.runtime.mark import Mark
 from systems.runtime.order import WorkerOrder
@@ -82,6 +83,7 @@ class _Loop:
         job_dir = Path(order.job_dir)
         self.steps = LineWriter(job_dir / "steps.jsonl")
         self.digests = LineWriter(job_dir / "digests.jsonl")
+        self.evaluations = Evaluations(session, order.evaluate_epochs)
         self.checkpoints = job_dir / "checkpoints"
         self.last_manifest = Path(order.checkpoint) if order.checkpoint is not None else None
         self.recent: deque[float] = deque(maxlen=RECENT_STEPS)
@@ -108,14 +110,14 @@ class _Loop:
             target_step = self._train()
         finally:  # whatever ends it: what was executed is on record
             self._flush()
-        self._leave(finished=session.step >= target_step)
+        self._leave(finished=session.is_done(target_step))
 
     def _train(self) -> int:
         """Steps until the target or a stop; returns the target."""
         session = self.session
         target_step, stopped = self.order.target_step, False
         first = session.step
-        while session.step < target_step and not stopped:
+        while not (session.is_done(target_step) or stopped):
             started = time.monotonic()
             verdict = self._step()
             late = self.pacer.finish(started) if self.words_at_end else False
@@ -145,7 +147,7 @@ class _Loop:
             "step": session.step,
             "generation": order.generation,
             "world": order.num_workers,
-            "global_batch": order.global_batch,
+            "global_batch": self.trainer.global_batch,
             "started": started,
             "duration_s": self.ended_at - started,
             "loss": self.trainer.mean(verdict.losses).hex(),
@@ -168,6 +170,7 @@ class _Loop:
             self.client.offer({"kind": "progress"} | self._standing())
         if order.digest_every and session.step % order.digest_every == 0:
             self.digests.add({"step": session.step, **digests(session.model, session.optimizer)})
+        self.evaluations.after_step(self.trainer.global_batch)
         if order.checkpoint_every and session.step % order.checkpoint_every == 0:
             self._save("checkpoint")
 
@@ -214,8 +217,7 @@ class _Loop:
             leave()
         elif finished:
             results: dict[str, Any] = dict(digests(session.model, session.optimizer))
-            metrics = session.workload.evaluate(session.model)
-            results |= {name: float(value) for name, value in metrics.items()}
+            results |= self.evaluations.now()
             self.client.send({"kind": "finished", "results": results} | self._standing())
             leave()
         else:

@@ -19,6 +19,7 @@ from harness.cluster import Cluster, Slot
 from harness.contracts.launcher import Launcher, ProcessSpec, SpareSpec, Warmth
 from harness.samples_lost import STEPS_AFTER_SWITCH
 from systems.runtime.driven_job import LOSING_WAIT_S, DrivenJob
+from systems.runtime.kernels import kernels_of
 from systems.runtime.options import RuntimeOptions
 from systems.runtime.processes import slot_environment
 
@@ -98,7 +99,7 @@ class Warming:
         return SpareSpec(
             host=address,
             cores=slot.cores,
-            env=slot_environment(slot, address),
+            env=slot_environment(slot, address, kernels_of(slot)),
             prepare=PREPARE_ENTRY,
             argv=(self._options.device, slot.device_type),
         )

@@ -137,9 +137,10 @@ class ElasticFlow:
         if before is not None and all(job.job_id in self._before for job in book.promised):
             places = [self._before[job.job_id] for job in book.promised]
             plan = Plan(demands, slot, num_slots)
-            if plan.keep([before.share(place).from_slot(slot) for place in places]):
-                return plan
-        plan = fill_all(demands, slot, num_slots, skip=True)
+            if not plan.keep([before.share(place).from_slot(slot) for place in places]):
+                plan = None
+        if plan is None:
+            plan = fill_all(demands, slot, num_slots, skip=True)
         assert plan is not None, "no job must be in it"
         lost = [book.promised[index] for index in plan.missed]
         for job in lost:

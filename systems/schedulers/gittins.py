@@ -46,6 +46,8 @@ class ServiceHistory:
         until = bisect_right(services, attained_slot_s + ahead_slot_s)
         num_ending = until - first
         expected = sums[until] - sums[first] - num_ending * attained_slot_s
+        # The difference of large sums may be rounded to nothing or less; each is at least this.
+        expected = max(expected, num_ending * (services[first] - attained_slot_s))
         if not math.isinf(ahead_slot_s):
             expected += (num_longer - num_ending) * ahead_slot_s
         return num_ending / expected

@@ -52,6 +52,8 @@ class _Growth:
         self.next_other = 0
         self.steps: dict[int, tuple[int, Share]] = {}
         """Of capped jobs: slot time with the next step, and what follows the present slot."""
+        self.alone: dict[tuple[int, int], tuple[int, int, int, int]] = {}
+        """What ``_alone`` said of an offered step, by job and level: if taken, it counts again."""
         self.versions: dict[int, int] = {}
         self.heap: list[_Entry] = []
         self.rests: dict[int, Share] = {}
@@ -116,7 +118,8 @@ class _Growth:
         if index in self.steps:
             self.usage[index], rest = self.steps.pop(index)
         else:
-            low, high, times, raised = self._alone(demand, level)
+            known = self.alone.pop((index, level), None)
+            low, high, times, raised = known or self._alone(demand, level)
             self.usage[index] = count + low * (times - raised) + high * raised
             if self.free is not None:
                 end = self.next_slot + times
@@ -159,8 +162,10 @@ class _Growth:
     def _offer(self, index: int, demand: Demand) -> None:
         """Put the next step of a job that is not capped into the queue."""
         if self._is_wanted(index, demand):
-            count = demand.levels.counts[self.level[index] + 1]
-            low, high, times, raised = self._alone(demand, self.level[index] + 1)
+            level = self.level[index] + 1
+            count = demand.levels.counts[level]
+            low, high, times, raised = found = self._alone(demand, level)
+            self.alone[index, level] = found
             usage = count + low * (times - raised) + high * raised
             gain = (self.usage[index] - usage) / (count - self.now[index])
             self._push(index, gain, demand.order, self.now[index])

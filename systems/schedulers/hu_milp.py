@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from harness.contracts.scheduler import (
     ClusterView,
@@ -19,6 +19,7 @@ from systems.schedulers.hu.horizon import Candidates, candidates
 from systems.schedulers.hu.instance import Instance, Job
 from systems.schedulers.hu.pool import JobPool
 from systems.schedulers.hu.solve import METHODS, MOST_SCHEDULES
+from systems.schedulers.hu.spare import grown
 
 
 class HuMilp:
@@ -35,6 +36,11 @@ class HuMilp:
     below 30 jobs; ``columns``, ``tight`` and ``big_m`` are optimal to within ``gap``, by
     HiGHS: from what ``fast`` leaves open, with a binary for each job, step and count, and as
     the paper prints it.
+
+    ``spare_nodes``: ``grow`` gives the nodes that the plan's first step leaves idle to the
+    smallest jobs, which no plan is worth less for ("when computational resources are abundant the
+    best decision would be to allocate as many nodes as possible to all jobs", section 5.2);
+    ``idle`` leaves them.
 
     Open there and chosen here: jobs with nodes and then the queue, first in, first out, take
     part as far as the least sizes of all fit (15); remaining work is at least ``least_eta_s``
@@ -64,6 +70,7 @@ class HuMilp:
         gap: float = 1e-3,
         least_eta_s: float = 60.0,
         loss_per_doubling: float | None = None,
+        spare_nodes: Literal["grow", "idle"] = "grow",
     ) -> None:
         problems = period_problems(every_s, reaction_s, most_nodes)
         if num_steps < 1:
@@ -86,6 +93,8 @@ class HuMilp:
                 f"loss_per_doubling is {loss_per_doubling}; give a share from 0 to below 1, as"
                 " 0.2, or null for the jobs' own curves"
             )
+        if spare_nodes not in ("grow", "idle"):
+            problems.append(f"spare_nodes is {spare_nodes!r}; known: grow, idle")
         if problems:
             raise ValueError("\n".join(problems))
         self._every_s = every_s
@@ -94,6 +103,7 @@ class HuMilp:
         self._gap = gap
         self._least_eta_s = least_eta_s
         self._loss = loss_per_doubling
+        self._grows = spare_nodes == "grow"
         self._activation = Activation(every_s, reaction_s, most_nodes)
 
     def decide(self, view: ClusterView) -> Decision:
@@ -119,8 +129,10 @@ class HuMilp:
             for job_id in part.job_ids
         )
         instance = Instance(jobs, part.num_nodes, self._num_steps)
-        plan = self._solve(instance, self._gap)
-        return dict(zip(part.job_ids, plan.first_counts(instance), strict=True))
+        counts = self._solve(instance, self._gap).first_counts(instance)
+        if self._grows:
+            counts = grown(instance, counts)
+        return dict(zip(part.job_ids, counts, strict=True))
 
     def _job(self, job: JobView, counts: tuple[int, ...], now_s: float) -> Job:
         """The job in the model: demand and speeds become shares served in one step."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -48,6 +49,22 @@ class Uncapped:
     """Slots times time slots."""
 
 
+@lru_cache(maxsize=64)
+def _padded(kinds: tuple[Levels, ...], num_slots: int) -> tuple[Ints, Floats]:
+    """Counts and rates of these kinds of jobs, one row each; the same few kinds come back in most
+    decisions."""
+    width = max((len(kind.counts) for kind in kinds), default=1)
+    counts = np.zeros((len(kinds), width), np.int64)
+    rates = np.zeros((len(kinds), width))
+    for row, kind in enumerate(kinds):
+        within = sum(count <= num_slots for count in kind.counts)
+        counts[row, :within] = kind.counts[:within]
+        counts[row, within:] = kind.counts[within - 1]
+        rates[row, :within] = kind.rates[:within]
+        rates[row, within:] = kind.rates[within - 1]
+    return counts, rates
+
+
 class Tables:
     """Rates and counts of many jobs, one row each, padded to the longest."""
 
@@ -61,15 +78,7 @@ class Tables:
             if number == len(kinds):
                 kinds.append(one)
             rows.append(number)
-        width = max((len(kind.counts) for kind in kinds), default=1)
-        counts = np.zeros((len(kinds), width), np.int64)
-        rates = np.zeros((len(kinds), width))
-        for row, kind in enumerate(kinds):
-            within = sum(count <= num_slots for count in kind.counts)
-            counts[row, :within] = kind.counts[:within]
-            counts[row, within:] = kind.counts[within - 1]
-            rates[row, :within] = kind.rates[:within]
-            rates[row, within:] = kind.rates[within - 1]
+        counts, rates = _padded(tuple(kinds), num_slots)
         self.counts: Ints = counts[rows]
         self.rates: Floats = rates[rows]
 
@@ -186,15 +195,29 @@ class Plan:
         return True
 
     def keep(self, shares: Sequence[Share]) -> bool:
-        """Take these shares instead; False if they do not do the work, or do not fit."""
-        pairs = zip(self.demands, shares, strict=True)
-        if any(share.work(demand.levels) < demand.need for demand, share in pairs):
+        """Take these shares instead, where they do the work; the other jobs get theirs of what
+        is left, or miss. False if the shares do not fit."""
+        self.capped, self.missed = {}, []
+        free = self._free = FreeOverTime.constant(self.start, self.num_slots, 4 * len(shares))
+        behind = []
+        for index, share in enumerate(shares):
+            demand = self.demands[index]
+            if share.work(demand.levels) >= demand.need:
+                self.capped[index] = share
+                free.take(share)
+            else:
+                behind.append(index)
+        if free.least(self.start, max(self.start + 1, int(self.end.max()))) < 0:
             return False
-        self.capped = dict(enumerate(shares))
-        self._free = FreeOverTime.constant(self.start, self.num_slots, 4 * len(shares))
-        for share in shares:
-            self._free.take(share)
-        return self._free.least(self.start, int(self.end.max())) >= 0
+        for index in behind:
+            demand, end = self.demands[index], int(self.end[index])
+            found = free.fill(demand.levels, demand.need, self.start, end)
+            if found is None:
+                self.missed.append(index)
+            else:
+                self.capped[index] = found
+                free.take(found)
+        return True
 
     def _fill_one(self, index: int, free: FreeOverTime) -> bool:
         """Give one job its share of what is free."""
@@ -226,8 +249,9 @@ class Plan:
         steps = np.concatenate([[low.sum()], high - low, -high])
         order = times.argsort(kind="stable")
         times, used = times[order], steps[order].cumsum()
-        last = np.flatnonzero(np.diff(times, append=times[-1] + 1))
-        return times[last], used[last]
+        is_last = np.ones(len(times), np.bool_)
+        np.not_equal(times[1:], times[:-1], out=is_last[:-1])
+        return times[is_last], used[is_last]
 
     def _fits(self, count: int) -> bool:
         """Whether the first ``count`` jobs fit beside each other, each as if it were alone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 from sortedcontainers import SortedList
@@ -20,6 +21,8 @@ from systems.schedulers.sizes import Levels, levels_of
 
 ROUNDING = 1e-9
 """Relative error of times and of work that thousands of sums may add up to."""
+# Not lambdas: a book must be pickled for the snapshot of a run.
+_BY_DEADLINE, _BY_ARRIVAL = attrgetter("by_deadline"), attrgetter("spec.order")
 
 
 @dataclass(slots=True)
@@ -55,9 +58,9 @@ class ShareBook:
     def __init__(self, slot_s: float, powers_of_two: bool, margin_s: float) -> None:
         self.arrived: list[ShareJob] = []
         """Jobs about which nothing has been decided, in order of arrival."""
-        self.promised: SortedList[ShareJob] = SortedList(key=lambda job: job.by_deadline)
+        self.promised: SortedList[ShareJob] = SortedList(key=_BY_DEADLINE)
         """Jobs whose deadline is kept, by deadline."""
-        self.others: SortedList[ShareJob] = SortedList(key=lambda job: job.spec.order)
+        self.others: SortedList[ShareJob] = SortedList(key=_BY_ARRIVAL)
         """Jobs that get what is left, by arrival."""
         self._slot_s = slot_s
         self._powers_of_two = powers_of_two

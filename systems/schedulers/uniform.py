@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from harness.contracts.engine import EventKind
 from harness.contracts.scheduler import (
     ClusterView,
@@ -38,6 +40,8 @@ class Uniform:
     for everybody's least, those that are below theirs stay what they are.
     """
 
+    checked: ClassVar[str] = "described"
+    """The paper's synthetic workload, and cases worked by hand."""
     requires: frozenset[Requirement] = frozenset({Requirement.RESCALE})
     wants_progress = False
 

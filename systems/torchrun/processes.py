@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.cluster import Cluster, Slot
 from harness.contracts.launcher import ProcessSpec
 from harness.contracts.training import TrainingOrder
 from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.driven_job import Hands
+from systems.runtime.kernels import kernels_of
 from systems.runtime.order import WorkerOrder
 from systems.runtime.processes import slot_environment
 from systems.torchrun.membership import Round
@@ -26,7 +29,7 @@ def store_spec(
         name=f"{order.job_id}.store.{serial}",
         entry=STORE_ENTRY,
         argv=(address, str(port), order.job_id, "store"),
-        env=slot_environment(slot, host, 1),
+        env=slot_environment(slot, host, replace(kernels_of(slot), num_threads=1)),
         own_env={TOKEN_VARIABLE: hands.token},
         host=host,
         cores=(),
@@ -43,7 +46,7 @@ def agent_spec(
         name=f"{order.job_id}.agent.{number}",
         entry=AGENT_ENTRY,
         argv=(address, str(port), order.job_id, str(number)),
-        env=slot_environment(slot, host),
+        env=slot_environment(slot, host, kernels_of(slot)),
         own_env={TOKEN_VARIABLE: hands.token},
         host=host,
         cores=slot.cores,
@@ -97,11 +100,12 @@ def worker_order(
         checkpoint=round_.checkpoint.path if round_.checkpoint else None,
         checkpoint_every=runtime.checkpoint_every,
         digest_every=order.digest_every,
+        evaluate_epochs=order.evaluate_epochs,
         step_floor_s=order.step_floor_s.get(round_.num_workers, 0.0),
         device=runtime.device,
         device_type=slot.device_type,
         own_device=own_device,
-        num_threads=num_threads(slot),
+        num_threads=kernels_of(slot).num_threads,
         address=cluster.hosts[slot.host].address,
         collective_timeout_s=runtime.collective_timeout_s,
         replay_layout=runtime.replay_layout,
@@ -111,8 +115,3 @@ def worker_order(
         store_address=store_address,
         store_port=int(store_port),
     )
-
-
-def num_threads(slot: Slot) -> int:
-    """Threads of a slot's worker: as many as it has cores."""
-    return max(1, len(slot.cores))

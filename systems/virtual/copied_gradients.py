@@ -52,7 +52,7 @@ class CopiedGradients:
             }
             for buckets in copies
         ]
-        self.buckets = buckets_of(memory.total.bytes, layout)
+        self.buckets = buckets_of(memory.total, layout)
         """The mean, flat, by bucket."""
         self.gradients = [p.views(bucket) for p, bucket in zip(places, self.buckets, strict=True)]
         """The mean, by bucket and parameter."""

@@ -1,7 +1,7 @@
 """How slots add up the gradients of virtual workers that are on different slots.
 
 On one host every slot reads all copies where they are and adds up a part of the elements; then
-each takes the others' parts. So each element is added up once, and nothing is sent. Across
+each takes all parts. So each element is added up once, and nothing is sent. Across
 hosts, or where the kernel does not let processes share memory, the copies travel.
 """
 
@@ -57,7 +57,7 @@ def exchange_over(
     failures = torch.tensor([opened is None], dtype=torch.int64)
     group.all_reduce(failures).wait()
     if opened is not None and not int(failures):
-        return SharedExchange(group, opened[0], opened[1], layout, num_workers)
+        return SharedExchange(group, *opened, memory.total, layout)
     owners = introduced[:num_workers, _OWNER].tolist()
     return TravellingExchange(group, memory, layout, local, owners)
 
@@ -68,13 +68,13 @@ _HOST, _PROCESS, _DESCRIPTOR, _OWNER = range(4)
 def _introduce(
     group: Group, memory: GradientMemory, num_workers: int, local: range
 ) -> torch.Tensor:
-    """Where everybody's copies (by virtual worker) and totals (then, by rank) are."""
+    """Where everybody's copies (by virtual worker) and parts (then, by rank) are."""
     rows = torch.zeros(num_workers + group.size, 4, dtype=torch.int64)
     host = zlib.crc32(host_identity().encode()) if host_identity() else 0
     for worker, copy in zip(local, memory.copies, strict=True):
         rows[worker] = torch.tensor([host, os.getpid(), copy.descriptor, group.rank])
     rows[num_workers + group.rank] = torch.tensor(
-        [host, os.getpid(), memory.total.descriptor, group.rank]
+        [host, os.getpid(), memory.part.descriptor, group.rank]
     )
     group.all_reduce(rows).wait()
     return rows
@@ -83,7 +83,7 @@ def _introduce(
 def _open_all(
     group: Group, introduced: torch.Tensor, memory: GradientMemory, local: range
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
-    """All copies and all totals as flat bytes; None if some cannot be opened."""
+    """All copies and all parts as flat bytes; None if some cannot be opened."""
     rows = introduced.tolist()
     if any(row[_HOST] != rows[0][_HOST] or not row[_HOST] for row in rows):
         return None
@@ -93,7 +93,7 @@ def _open_all(
         if index in local:
             found.append(memory.copies[index - local.start].bytes)
         elif index == num_workers + group.rank:
-            found.append(memory.total.bytes)
+            found.append(memory.part.bytes)
         else:
             try:
                 found.append(open_other(process, descriptor, memory.num_bytes))
@@ -103,30 +103,32 @@ def _open_all(
 
 
 class SharedExchange:
-    """Slots of one host, each with all copies and totals in its memory."""
+    """Slots of one host, each with all copies and parts in its memory."""
 
     def __init__(
         self,
         group: Group,
         copies: Sequence[torch.Tensor],
-        totals: Sequence[torch.Tensor],
+        parts: Sequence[torch.Tensor],
+        total: torch.Tensor,
         layout: _Layout,
-        num_workers: int,
     ) -> None:
-        """Args: ``copies`` by virtual worker and ``totals`` by rank, as flat bytes."""
+        """Args: flat bytes: ``copies`` by virtual worker, ``parts`` by rank, and ``total``, which
+        no other slot can see."""
         self._group = group
         self._signal = torch.zeros(1)
         shapes = [(bucket.numel, bucket.dtype.itemsize) for bucket in layout]
-        blocks = plan_blocks(shapes, num_workers, group.rank, group.size)
-        by_rank = [buckets_of(total, layout) for total in totals]
-        own = by_rank[group.rank]
-        self._sum = OrderedSum(blocks, [buckets_of(copy, layout) for copy in copies], own)
-        self._parts = []
-        for rank, buckets in enumerate(by_rank):
-            for mine, theirs in zip(own, buckets, strict=True):
-                start, stop = part_of(mine.numel(), rank, group.size)
-                if rank != group.rank and start < stop:
-                    self._parts.append((mine[start:stop], theirs[start:stop]))
+        blocks = plan_blocks(shapes, len(copies), group.rank, group.size)
+        by_rank = [buckets_of(part, layout) for part in parts]
+        everybodys = [buckets_of(copy, layout) for copy in copies]
+        self._sum = OrderedSum(blocks, everybodys, by_rank[group.rank])
+        self._taken = [
+            (whole[start:stop], part[start:stop])
+            for rank, buckets in enumerate(by_rank)
+            for whole, part in zip(buckets_of(total, layout), buckets, strict=True)
+            for start, stop in [part_of(whole.numel(), rank, group.size)]
+            if start < stop
+        ]
 
     @torch.no_grad()
     def run(self) -> None:
@@ -134,8 +136,8 @@ class SharedExchange:
         self._meet()  # all copies are complete
         self._sum.run()
         self._meet()  # all parts are there, and nobody reads copies any more
-        for mine, theirs in self._parts:
-            mine.copy_(theirs)
+        for whole, part in self._taken:
+            whole.copy_(part)
 
     def _meet(self) -> None:
         self._group.all_reduce(self._signal).wait()
@@ -163,7 +165,7 @@ class TravellingExchange:
         ]
         shapes = [(bucket.numel, bucket.dtype.itemsize) for bucket in layout]
         copies = [buckets_of(copy, layout) for copy in self._copies]
-        totals = buckets_of(memory.total.bytes, layout)
+        totals = buckets_of(memory.total, layout)
         self._sum = OrderedSum(plan_blocks(shapes, len(owners)), copies, totals)
 
     def run(self) -> None:

@@ -17,18 +17,24 @@ ALIGNMENT_BYTES = 64
 
 
 class GradientMemory:
-    """One copy for each virtual worker, and one for the sum; all hold all buckets."""
+    """One copy for each virtual worker, and two for the sum; all hold all buckets.
+
+    Other slots of the host read the copies, and the part of the sum that this slot has made. The
+    whole sum is for this slot alone: an update may change it in place (to clip gradients, say)
+    while another slot still takes its part.
+    """
 
     def __init__(self, layouts: Sequence[Sequence[BucketLayout]]) -> None:
         """Args: layouts of the same gradients, any of which the memory may be used for."""
         self.num_bytes = max(_offsets(layout)[-1] for layout in layouts)
         """Of one copy."""
-        self.total = HostMemory(self.num_bytes)
+        self.total = torch.zeros(self.num_bytes, dtype=torch.uint8)
+        self.part = HostMemory(self.num_bytes)
         self.copies: list[HostMemory] = []
 
-    def renew_total(self) -> None:
-        """Let the sum that was made be: another slot may still read it."""
-        self.total = HostMemory(self.num_bytes)
+    def renew_part(self) -> None:
+        """Let the part that was made be: another slot may still read it."""
+        self.part = HostMemory(self.num_bytes)
 
     def resize(self, num_copies: int) -> None:
         """Have so many copies; those that stay keep what they hold."""

@@ -49,6 +49,7 @@ class VirtualReduction(OrderedReduction):
         self._parallel = cast(DistributedDataParallel, self.parallel)
         self._local = range(num_workers)
         self._num_slots = 1
+        self._rank = 0
         self._by_hand = False
         self._slot_memory: GradientMemory | None = None
         self._gradients: CopiedGradients | KeptGradients | None = None
@@ -72,6 +73,11 @@ class VirtualReduction(OrderedReduction):
         return self._local
 
     @property
+    def loss_weight(self) -> float:
+        """What a worker's loss is multiplied by before its backward pass."""
+        return 1.0
+
+    @property
     def module(self) -> torch.nn.Module:
         """The model to call in this step."""
         return self._model if self._by_hand else self.parallel
@@ -90,12 +96,12 @@ class VirtualReduction(OrderedReduction):
 
     def assign(self, counts: Sequence[int]) -> None:
         """After ``attach``: which virtual workers the slots run, so many each, by rank."""
-        rank = 0 if self._group is None else self._group.rank
+        self._rank = 0 if self._group is None else self._group.rank
         self._num_slots = len(counts)
-        self._local = ranges(counts)[rank]
+        self._local = ranges(counts)[self._rank]
         self._gradients = None
         if self._slot_memory is not None:
-            self._slot_memory.renew_total()
+            self._slot_memory.renew_part()
 
     def begin_step(self, step: int) -> None:
         """Before the first virtual worker's forward pass; ``step``: executed so far."""
@@ -107,6 +113,10 @@ class VirtualReduction(OrderedReduction):
         layout, places = self.layout, self._places
         if step == 0:
             layout, places = self.first_layout, self.first_places
+        self._use(layout, places)
+
+    def _use(self, layout: Sequence[BucketLayout], places: Sequence[Places]) -> None:
+        """Sums of this step are made by hand, in this layout."""
         if self._gradients is None or self._places_in_use is not places:
             self._places_in_use = places
             self._gradients = self._slot_gradients(layout, places)
@@ -145,7 +155,7 @@ class VirtualReduction(OrderedReduction):
         if self._by_hand and worker == 0:
             self._kept.copy_(self._flat.gather())
 
-    def end_worker(self) -> None:
+    def end_worker(self, worker: int) -> None:
         """After a virtual worker's last backward pass of a step.
 
         Raises:

@@ -150,7 +150,7 @@ class VirtualTrainer(Trainer):
                     if on_losses is not None:
                         on_losses(self.losses)
                 torch.autograd.backward(loss)
-                reduction.end_worker()
+                reduction.end_worker(worker)
                 recorder.end_worker()
                 self._contexts.leave(worker)
             self._contexts.begin_gather(reduction.group)
@@ -176,6 +176,7 @@ class VirtualTrainer(Trainer):
         self._losses[worker] = own if before is None else before + own
         # The mean over workers is to be the mean over samples, also where shares differ.
         weight = self._sizes[worker] * self._num_virtual / self.global_batch * share_of
+        weight *= self._reduction.loss_weight
         return loss if weight == 1.0 else loss * weight
 
     def undo(self) -> None:

@@ -9,6 +9,7 @@ from systems.runtime.reduction import OrderedReduction
 from systems.runtime.session import Program, Session
 from systems.runtime.trainer import Trainer
 from systems.virtual.contexts import Contexts, SeededContexts, StreamContexts
+from systems.virtual.slot_reduction import SlotReduction
 from systems.virtual.virtual_reduction import VirtualReduction
 from systems.virtual.virtual_trainer import VirtualTrainer
 
@@ -33,10 +34,21 @@ class TrainerOrder(Protocol):
         ...
 
 
-def ordered_reduction(program: Program, num_virtual: int) -> OrderedReduction:
-    """The ordered reduction of a worker that runs some of ``num_virtual`` workers; 0: itself."""
+def ordered_reduction(
+    program: Program, num_virtual: int, *, carries_ranks: bool = True
+) -> OrderedReduction:
+    """The ordered reduction of a worker.
+
+    Args:
+        program: what it trains.
+        num_virtual: virtual workers of the job, some of which it runs; 0: it is itself one.
+        carries_ranks: see ``RuntimeOptions``.
+    """
     parts = program.model, program.optimizer, program.device
-    return VirtualReduction(*parts, num_virtual) if num_virtual else OrderedReduction(*parts)
+    if not num_virtual:
+        return OrderedReduction(*parts)
+    kind = VirtualReduction if carries_ranks else SlotReduction
+    return kind(*parts, num_virtual)
 
 
 def trainer_of(session: Session, mark: Mark, order: TrainerOrder) -> Trainer:

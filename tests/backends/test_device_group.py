@@ -77,7 +77,7 @@ def test_a_cpu_has_no_device_group():
 @pytest.mark.parametrize(
     ("cluster", "why"),
     [
-        (CLUSTER, "has slots of device type cpu"),
+        (CLUSTER, "has CPU slots"),
         (
             uniform_cluster(
                 name="shared",

@@ -79,7 +79,7 @@ class Tiny:
         with torch.autocast("cpu", torch.bfloat16, enabled=self._autocast):
             return nn.functional.cross_entropy(model(batch["x"]), batch["y"])
 
-    def update(self, optimizer, global_batch, step):
+    def update(self, optimizer, global_batch, step, samples=None):
         if step == self._fail_at_step:
             raise ArithmeticError("this workload was told to fail in a step")
         if step == self._die_at_step and not os.path.exists(self._die_once_marker):

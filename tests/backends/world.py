@@ -182,6 +182,8 @@ class World:
         workload=None,
         logical_workers=4,
         evidence=None,
+        adaptive=None,
+        evaluate_epochs=0.0,
         **options,
     ):
         """Start a job of a workload (None: the tiny one with ``options``); the change's id."""
@@ -204,6 +206,8 @@ class World:
             step_floor_s=floors or {},
             digest_every=digest_every,
             evidence=evidence or Evidence(),
+            adaptive=adaptive,
+            evaluate_epochs=evaluate_epochs,
         )
         change = self._change(ChangeKind.START, slots, job_id, batch)
         self.backend.start(change, order)

@@ -6,7 +6,7 @@ from tests.config.commands import assert_refused
 
 CASES = {
     "unknown key": (["sed=1"], "sed: unknown key; did you mean 'seed'?"),
-    "unknown option": (["scheduler=tiresas"], "did you mean 'tiresias'? known: easyscale_heter,"),
+    "unknown option": (["scheduler=tiresas"], "did you mean 'tiresias'? known: afs, chronus,"),
     "no value": (["seed"], "argument 'seed': is no key=value; write"),
     "grammar": (["name=a,,b"], "argument 'name=a,,b': is not understood"),
     "wrong type": (["seed=one"], "seed: is 'one'; give a whole number"),
@@ -14,6 +14,18 @@ CASES = {
     "out of range": (["seed=-1"], "seed: is -1; use a number from 0 up"),
     "time limit": (["max_wall_s=0"], "max_wall_s: is 0; use a number above 0"),
     "not one of": (["scaling=medium"], "scaling: is 'medium'; give one of strong, weak"),
+    "a batch that the backend cannot choose": (
+        ["scaling=adaptive", "backend=virtual_thread", "engine=live_accuracy"],
+        "scaling=adaptive, backend=virtual_thread: jobs would choose their own batch and this",
+    ),
+    "a batch that nobody simulates": (
+        ["scaling=adaptive", "engine=simulated"],
+        "engine=simulated: scaling=adaptive needs the gradients of real training",
+    ),
+    "a batch that is known only once it is used": (
+        ["scaling=adaptive", "engine=live", "engine.pace=profile"],
+        "engine=live: scaling=adaptive with pace=profile: what a step will be is not known",
+    ),
     "unknown class option": (
         ["scheduler.queue_limit_slot_s=[1]"],
         "scheduler.queue_limit_slot_s: unknown option of systems.schedulers.tiresias.Tiresias;"

@@ -201,4 +201,4 @@ def test_mistakes_from_outside(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "scheduler: unknown option 'nobody'; known: easyscale_heter," in done.stderr
+    assert "scheduler: unknown option 'nobody'; known: afs, chronus," in done.stderr

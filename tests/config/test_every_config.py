@@ -1,6 +1,10 @@
 """Every configuration file, found by a glob: a new one tests itself."""
 
 import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
 
 from harness import sweep
 from harness.build import build, signature_problems
@@ -67,23 +71,47 @@ def library():
     return Library()
 
 
-def plan_points(name, folder, library, most):
+def plan_points(name, folder, library, most, **how):
     """Plan up to ``most`` points of a study, from all over it."""
     study = load_study(name)
     points = [p for p in study.points() if p.axes.get("repetition", "0") == "0"]
     points = points[:: -(-len(points) // most)]
     words = [*study.base, f"results_dir={folder}"]
-    entries = sweep.plan_sweep(sweep.Sweep(study.name, words, points), library)
+    entries = sweep.plan_sweep(sweep.Sweep(study.name, words, points), library, **how)
     assert len({entry.planned.run_id for entry in entries}) == len(points)
     assert all(entry.status == "to run" for entry in entries)
 
 
-@pytest.mark.parametrize("name", options("study"))
+# Without building workloads, for seconds a study, and without those on the whole of Philly: the
+# long test below does all.
+@pytest.mark.parametrize(
+    "name", [n for n in options("study") if n not in ("bench_elasticflow", "bench_philly")]
+)
 def test_points_of_every_study_can_be_planned(name, tmp_path, library):
-    plan_points(name, tmp_path, library, most=2)
+    plan_points(name, tmp_path, library, most=2, check_workloads=False)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", options("study"))
 def test_every_point_of_every_study_can_be_planned(name, tmp_path, library):
     plan_points(name, tmp_path, library, most=10**6)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["engine=live", "scheduler=tiresias", "engine.steady_steps=12"],
+        ["++scheduler.more={a: 1}", "~backend.start", "trace=itp195", "seed=7"],
+    ],
+)
+def test_a_configuration_is_what_hydra_composes(words):
+    """Options are composed once and values set on copies: nothing may differ from one go."""
+    for _ in range(2):  # the second time from what was kept
+        container, problems = compose(understand(words))
+        assert problems == []
+        assert container.pop("choices")
+        chosen = [f"{group}={option}" for group, option in defaults()[0].items()]
+        GlobalHydra.instance().clear()
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONFIG_DIR)):
+            whole = hydra_compose("config", [*chosen, *words])
+        assert container == OmegaConf.to_container(whole, resolve=True)

@@ -1,6 +1,6 @@
 """The suite of the backend seam: real processes, every file in configs/backend."""
 
-from itertools import pairwise
+from statistics import median
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_a_job_is_accepted_started_reported_and_finished(world):
     assert [report.step for report in progress] == sorted({report.step for report in progress})
     assert all(report.samples == 12 * report.step for report in progress)
     assert (end.step, end.samples) == (60, 720)
-    assert {"digest_parameters", "digest_buffers", "digest_optimizer", "accuracy"} == set(
+    assert {"digest_parameters", "digest_buffers", "digest_optimizer", "accuracy", "epochs"} == set(
         end.results
     )
     assert descendants() == []
@@ -185,17 +185,33 @@ def test_two_jobs_at_once_do_not_disturb_each_other(world):
     assert len(consumed_ids(world, 97, job_id="other")) == 25 * 12
 
 
-def test_paced_steps_take_their_time(world):
-    floor_s = 0.08  # far longer than a step, also where the machine is busy
-    world.start((0, 1), steps=20, floors={1: 0.5, 2: floor_s})
-    end = world.until_end()
-    lines = list(read_lines(world.job_dir() / "steps.jsonl"))
-    started = [line["started"] for line in lines[3:]]
-    periods_s = sorted(after - before for before, after in pairwise(started))
-    assert (started[-1] - started[0]) / len(periods_s) > 0.9 * floor_s
-    assert periods_s[len(periods_s) // 4] < 1.5 * floor_s  # others may have waited for a core
+def paced(world, job_id, floor_s):
+    """The log of a job whose steps are to last ``floor_s``."""
+    world.start((0, 1), steps=20, job_id=job_id, floors={1: 9 * floor_s, 2: floor_s})
+    end = world.until_end(job_id=job_id)
+    lines = list(read_lines(world.job_dir(job_id) / "steps.jsonl"))
     assert end.results["pace_overruns"] == sum(line["late"] for line in lines)
-    assert end.results["pace_overruns"] < 10
+    return lines
+
+
+def test_paced_steps_take_their_time(world):
+    for floor_s in (0.08, 0.4, 2.0):  # slower ones only where the machine cannot keep the pace
+        lines = paced(world, f"paced-{floor_s}", floor_s)
+        begun = due = lines[0]["started"]
+        behind_s = []
+        for number, line in enumerate(lines, 1):
+            ended = line["started"] + line["duration_s"]
+            assert ended > begun + (number - 0.1) * floor_s, f"step {number} ended too soon"
+            due += floor_s
+            if line["late"]:
+                due = max(due, ended - floor_s)
+            else:
+                behind_s.append(ended - due)
+        if len(behind_s) > len(lines) / 2:
+            break
+    assert len(behind_s) > len(lines) / 2, "most steps are late at any pace"
+    # Workers that began apart hold the schedule of the last; some steps may wait for a core.
+    assert median(behind_s) - min(behind_s) < floor_s / 4
 
 
 def test_rescales_in_a_row_keep_count_and_time_their_phases(able_world):
@@ -203,15 +219,21 @@ def test_rescales_in_a_row_keep_count_and_time_their_phases(able_world):
     if world.backend.name in REDOES_STEPS:
         pytest.skip(f"{world.backend.name} goes back to its last checkpoint: test_torchrun.py")
     world.until_change(world.start((0,), step_s=0.001))
+    held, gaps_s = {0}, {}
     for slots in ((0, 1), (0, 1, 2), (2,), (0, 3), (0,)):
         before = world.reports[-1].step
         done = world.do(ChangeKind.RESCALE, slots)
         assert done.step > before
         assert set(world.backend.phases.rescale) <= set(done.phases_s)
         assert all(seconds >= 0 for seconds in done.phases_s.values())
-        stopped_s = sum(done.phases_s.get(phase, 0.0) for phase in world.backend.phases.stopped)
-        assert done.stopping_time_s == pytest.approx(stopped_s, abs=0.05)
+        stopped_s = [done.phases_s.get(phase, 0.0) for phase in world.backend.phases.stopped]
+        assert max(stopped_s) <= done.stopping_time_s + 1e-3
+        grows = not set(slots) <= held
+        gaps_s.setdefault(grows, []).append(abs(done.stopping_time_s - sum(stopped_s)))
         assert len(workers()) == len(slots)
+        held = set(slots)
+    # A phase that nobody times is missing every time; one that waited for a core is not.
+    assert {grows: min(gaps) < 0.05 for grows, gaps in gaps_s.items()} == {True: True, False: True}
     world.backend.hold("job", 0)
     end = world.until_end()
     worlds = [line["world"] for line in read_lines(world.job_dir() / "steps.jsonl")]

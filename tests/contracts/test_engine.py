@@ -29,10 +29,9 @@ from systems.schedulers.fifo import Fifo
 CONFIGS = Path(__file__).parents[2] / "configs" / "engine"
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 BATCH = 16
-every_engine = pytest.mark.parametrize(
-    "name",
-    [pytest.param(one, marks=pytest.mark.long if one == "live_faults" else ()) for one in NAMES],
-)
+# Those beside `live` are the same engine with other options.
+ENGINES = [pytest.param(n, marks=pytest.mark.long if n.startswith("live_") else ()) for n in NAMES]
+every_engine = pytest.mark.parametrize("name", ENGINES)
 CLUSTER = uniform_cluster(
     name="two", num_hosts=1, devices_per_host=2, device_type="cpu", cores_per_slot=1, num_cores=2
 )
@@ -93,7 +92,7 @@ def setup(
     )
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=ENGINES)
 def opened(request, tmp_path):
     """An engine, and what closes it; nothing of it is left when the test ends."""
     with open_engine(request.param, tmp_path) as engine:

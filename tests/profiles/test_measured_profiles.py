@@ -229,7 +229,7 @@ def test_a_size_no_run_reached_is_left_out(tmp_path):
         (["--workloads", "lenet"], "lenet"),
         (["--backends", "magic"], "magic"),
         (["--warmths", "hot"], "--warmths: is 'hot'; known: cold, preimported, spare"),
-        (["--placements", "nowhere"], "nowhere"),
+        (["--placements", "nowhere", "--workloads", "bert", "--sizes", "1,2"], "nowhere"),
         (["--cluster", "moon"], "moon"),
     ],
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ import yaml
 from sample_runs import write_run
 
 from harness.records import ChangeRecord, GrantRecord
-from harness.statistics import estimate, t_quantile
+from harness.statistics import estimate
 from harness.store import StoredRun, load_run
 from reports import style
 from reports.figures import comparison, jct_distribution, jobs_completed
@@ -25,11 +26,6 @@ from reports.figures.slots_in_use import binned, usage
 from reports.figures.stop_resume_phases import summarise
 from reports.figures.timeline import stretches
 from reports.selection import ReportRun, name, select
-
-
-@pytest.mark.parametrize(("degrees", "value"), [(4, 2.776), (9, 2.262), (29, 2.045), (999, 1.962)])
-def test_t_quantiles_are_those_of_the_tables(degrees: int, value: float) -> None:
-    assert t_quantile(0.975, degrees) == pytest.approx(value, abs=1e-3)
 
 
 def test_intervals_need_five_trials() -> None:
@@ -222,6 +218,37 @@ def test_jobs_completed_are_counted_in_the_mean_of_the_trials() -> None:
     assert counts.tolist() == [0.0, 0.5, 1.0, 1.5]
     times, counts = jobs_completed.mean_count([np.array([])])
     assert (times.tolist(), counts.tolist()) == ([0.0], [0.0])
+
+
+def test_jobs_completed_are_drawn_beside_a_system_that_finished_none(tmp_path: Path) -> None:
+    runs = name([write_run(tmp_path), write_run(tmp_path, scheduler="uniform")])
+    (drawing,) = jobs_completed.draw(runs)
+    assert drawing.figure is not None
+    for run, others in zip(runs, reversed(runs), strict=True):
+        jobs = list(run.jobs)
+        run.jobs[:] = [replace(job, state="refused", finish_s=None) for job in jobs]
+        (drawing,) = jobs_completed.draw(runs)
+        assert drawing.figure is not None
+        (axis,) = drawing.figure.axes
+        ends = {line.get_label(): line.get_ydata()[-1] for line in axis.get_lines()}
+        assert ends == {"arrived": len(jobs), run.system: 0, others.system: len(others.jobs)}
+        run.jobs[:] = jobs
+    for run in runs:
+        run.jobs[:] = [replace(job, state="refused", finish_s=None) for job in run.jobs]
+    (drawing,) = jobs_completed.draw(runs)
+    assert "No job of" in drawing.missing
+
+
+def test_long_options_tell_systems_apart_where_they_begin_alike(tmp_path: Path) -> None:
+    runs = []
+    for repetition, slots in enumerate((1, 2, 2)):
+        run = write_run(tmp_path, repetition=repetition)
+        script = [{"job": 0, "after_steps": 100, "num_slots": slots}]
+        config = {**run.config, "scheduler": {**run.config["scheduler"], "script": script}}
+        runs.append(StoredRun(run.path, run.manifest, config, run.metrics))
+    trials = Counter(run.system for run in name(runs))
+    assert sorted(trials.values()) == [1, 2]
+    assert all(len(system) < 60 for system in trials)
 
 
 def test_notes_mark_emulated_pace_and_foreign_profiles(tmp_path: Path) -> None:

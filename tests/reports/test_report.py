@@ -43,7 +43,7 @@ def drawings(store: Path) -> dict[str, list[Drawing]]:
 class Page(HTMLParser):
     """Collects identifiers and links, and checks that tags are closed in order."""
 
-    VOID = frozenset({"meta", "img", "br", "link"})
+    VOID = frozenset({"meta", "img", "br", "link", "input"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,17 +74,20 @@ def read_page(path: Path) -> Page:
 def test_report_writes_page_figures_and_tables(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "site"
-    assert main(["--results", str(store), "--out", str(out)]) == 0
-    assert str(out / "index.html") in capsys.readouterr().out
-    page = read_page(out / "index.html")
-    assert len(page.ids) == len(set(page.ids))
-    for link in page.links:
-        assert not re.match("https?:|//", link), "the page needs nothing from elsewhere"
-        if link.startswith("#"):
-            assert link[1:] in page.ids
-        elif not link.startswith("data:"):
-            assert (out / link).is_file()
+    site = tmp_path / "site"
+    assert main(["--results", str(store), "--out", str(site)]) == 0
+    assert str(site / "index.html") in capsys.readouterr().out
+    pages = {path: read_page(path) for path in site.rglob("*.html")}
+    for path, page in pages.items():
+        assert len(page.ids) == len(set(page.ids)), path
+        for link in page.links:
+            assert not re.match("https?:|//", link), "the page needs nothing from elsewhere"
+            target, _, anchor = link.partition("#")
+            if not link.startswith("data:"):
+                where = (path.parent / target).resolve() if target else path
+                assert where.is_file(), f"{path}: {link}"
+                assert not anchor or anchor in pages[where].ids, f"{path}: {link}"
+    out = site / "studies" / "demo"
     text = (out / "index.html").read_text(encoding="utf-8")
     run_ids = {run.run_id for run in select([store])}
     assert len(run_ids) == 9
@@ -107,17 +110,21 @@ def test_report_writes_page_figures_and_tables(
     assert "| fifo / stop_resume | live | 5 |" in tables
 
 
-def test_general_figures_leave_out_studies_that_ask_for_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_has_a_page_with_its_own_runs(tmp_path: Path) -> None:
     root, out = tmp_path / "runs", tmp_path / "site"
     general = write_run(root, scheduler="fifo", sweep="bench_philly").run_id
     special = write_run(root, scheduler="edf", sweep="edl_straggler").run_id
-    assert main(["--results", str(root), "--out", str(out), "--formats", "png"]) == 0
-    entries = json.loads((out / "figures.json").read_text())
-    assert {run for entry in entries for run in entry["run_ids"]} == {general}
-    assert special in (out / "index.html").read_text(encoding="utf-8")
     words = ["--results", str(root), "--out", str(out), "--formats", "png"]
+    assert main(words) == 0
+    for study, run, drawn in (
+        ("bench_philly", general, {general}),
+        ("edl_straggler", special, set()),
+    ):
+        folder = out / "studies" / study
+        text = (folder / "index.html").read_text(encoding="utf-8")
+        assert {run_id for run_id in (general, special) if run_id in text} == {run}
+        entries = json.loads((folder / "figures.json").read_text())
+        assert {each for entry in entries for each in entry["run_ids"]} == drawn
     assert main([*words, "--figures", "jct_distribution"]) == 0
     entries = json.loads((out / "figures.json").read_text())
     assert {run for entry in entries for run in entry["run_ids"]} == {general, special}
@@ -171,9 +178,10 @@ def test_a_new_report_leaves_no_figure_of_an_earlier_one(store: Path, tmp_path: 
 def test_a_figure_without_data_says_so(tmp_path: Path) -> None:
     write_run(tmp_path / "runs", scheduler="fifo")
     assert main(["--results", str(tmp_path / "runs"), "--out", str(tmp_path / "site")]) == 0
-    text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    page = tmp_path / "site" / "studies" / "demo" / "index.html"
+    text = page.read_text(encoding="utf-8")
     assert "Nothing to show: No system of the selection ran in both engines" in text
-    read_page(tmp_path / "site" / "index.html")
+    read_page(page)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +190,8 @@ def test_a_figure_without_data_says_so(tmp_path: Path) -> None:
         (["--results", "nowhere"], "no finished run in nowhere; make one: python -m harness"),
         (["study=ghost", "--results", "STORE"], "no finished run of study ghost"),
         (["studyghost", "--results", "STORE"], "'studyghost' is no argument; write study=NAME"),
+        (["--accept", "--results", "STORE", "STORE"], "--accept is for all verdicts of one folder"),
+        (["--accept", "study=demo", "--results", "STORE"], "--accept is for all verdicts of one"),
         (["--results", "STORE", "--figures", "pie"], "unknown figures: pie; known: comparison,"),
     ],
 )
@@ -196,6 +206,14 @@ def test_tables_escape_what_they_are_given() -> None:
     table = Table(["name", "a|b"], [["<b>x</b>", "1"]])
     assert "&lt;b&gt;x&lt;/b&gt;" in table.to_html()
     assert table.to_markdown() == "| name | a\\|b |\n| --- | ---: |\n| <b>x</b> | 1 |"
+
+
+def test_words_stand_to_the_left_and_numbers_to_the_right() -> None:
+    table = Table(["system", "engine", "JCT"], [["a", "live", "1.5"], ["b", "", ""]])
+    page = table.to_html()
+    assert page.count('class="text"') == 4  # the first column names the row, and is words too
+    assert '<th class="text">engine</th><th>JCT</th>' in page
+    assert '<td class="text">live</td><td>1.5</td>' in page
 
 
 def test_reports_load_no_training_library_and_no_tracking() -> None:

@@ -12,24 +12,7 @@ from harness.statistics import (
     percentile_interval,
     poisson_rate,
     ratio_of_medians,
-    t_probability,
-    t_quantile,
 )
-
-
-@pytest.mark.parametrize(
-    ("t", "degrees", "probability"),
-    [(0.0, 3, 0.5), (2.776, 4, 0.975), (-2.262, 9, 0.025), (1.699, 29, 0.95), (80.0, 19, 1.0)],
-)
-def test_probabilities_of_students_t_are_those_of_the_tables(
-    t: float, degrees: int, probability: float
-) -> None:
-    assert t_probability(t, degrees) == pytest.approx(probability, abs=2e-4)
-
-
-def test_quantile_and_probability_are_inverse() -> None:
-    for degrees in (6, 19, 200):
-        assert t_probability(t_quantile(0.95, degrees), degrees) == pytest.approx(0.95, abs=1e-3)
 
 
 def test_the_interval_of_a_median() -> None:

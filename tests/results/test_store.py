@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,21 @@ def test_a_damaged_table_is_named(tmp_path: Path, damage: str) -> None:
         _ = load_run(stored.path).records
     with pytest.raises(TableError, match=r"grants\.csv\.gz"):
         stored.table("grants")
+
+
+def test_an_earlier_version_may_lack_last_columns_that_may_be_missing(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    path = run.path / "jobs.csv.gz"
+    whole = run.rows("jobs")
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    less = [line.rpartition(",")[0] for line in lines]
+    path.write_bytes(gzip.compress(("\r\n".join(less) + "\r\n").encode()))
+    assert load_run(run.path).rows("jobs") == [replace(row, least_slot_s=None) for row in whole]
+    assert load_run(run.path).table("jobs")["least_slot_s"].isna().all()
+    needed = [line.partition(",")[0] for line in lines]
+    path.write_bytes(gzip.compress(("\r\n".join(needed) + "\r\n").encode()))
+    with pytest.raises(TableError, match="columns are job_id; this version reads job_id, workload"):
+        load_run(run.path).rows("jobs")
 
 
 @pytest.mark.parametrize("run_id", ["", ".hidden", "a/b"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from systems.schedulers.edf import Edf
 from systems.schedulers.edf_admission import EdfAdmission
 from systems.schedulers.edf_elastic import EdfElastic
 from systems.schedulers.elasticflow import ElasticFlow
-from systems.schedulers.min_share import fill_all
+from systems.schedulers.min_share import Plan, fill_all
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine
 from tests.schedulers.curves import curve_profile
@@ -260,7 +262,8 @@ CROWD = [
 filling, a heuristic for such curves, finds no shares for them."""
 
 
-def test_the_plan_before_is_kept_where_filling_fails():
+def crowded():
+    """The plans of the replay of ``CROWD``, and its records."""
     jobs = [
         net(f"{i}", 0, work, float(deadline), workload=f"curve {i}", max_slots=max(curve))
         for i, (curve, work, deadline) in enumerate(CROWD)
@@ -268,13 +271,44 @@ def test_the_plan_before_is_kept_where_filling_fails():
     known = curve_profile({f"curve {i}": curve for i, (curve, _, _) in enumerate(CROWD)})
     scheduler = Plans(1.0)
     records, _ = run(jobs, scheduler, cluster(1, 8), known=known)
-    assert met(records) == {"0", "1", "2", "3", "5", "6"}
-    before, kept = scheduler.plans[:2]
-    assert fill_all(kept.demands, 1, 8) is None
+    return scheduler.plans, records
+
+
+def rests(before, after):
+    """What the plan before has left for the jobs of the plan after."""
     names = [demand.order[1] for demand in before.demands]
-    for index, demand in enumerate(kept.demands):
-        rest = before.share(names.index(demand.order[1])).from_slot(1)
+    places = [names.index(demand.order[1]) for demand in after.demands]
+    return [before.share(place).from_slot(after.start) for place in places]
+
+
+def test_the_plan_before_is_kept_where_filling_fails():
+    (before, kept, *_), records = crowded()
+    assert met(records) == {"0", "1", "2", "3", "5", "6"}
+    assert fill_all(kept.demands, 1, 8) is None
+    for index, rest in enumerate(rests(before, kept)):
         assert kept.share(index).counts.tolist() == rest.counts.tolist()
+
+
+@pytest.mark.parametrize(("late", "by", "lost"), [("2", 1.02, ["2"]), ("6", 1.3, [])])
+def test_a_job_that_is_behind_costs_no_other_its_promise(late, by, lost):
+    """Filling anew would drop job 5, which is as far as it was planned to be."""
+    (before, kept, *_), _ = crowded()
+    shares, demands = rests(before, kept), list(kept.demands)
+    names = [demand.order[1] for demand in demands]
+    place = names.index(late)
+    need = by * shares[place].work(demands[place].levels)
+    demands[place] = replace(demands[place], need=need)
+    anew = fill_all(demands, 1, 8, skip=True)
+    assert [names[index] for index in anew.missed] == ["5"]
+    plan = Plan(demands, 1, 8)
+    assert plan.keep(shares)
+    assert [names[index] for index in plan.missed] == lost
+    for index, (demand, share) in enumerate(zip(demands, shares, strict=True)):
+        if index != place:
+            assert plan.share(index).counts.tolist() == share.counts.tolist()
+        elif not lost:
+            assert plan.share(index).work(demand.levels) >= demand.need
+    assert plan.now.sum() <= 8
 
 
 class Plans(ElasticFlow):

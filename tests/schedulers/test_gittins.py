@@ -33,6 +33,14 @@ def test_index_worked_by_hand():
     assert history().index(0.0, 5.0) == 0.0
 
 
+def test_a_job_that_has_nearly_what_another_needed_is_sure_to_end_at_once():
+    """The last bits of the sums do not say how much is left: the services themselves do."""
+    for longest in (7107941.179730156, 4295828.4503612025, 3600.1):
+        attained = math.nextafter(longest, 0.0)
+        known = history(longest, longest / 3, longest, longest / 7)
+        assert known.index(attained, math.inf) == 1.0 / (longest - attained)
+
+
 def test_the_snapshot_is_taken_when_the_number_of_ended_jobs_doubles():
     known = ServiceHistory()
     assert [known.add(float(n)) for n in range(1, 9)] == [

@@ -186,7 +186,7 @@ def test_with_the_delay_of_15_s_a_job_stays_on_its_nodes_and_shrinking_is_immedi
 
 
 @pytest.mark.parametrize("make", [HuMilp, HuGreedy])
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=10)
 @given(jobs=traces(), storm=storms())
 def test_activations_in_the_midst_of_delays_failures_and_outages(make, jobs, storm):
     """The shared suite's storms with a period of 4 s, so that plans meet changes in flight."""

@@ -18,8 +18,8 @@ LONG = ["trace=philly", "cluster=slots400", "tracking=none", "progress=false"]
 DEADLINE_S = 60.0
 
 
-def start(folder, *words):
-    command = [sys.executable, "-m", "harness", *LONG, f"results_dir={folder / 'runs'}", *words]
+def start(folder, *words, common=LONG):
+    command = [sys.executable, "-m", "harness", *common, f"results_dir={folder / 'runs'}", *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         command,
@@ -55,12 +55,12 @@ def is_gone(pid):
         return True
 
 
-def large_trace(folder):
+def large_trace(folder, num_jobs=12000):
     """A part of philly that takes seconds."""
     path = folder / "large.yaml"
     config = yaml.safe_load((CONFIG_DIR / "trace" / "philly.yaml").read_text(encoding="utf-8"))
     config["reader"]["path"] = str(CONFIG_DIR / "trace" / config["reader"]["path"])
-    first = {"_target_": "harness.trace.transforms.FirstJobs", "count": 12000}
+    first = {"_target_": "harness.trace.transforms.FirstJobs", "count": num_jobs}
     path.write_text(yaml.safe_dump({**config, "transforms": [*config["transforms"], first]}))
     return path
 
@@ -68,7 +68,7 @@ def large_trace(folder):
 @pytest.fixture
 def started():
     processes = []
-    yield lambda *words: processes.append(start(*words)) or processes[-1]
+    yield lambda *words, **how: processes.append(start(*words, **how)) or processes[-1]
     for process in processes:
         process.kill()
         process.communicate()
@@ -101,6 +101,20 @@ def test_a_sweep_stops_its_points(tmp_path, started, signum, code):
     assert "3 points are left; the same command goes on with them." in output
     assert "Traceback" not in output + error
     assert all(is_gone(pid) for pid in points)
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_after_ctrl_c_a_study_of_studies_begins_no_other(tmp_path, started):
+    path = tmp_path / "both.yaml"
+    path.write_text("description: d\nstudies: [bench_philly, saxena_fig6]\n")
+    process = started(tmp_path, f"study={path}", common=["tracking=none"])
+    eventually(lambda: partial_runs(tmp_path))
+    process.send_signal(signal.SIGINT)
+    output, error = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130
+    assert "bench_philly" in output
+    assert "saxena_fig6" not in output
+    assert "Traceback" not in output + error
     assert list((tmp_path / "runs").iterdir()) == []
 
 

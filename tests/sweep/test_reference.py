@@ -141,7 +141,8 @@ def test_reports_show_slim_copies_by_their_metrics(folder, export, capsys, monke
     out = folder / "site"
     assert draw(["--results", str(folder / "reference"), "--out", str(out)]) == 0
     assert "2 runs were copied without tables" in capsys.readouterr().out
-    tables = (out / "tables.md").read_text()
+    (page,) = out.rglob("tables.md")
+    tables = page.read_text()
     assert "fifo / stop_resume" in tables
     assert "195" in tables
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness.__main__ import main
 from harness.problems import UserError
 from harness.study import Study, load_study, product, read_study
 
@@ -60,6 +61,8 @@ def test_product_of_nothing_is_one_empty_point():
         ("description: d\nrepetitions: 0", "repetitions: is 0; use 1 or more"),
         ("description: d\nparallel: 0", "parallel: is 0; use 1 or more"),
         ("description: d\nrepetitions: many", "repetitions: is 'many'; give a whole number"),
+        ("description: d\nstudies: [saxena_fig55]", "unknown study 'saxena_fig55'; did you mean"),
+        ("description: d\nstudies: [main]\nquick: [seed=0]", "stands beside points of its own"),
         ("description: [", "cannot be read"),
     ],
 )
@@ -77,3 +80,35 @@ def test_all_mistakes_of_a_study_at_once(tmp_path):
     with pytest.raises(UserError) as caught:
         read_study(tmp_path, {"figure": [], "base": 1, "repetitions": 0})
     assert len(caught.value.problems) == 4
+
+
+def planned(capsys, *words):
+    assert main([*words, "dry=true", "tracking=none"]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_quick_size_is_a_choice_of_points(capsys):
+    whole = planned(capsys, "study=saxena_fig6")
+    quick = planned(capsys, "study=saxena_fig6", "size=quick")
+    assert quick.count("seed=0") == whole.count("seed=0") == 4
+    assert "seed=1" in whole
+    assert "seed=1" not in quick
+    other = planned(capsys, "study=saxena_fig6", "size=quick", "seed=1")
+    assert "seed=0" not in other
+    assert "seed=1" in other
+
+
+def test_a_study_of_studies_runs_each_under_its_own_name(tmp_path, capsys):
+    path = tmp_path / "both.yaml"
+    path.write_text("description: d\nstudies: [saxena_fig6, easyscale_fig14]\n")
+    said = planned(capsys, f"study={path}")
+    first, second = said.split("easyscale_fig14")[:2]
+    assert "saxena_fig6" in first
+    assert "seed=0" in first
+    assert "seed=1" not in first
+    assert "yarn_cs" in second
+
+
+def test_an_unknown_size_is_refused(capsys):
+    assert main(["study=saxena_fig6", "size=small"]) == 2
+    assert "size: is 'small'; give one of quick, full" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """Generated traces are files, repeatable, and have the statistics that the papers publish."""
 
+import csv
 import gzip
 from statistics import mean
 
@@ -139,6 +140,19 @@ def test_model_arts_baseline_is_the_long_jobs(tmp_path):
     assert trace.jobs[0].work_samples == trace.jobs[0].duration_s
 
 
+def test_the_shipped_model_arts_trace_has_the_published_means():
+    """Section 5.1: 1,252 jobs of 84.3 min in the mean, 447 of them of 5 min or more, of 232.6."""
+    text = gzip.decompress((TRACES / "data" / "modelarts.csv.gz").read_bytes()).decode()
+    rows = list(csv.DictReader(text.splitlines()))
+    minutes = [float(row["duration"]) / 60.0 for row in rows]
+    long_min = [value for value in minutes if value >= 5.0]
+    assert (len(minutes), len(long_min)) == (1252, 447)
+    assert mean(minutes) == pytest.approx(84.3, rel=0.005)
+    assert mean(long_min) == pytest.approx(232.6, rel=0.005)
+    assert max(float(row["arrival"]) for row in rows) == pytest.approx(178_898.0, abs=1.0)
+    assert {row["slots"] for row in rows} == {"2"}
+
+
 def test_arrivals_swing_over_a_day():
     hours = np.array(spread(rng(), 20_000, 10 * DAY_S, day_share=0.8)) % DAY_S
     assert (hours < DAY_S / 2).mean() == pytest.approx(0.5 + 0.8 / np.pi, abs=0.02)
@@ -161,6 +175,7 @@ def test_poisson_gaps_are_exponential():
         (["edl16", "x", "count=0"], "edl16: count is 0; draw at least 1 job"),
         (["edl16", "x", "count"], "count: is no option; give KEY=VALUE"),
         (["modelarts", "x", "short_mean_min=4"], "modelarts: short_mean_min is 4"),
+        (["modelarts", "x", "nodes=17"], "modelarts: nodes is 17; give 1 to max_slots (16)"),
     ],
 )
 def test_wrong_options(capsys, arguments, fact):

@@ -5,7 +5,12 @@ from collections import Counter
 import pytest
 
 from harness.trace.trace import TraceError
-from harness.trace.transforms import ResampleOwners, ShakeArrivals, TransformContext
+from harness.trace.transforms import (
+    ResampleOwners,
+    ShakeArrivals,
+    ShuffleArrivals,
+    TransformContext,
+)
 from tests.trace.examples import job, trace
 
 DAY_S = 86400.0
@@ -75,3 +80,14 @@ def test_shaken_arrivals():
 def test_noise_needs_a_size():
     with pytest.raises(ValueError, match="scale_s is 0"):
         ShakeArrivals(scale_s=0)
+
+
+def test_shuffled_arrivals_are_the_same_ones_dealt_to_others():
+    found = ShuffleArrivals().apply(MANY, context(3))
+    assert [one.arrival_s for one in found.jobs] == [one.arrival_s for one in MANY.jobs]
+    assert sorted(one.job_id for one in found.jobs) == sorted(one.job_id for one in MANY.jobs)
+    before = {one.job_id: one for one in MANY.jobs}
+    assert all(one.work_samples == before[one.job_id].work_samples for one in found.jobs)
+    assert any(one.arrival_s != before[one.job_id].arrival_s for one in found.jobs)
+    assert found.digest == ShuffleArrivals().apply(MANY, context(3)).digest
+    assert found.digest != ShuffleArrivals().apply(MANY, context(4)).digest

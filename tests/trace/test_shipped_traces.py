@@ -11,6 +11,8 @@ from harness.trace.build import TRACES, load_trace
 from harness.trace.transforms import TransformContext
 
 NAMES = sorted(path.stem for path in TRACES.glob("*.yaml"))
+# Reading 82,247 jobs and changing them twice takes seconds: long, but for Philly itself.
+LARGE = {"philly_crowd", "philly_deadlines", "philly_models"}
 
 
 class Flat:
@@ -35,7 +37,9 @@ def slot_hours(trace):
     return sum(job.duration_s * job.requested_slots for job in trace.jobs) / 3600
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long) if n in LARGE else n for n in NAMES]
+)
 def test_every_configuration_loads_and_says_where_it_is_from(name):
     trace = load(name)
     assert trace.name == name

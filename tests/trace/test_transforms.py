@@ -2,7 +2,9 @@ import math
 
 import pytest
 
+from harness.cluster import uniform_cluster
 from harness.profiles import ProfileError
+from harness.similarity import similarity
 from harness.trace.job import DeadlineKind
 from harness.trace.trace import TraceError
 from harness.trace.transforms import (
@@ -13,9 +15,11 @@ from harness.trace.transforms import (
     CapDemand,
     CompressArrivals,
     FirstJobs,
+    KeepDurations,
     LogicalWorkers,
     RecomputeWork,
     ScaleDurations,
+    ScaleLoad,
     SetElastic,
     SlotRange,
     TimeWindow,
@@ -79,6 +83,17 @@ def test_first_jobs():
     assert [j.job_id for j in result.jobs] == ["002", "003"]
     assert (arrivals(result), deadlines(result)) == ([0.0, 60.0], [100.0, None])
     assert "more than the 3 jobs" in problems(FirstJobs(count=3, skip=1))[0]
+
+
+def test_keep_durations():
+    both = trace(*THREE.jobs[:2])
+    result = KeepDurations(min_s=150.0).apply(both, CONTEXT)
+    assert [j.job_id for j in result.jobs] == ["002"]
+    assert (arrivals(result), deadlines(result)) == ([0.0], [100.0])
+    assert result.history == ("KeepDurations: 1 of 2 jobs, of [150, inf) s",)
+    assert [j.job_id for j in KeepDurations(max_s=200.0).apply(both, CONTEXT).jobs] == ["001"]
+    assert "is that long, widen the range" in problems(KeepDurations(min_s=1e6), both)[0]
+    assert "job 003 has no duration" in problems(KeepDurations())[0]
 
 
 def test_compress_arrivals_keeps_the_distance_to_the_deadline():
@@ -243,6 +258,7 @@ def test_deadlines_need_durations():
     [
         (lambda: TimeWindow(start_s=5.0, end_s=5.0), "end_s 5.0 is not after start_s 5.0"),
         (lambda: TimeWindow(start_s=-1.0), "start_s is -1.0"),
+        (lambda: KeepDurations(min_s=9.0, max_s=9.0), "min_s 9.0 to max_s 9.0 is no range"),
         (lambda: FirstJobs(count=0), "count is 0"),
         (lambda: FirstJobs(count=1, skip=-1), "skip is -1"),
         (lambda: CompressArrivals(factor=0.0), "factor is 0.0"),
@@ -267,3 +283,23 @@ def test_deadlines_need_durations():
 def test_impossible_options(make, fact):
     with pytest.raises(ValueError, match="(?s)" + fact.replace("[", r"\[")):
         make()
+
+
+def test_scale_load_reaches_the_load_on_the_cluster_of_the_run():
+    """Half the load: arrivals twice as far apart, deadlines as far behind them as before."""
+    where = uniform_cluster(name="c", num_hosts=1, devices_per_host=4, device_type="d")
+    context = TransformContext(cluster=where)
+    two = FirstJobs(count=2).apply(THREE, CONTEXT)
+    before = similarity(two.jobs, 4)["load"]
+    result = ScaleLoad(load=before / 2).apply(two, context)
+    assert similarity(result.jobs, 4)["load"] == pytest.approx(before / 2)
+    for old, new in zip(two.jobs, result.jobs, strict=True):
+        assert new.arrival_s == pytest.approx(2 * old.arrival_s)
+        if old.deadline_s is not None:
+            assert new.deadline_s - new.arrival_s == pytest.approx(old.deadline_s - old.arrival_s)
+    with pytest.raises(TraceError, match=r"load of .* is not known"):
+        ScaleLoad(load=1.0).apply(THREE, context)
+    with pytest.raises(TraceError, match="there is no cluster; choose one"):
+        ScaleLoad(load=1.0).apply(THREE, TransformContext())
+    with pytest.raises(ValueError, match=r"load is 0.0; it must be finite and > 0"):
+        ScaleLoad(load=0.0)

@@ -21,7 +21,7 @@ class AnyOptimizer:
             return torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
         return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
 
-    def update(self, optimizer, global_batch, step):
+    def update(self, optimizer, global_batch, step, samples=None):
         """A schedule, so that a step that counts wrongly would show."""
         base = 1e-3 if self._optimizer == "adamw" else 0.05
         for group in optimizer.param_groups:

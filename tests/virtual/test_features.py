@@ -40,6 +40,7 @@ def test_options_of_a_step(launcher, tmp_path, options):
     held_to_stock(launcher, tmp_path, **options)
 
 
+@pytest.mark.long
 def test_accumulated_gradients(launcher, tmp_path):
     script = ("--accumulate", "3")
     held_to_stock(launcher, tmp_path, {"accumulation_steps": 3}, script)

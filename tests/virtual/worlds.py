@@ -1,6 +1,7 @@
 """Virtual threads at toy size, and the stock script that they are held to."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -13,7 +14,9 @@ BATCH = 12
 SEED = 7
 
 
-def reference(folder, num_workers, num_steps, batch=BATCH, workload=TINY, script=(), **options):
+def reference(
+    folder, num_workers, num_steps, batch=BATCH, workload=TINY, script=(), environment=(), **options
+):
     """Losses by step and worker, and digests, of stock DistributedDataParallel on N workers."""
     out = folder / "reference.jsonl"
     command = [
@@ -22,7 +25,7 @@ def reference(folder, num_workers, num_steps, batch=BATCH, workload=TINY, script
         *("--steps", str(num_steps), "--batch", str(batch), "--seed", str(SEED)),
         *("--out", str(out), "--streams", *script),
     ]
-    subprocess.run(command, check=True, timeout=1800)
+    subprocess.run(command, check=True, timeout=1800, env={**os.environ, **dict(environment)})
     *steps, digests = [json.loads(line) for line in out.read_text().splitlines()]
     return [line["losses"] for line in steps], digests
 

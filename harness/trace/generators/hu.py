@@ -29,9 +29,10 @@ class ModelArts:
     with ``sigma``, short ones exponential below it, both with those means; arrivals are spread
     over the span evenly or with a daily swing. Draw several seeds: one alone proves nothing.
 
-    Work is counted in slot-seconds on one node, since the programs are not known, and a job on n
-    nodes would be n times as fast. With ``workload=modelarts`` it is trained at the speeds that the
-    paper states (profiles ``modelarts`` and ``modelarts_delay_15s``).
+    The log's jobs trained on ``nodes`` nodes each, which the paper does not say. Work is counted in
+    slot-seconds, since the programs are not known, and a job on n nodes would be n times as fast.
+    With ``workload=modelarts`` it is trained at the speeds that the paper states (profiles
+    ``modelarts`` and ``modelarts_delay_15s``).
     """
 
     count: int = 1252
@@ -43,6 +44,8 @@ class ModelArts:
     """Of the logarithm of long training times: how heavy their tail is."""
     day_share: float = 0.0
     """How much arrivals swing over a day, 0 to 1."""
+    nodes: int = 1
+    """On which the log's jobs trained for their times."""
     max_slots: int = 16
     """Most nodes of a job (n_max)."""
     keep_short: bool = False
@@ -62,7 +65,8 @@ class ModelArts:
             and f"short_mean_min is {self.short_mean_min}; give more than 0 and less than"
             f" {SHORT_MIN / 2}, or the times below {SHORT_MIN} min would have to pile up there",
             not 0 <= self.day_share <= 1 and f"day_share is {self.day_share}; give 0 to 1",
-            self.max_slots < 1 and f"max_slots is {self.max_slots}; a job needs at least 1 slot",
+            not 1 <= self.nodes <= self.max_slots
+            and f"nodes is {self.nodes}; give 1 to max_slots ({self.max_slots})",
         )
 
     def draw(self, rng: np.random.Generator) -> Generated:
@@ -78,7 +82,7 @@ class ModelArts:
                 rows.append(
                     {
                         "arrival": round(arrival_s, 3),
-                        "slots": 1,
+                        "slots": self.nodes,
                         "duration": round(MIN_S * minutes, 3),
                         "max_slots": self.max_slots,
                     }

@@ -1,6 +1,12 @@
 """Deterministic transforms of traces; each leaves a line in the trace's history."""
 
-from harness.trace.transforms.arrivals import CompressArrivals, FirstJobs, TimeWindow
+from harness.trace.transforms.arrivals import (
+    CompressArrivals,
+    FirstJobs,
+    KeepDurations,
+    ScaleLoad,
+    TimeWindow,
+)
 from harness.trace.transforms.context import Transform, TransformContext
 from harness.trace.transforms.deadlines import AssignDeadlines
 from harness.trace.transforms.demand import CapDemand, LogicalWorkers, SetElastic, SlotRange
@@ -11,7 +17,7 @@ from harness.trace.transforms.events import (
     ReadEvents,
     TransientSlots,
 )
-from harness.trace.transforms.resample import ResampleOwners, ShakeArrivals
+from harness.trace.transforms.resample import ResampleOwners, ShakeArrivals, ShuffleArrivals
 from harness.trace.transforms.serving import ServingDemand
 from harness.trace.transforms.work import (
     AssignBatch,
@@ -31,14 +37,17 @@ __all__ = [
     "CompressArrivals",
     "FirstJobs",
     "HostFailures",
+    "KeepDurations",
     "LogicalWorkers",
     "ReadEvents",
     "RecomputeWork",
     "ResampleOwners",
     "ScaleDurations",
+    "ScaleLoad",
     "ServingDemand",
     "SetElastic",
     "ShakeArrivals",
+    "ShuffleArrivals",
     "SlotRange",
     "TimeWindow",
     "Transform",

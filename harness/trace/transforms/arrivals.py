@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from harness.similarity import similarity
 from harness.trace.job import JobSpec
 from harness.trace.trace import Trace, TraceError
 from harness.trace.transforms.context import TransformContext, check, positive
+from harness.trace.transforms.work import durations_missing
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,41 @@ class FirstJobs:
 
 
 @dataclass(frozen=True)
+class KeepDurations:
+    """Keep the jobs that ran for ``min_s`` seconds or more, and for less than ``max_s``.
+
+    The first that is kept arrives at 0; deadlines move with the arrivals.
+    """
+
+    min_s: float = 0.0
+    max_s: float = math.inf
+
+    def __post_init__(self) -> None:
+        check(
+            not 0 <= self.min_s < self.max_s
+            and f"min_s {self.min_s} to max_s {self.max_s} is no range; give 0 <= min_s < max_s"
+        )
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The trace of these jobs.
+
+        Raises:
+            TraceError: a duration is not known, or no job is in the range.
+        """
+        problems = durations_missing("KeepDurations", trace)
+        if problems:
+            raise TraceError(problems)
+        kept = [job for job in trace.jobs if self.min_s <= (job.duration_s or 0.0) < self.max_s]
+        note = (
+            f"KeepDurations: {len(kept)} of {len(trace.jobs)} jobs, of"
+            f" [{self.min_s:.10g}, {self.max_s:.10g}) s"
+        )
+        if not kept:
+            raise TraceError([f"{note}; none of {trace.name} is that long, widen the range"])
+        return trace.step(note, from_zero(kept))
+
+
+@dataclass(frozen=True)
 class CompressArrivals:
     """Divide every arrival by ``factor``: above 1 the jobs come closer, and load rises.
 
@@ -98,6 +135,43 @@ class CompressArrivals:
         """The same jobs, closer together."""
         closer = (moved(job, job.arrival_s / self.factor) for job in trace.jobs)
         return trace.step(f"CompressArrivals: arrivals divided by {self.factor:.10g}", closer)
+
+
+@dataclass(frozen=True)
+class ScaleLoad:
+    """Move the arrivals together or apart until the load on the run's cluster is ``load``.
+
+    Load is what similarity calls so: requested slots times durations over the cluster's slots times
+    the span of the arrivals. Durations and work stay. Each deadline keeps its distance from its
+    own arrival.
+    """
+
+    load: float
+
+    def __post_init__(self) -> None:
+        check(positive("load", self.load))
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The same jobs, at that load.
+
+        Raises:
+            TraceError: the load cannot be known, for want of a cluster, durations, or arrivals at
+                different times.
+        """
+        if context.cluster is None:
+            raise TraceError(["ScaleLoad: there is no cluster; choose one"])
+        before = similarity(trace.jobs, context.cluster.num_slots).get("load")
+        if before is None:
+            raise TraceError(
+                [
+                    f"ScaleLoad: the load of {trace.name} is not known, as it needs the durations"
+                    " of all jobs and arrivals at different times; correct the trace, or leave"
+                    " ScaleLoad out"
+                ]
+            )
+        closer = (moved(job, job.arrival_s * before / self.load) for job in trace.jobs)
+        note = f"ScaleLoad: load {before:.6g} made {self.load:.10g} on {context.cluster.name}"
+        return trace.step(note, closer)
 
 
 def moved(job: JobSpec, arrival_s: float) -> JobSpec:

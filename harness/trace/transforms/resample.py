@@ -97,6 +97,25 @@ class ShakeArrivals:
         return trace.step(note, (moved(job, at_s - first_s) for at_s, job in shaken))
 
 
+@dataclass(frozen=True)
+class ShuffleArrivals:
+    """Deal the arrivals out anew among the jobs, whose sum of work stays.
+
+    For traces whose jobs do not depend on each other, as those that were drawn: when they come
+    and what they are stays as it was, and which of them meet is another sample.
+    """
+
+    def apply(self, trace: Trace, context: TransformContext) -> Trace:
+        """The same jobs in another order; deadlines move along."""
+        dealt = context.rng("trace.ShuffleArrivals").permutation(len(trace.jobs)).tolist()
+        jobs = [
+            moved(trace.jobs[which], job.arrival_s)
+            for which, job in zip(dealt, trace.jobs, strict=True)
+        ]
+        note = f"ShuffleArrivals: of {len(jobs)} jobs, seed {context.seed}"
+        return trace.step(note, sorted(jobs, key=lambda job: job.order))
+
+
 def _copied(
     jobs: Sequence[JobSpec], number: int, shift_s: float, cycle_s: float
 ) -> Iterator[JobSpec]:

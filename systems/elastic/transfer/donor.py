@@ -53,7 +53,8 @@ class _Event:
     """The reduced gradients of one step."""
 
     step: int
-    global_batch: int
+    rate_batch: float
+    samples: int
     numbers: tuple[int, ...]
     """Of the buckets that are sent."""
     buckets: tuple[torch.Tensor, ...]
@@ -73,7 +74,7 @@ class Donor:
 
         donor.wait_sent()                                # before a backward
         with donor.lock:                                 # after the reduction
-            donor.reduced(step, global_batch, buckets)
+            donor.reduced(step, rate_batch, samples, buckets)
             workload.update(...)
 
     and at last calls ``finish`` or ``cancel``. Whatever becomes of the joiners, none of these
@@ -136,12 +137,15 @@ class Donor:
         """By address of the joiner; the others go on."""
         return self._links.failures
 
-    def reduced(self, step: int, global_batch: int, buckets: Sequence[torch.Tensor]) -> None:
+    def reduced(
+        self, step: int, rate_batch: float, samples: int, buckets: Sequence[torch.Tensor]
+    ) -> None:
         """Log the gradients of an update that follows at once, under the same ``lock``.
 
         Args:
             step: steps executed before that update.
-            global_batch: samples in it.
+            rate_batch: the batch whose learning rate it has, ``Trainer.rate_batch``.
+            samples: consumed by the steps before.
             buckets: the flat reduced gradients; their memory is left alone until ``wait_sent``.
 
         Raises:
@@ -160,7 +164,7 @@ class Donor:
         if not self._keeps_gradients:
             chosen = tuple(bucket.clone() for bucket in chosen)
         versions = tuple(bucket._version for bucket in chosen)
-        self._events.append(_Event(step, global_batch, numbers, chosen, versions))
+        self._events.append(_Event(step, rate_batch, samples, numbers, chosen, versions))
         self._num_logged += 1
         self._links.wake()
 
@@ -267,7 +271,8 @@ class Donor:
         header = {
             "kind": "gradients",
             "step": event.step,
-            "global_batch": event.global_batch,
+            "rate_batch": event.rate_batch,
+            "samples": event.samples,
             "buckets": event.numbers,
         }
         self._send(header, [as_bytes(bucket.cpu()) for bucket in event.buckets])

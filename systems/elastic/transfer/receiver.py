@@ -36,8 +36,9 @@ from systems.runtime.reduction import BucketLayout
 
 GREETING_TIMEOUT_S = 2.0
 
-Apply: TypeAlias = Callable[[int, int, Sequence[torch.Tensor]], None]
-"""(steps executed before it, global batch, flat gradients): the job's update."""
+Apply: TypeAlias = Callable[[int, float, int, Sequence[torch.Tensor]], None]
+"""(steps executed before it, batch whose learning rate it has, samples consumed before it, flat
+gradients): the job's update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +227,9 @@ class Receiver:
         views = gradient_views(self._state, self._layout, self._buckets)
         for index, view in views.items():
             self._state.parameters[index].grad = view
-        self._apply(int(header["step"]), int(header["global_batch"]), self._buckets)
+        self._apply(
+            int(header["step"]), header["rate_batch"], int(header["samples"]), self._buckets
+        )
         assert self._channel is not None
         self._channel.send(encode({"kind": "applied", "step": header["step"]}))
 

@@ -58,8 +58,8 @@ class PacedDonor(Donor):
         self._turns = threading.Semaphore(self.PIECES)
         super().__init__(*arguments, **options)
 
-    def reduced(self, step, global_batch, buckets):
-        super().reduced(step, global_batch, buckets)
+    def reduced(self, step, rate_batch, samples, buckets):
+        super().reduced(step, rate_batch, samples, buckets)
         self._turns.release(self.PIECES)
 
     def _send_piece(self, piece):
@@ -132,7 +132,7 @@ class Job:
         if donors:
             (donor,) = donors
             with donor.lock:
-                donor.reduced(self.step, global_batch, self.buckets)
+                donor.reduced(self.step, global_batch, 8 * self.step, self.buckets)
                 self.update(self.step, global_batch)
         else:
             self.update(self.step, global_batch)
@@ -155,7 +155,7 @@ class Job:
     def receiver(self, **options):
         self.num_applied = 0
 
-        def apply(step, global_batch, buckets):
+        def apply(step, global_batch, samples, buckets):
             self.num_applied += 1
             self.update(step, global_batch)
 

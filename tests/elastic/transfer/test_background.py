@@ -120,7 +120,7 @@ def test_log_order_is_not_left_to_chance():
     job = Job("sgd")
     donor = job.donor([9], timeout_s=0.2)
     with pytest.raises(RuntimeError, match="lock"):
-        donor.reduced(0, 8, job.buckets)
+        donor.reduced(0, 8, 0, job.buckets)
     donor.cancel()
     assert donor.join(10)
 

@@ -1,0 +1,311 @@
+"""``python -m harness.compare A B``: do two sets of results tell the same?
+
+Runs of one configuration, whatever their seed and repetition, are a setting. For every setting
+that both sets have, each metric of A is held beside that of B, as a ratio (a difference where
+it can be 0), with Welch's interval over trials at the confidence at which all comparisons
+together are wrong in at most one of twenty. Simulated runs of the same seed must be the same
+byte for byte.
+
+Exit code 0: nothing differs; 1: something does; 2: nothing to compare, or a wrong argument.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, variance
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from scipy.special import stdtrit
+
+from harness.interrupts import run_command
+from harness.statistics import CONFIDENCE
+from harness.store import StoredRun, StoreError, iter_runs
+from harness.summary import HEADLINES, console
+
+_NO_SETTING = frozenset(
+    {"seed", "repetition", "name", "sweep", "tracking", "results_dir", "choices"}
+)
+_WALL = "latencies"
+"""The table of a simulated run that is about the machine."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One metric of one setting in both sets."""
+
+    setting: str
+    metric: str
+    mean_a: float
+    mean_b: float
+    effect: float
+    """A over B, or A less B where one of them is 0 or below."""
+    low: float
+    high: float
+    is_ratio: bool
+    num_a: int
+    num_b: int
+    word: str
+    """``equivalent``, ``different``, ``not distinguishable``."""
+
+
+def settings(runs: Iterable[StoredRun]) -> dict[str, list[StoredRun]]:
+    """Runs that differ in seed and repetition alone, by the canonical JSON of the rest."""
+    found: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        seed = run.config.get("seed")
+        config = {key: value for key, value in run.config.items() if key not in _NO_SETTING}
+        key = json.dumps(_without_seed(config, seed), sort_keys=True, default=str)
+        found.setdefault(key, []).append(run)
+    return found
+
+
+def _without_seed(value: Any, seed: Any) -> Any:
+    """Without the seeds of parts that are the run's own: they make another trial."""
+    if isinstance(value, Mapping):
+        return {
+            key: _without_seed(inner, seed)
+            for key, inner in value.items()
+            if not (key == "seed" and inner == seed)
+        }
+    return [_without_seed(each, seed) for each in value] if isinstance(value, list) else value
+
+
+def compare(
+    set_a: Sequence[StoredRun],
+    set_b: Sequence[StoredRun],
+    metrics: Sequence[str],
+    margin: float,
+) -> list[Comparison]:
+    """Every metric of every setting that both sets have.
+
+    Args:
+        set_a: runs.
+        set_b: runs to hold them against.
+        metrics: names of the metrics.
+        margin: what still counts as equivalent: a share of a ratio, or a difference.
+    """
+    by_a, by_b = settings(set_a), settings(set_b)
+    names = _names({key: by_a[key][0] for key in sorted(by_a.keys() & by_b.keys())})
+    pairs = [
+        (names[key], metric, values_a, values_b)
+        for key in names
+        for metric in metrics
+        for values_a in [_values(by_a[key], metric)]
+        for values_b in [_values(by_b[key], metric)]
+        if values_a and values_b
+    ]
+    confidence = 1 - (1 - CONFIDENCE) / max(len(pairs), 1)
+    return [_compare(*pair, margin, confidence) for pair in pairs]
+
+
+def _values(runs: Sequence[StoredRun], metric: str) -> list[float]:
+    return [run.metrics[metric] for run in runs if metric in run.metrics]
+
+
+def _compare(
+    setting: str,
+    metric: str,
+    values_a: Sequence[float],
+    values_b: Sequence[float],
+    margin: float,
+    confidence: float,
+) -> Comparison:
+    is_ratio = min(*values_a, *values_b) > 0
+    scaled_a, scaled_b = (
+        [math.log(value) for value in values] if is_ratio else list(values)
+        for values in (values_a, values_b)
+    )
+    effect = fmean(scaled_a) - fmean(scaled_b)
+    half = welch_half_width(scaled_a, scaled_b, confidence)
+    low, high = effect - half, effect + half
+    bound = math.log1p(margin) if is_ratio else margin
+    if -bound <= low and high <= bound:
+        word = "equivalent"
+    elif low > 0 or high < 0:
+        word = "different"
+    else:
+        word = "not distinguishable"
+    back = math.exp if is_ratio else float
+    return Comparison(
+        setting=setting,
+        metric=metric,
+        mean_a=fmean(values_a),
+        mean_b=fmean(values_b),
+        effect=back(effect),
+        low=back(low),
+        high=back(high),
+        is_ratio=is_ratio,
+        num_a=len(values_a),
+        num_b=len(values_b),
+        word=word,
+    )
+
+
+def welch_half_width(
+    values_a: Sequence[float], values_b: Sequence[float], confidence: float
+) -> float:
+    """Half the interval of a difference of means whose spreads may differ.
+
+    One trial has no spread: infinite, unless all values are the same.
+
+    Source: Welch, Biometrika 34 (1947), with his degrees of freedom.
+    """
+    if len({*values_a, *values_b}) == 1:
+        return 0.0
+    if min(len(values_a), len(values_b)) < 2:
+        return math.inf
+    parts = [variance(values) / len(values) for values in (values_a, values_b)]
+    total = sum(parts)
+    if total == 0.0:
+        return 0.0
+    counts = (len(values_a), len(values_b))
+    degrees = total**2 / sum(
+        part**2 / (count - 1) for part, count in zip(parts, counts, strict=True)
+    )
+    return float(stdtrit(degrees, 0.5 + confidence / 2)) * math.sqrt(total)
+
+
+def unequal_replays(
+    set_a: Sequence[StoredRun], set_b: Sequence[StoredRun]
+) -> tuple[int, list[str]]:
+    """Simulated runs of the same configuration and seed: how many, and which differ in what."""
+    by_id = {run.run_id: run for run in set_b if _is_simulated(run)}
+    common = [run for run in set_a if run.run_id in by_id and _is_simulated(run)]
+    lines = []
+    for run in common:
+        mine, other = dict(run.digests), dict(by_id[run.run_id].digests)
+        tables = sorted(
+            table for table in {*mine, *other} - {_WALL} if mine.get(table) != other.get(table)
+        )
+        if tables:
+            lines.append(f"{run.run_id}: not the same {', '.join(tables)}")
+    return len(common), lines
+
+
+def _is_simulated(run: StoredRun) -> bool:
+    return not run.facts.get("steps_executed", 0.0)
+
+
+def _names(members: Mapping[str, StoredRun]) -> dict[str, str]:
+    """A name for every setting: the chosen options, and if need be the keys, that differ.
+
+    Args:
+        members: a run of every setting.
+    """
+    choices = {key: dict(run.config.get("choices") or {}) for key, run in members.items()}
+    names = _told_apart(choices)
+    if len(set(names.values())) < len(names):
+        names = _told_apart({key: choices[key] | _flat(json.loads(key)) for key in members})
+    return names
+
+
+def _told_apart(options: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    every = sorted({key for own in options.values() for key in own})
+    varying = [key for key in every if len({own.get(key) for own in options.values()}) > 1]
+    return {
+        setting: " ".join(f"{_short(key)}={own[key]}" for key in varying if key in own) or "all"
+        for setting, own in options.items()
+    }
+
+
+def _short(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, str]:
+    if isinstance(value, Mapping):
+        return {
+            key: text
+            for name, inner in value.items()
+            if name != "_target_"
+            for key, text in _flat(inner, f"{prefix}.{name}" if prefix else str(name)).items()
+        }
+    return {prefix: str(value)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare two folders of results and print what came of it; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.compare",
+        description="Hold a set of results against another: every metric of every setting.",
+    )
+    parser.add_argument("a", type=Path, metavar="A", help="folder with runs")
+    parser.add_argument("b", type=Path, metavar="B", help="folder with runs to hold them against")
+    parser.add_argument(
+        "--metrics", nargs="+", metavar="NAME",
+        default=[name for name, _, _ in HEADLINES if name != "replay_wall_s"],
+        help="metrics to compare (default: those of the summary)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--margin", type=float, default=0.05,
+        help="what counts as equivalent: a share of a ratio, or a difference (default: 0.05)",
+    )  # fmt: skip
+    parser.add_argument("--all", action="store_true", help="show also what is equivalent")
+    chosen = parser.parse_args(arguments)
+    sets: list[list[StoredRun]] = []
+    for folder in (chosen.a, chosen.b):
+        try:
+            sets.append(list(iter_runs(folder)))
+        except StoreError as error:
+            print(error, file=sys.stderr)
+            return 2
+        if not sets[-1]:
+            print(f"{folder}: holds no finished run; give a folder of results", file=sys.stderr)
+            return 2
+    set_a, set_b = sets
+    found = compare(set_a, set_b, chosen.metrics, chosen.margin)
+    num_replays, unequal = unequal_replays(set_a, set_b)
+    if not found and not num_replays:
+        text = f"{chosen.a} and {chosen.b} have no setting in common"
+        print(f"{text}; compare runs of the same configurations", file=sys.stderr)
+        return 2
+    _show(found, num_replays, unequal, show_all=chosen.all)
+    return 1 if unequal or any(each.word == "different" for each in found) else 0
+
+
+def _show(
+    found: Sequence[Comparison], num_replays: int, unequal: Sequence[str], *, show_all: bool
+) -> None:
+    out = console()
+    shown = [each for each in found if show_all or each.word != "equivalent"]
+    if shown:
+        table = Table(box=box.SIMPLE_HEAD)
+        for heading in ("setting", "metric", "A", "B", "A over B, or A - B", "trials", ""):
+            table.add_column(heading, overflow="fold")
+        for each in shown:
+            sign = "×" if each.is_ratio else ""
+            table.add_row(
+                each.setting,
+                each.metric,
+                f"{each.mean_a:,.4g}",
+                f"{each.mean_b:,.4g}",
+                f"{each.effect:.3g}{sign} [{each.low:.3g}, {each.high:.3g}]",
+                f"{each.num_a}, {each.num_b}",
+                each.word,
+            )
+        out.print(table)
+    words = [each.word for each in found]
+    out.print(
+        f"{len(found)} comparisons: {words.count('equivalent')} equivalent,"
+        f" {words.count('different')} different,"
+        f" {words.count('not distinguishable')} not distinguishable."
+    )
+    if num_replays:
+        out.print(
+            f"{num_replays} simulated runs are in both:"
+            f" {num_replays - len(unequal)} the same byte for byte."
+        )
+    for line in unequal:
+        out.print(line)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,55 @@
+"""What a study will be judged by, as it stood when its runs were made.
+
+The claims of the papers and the criteria that decide them are data, in ``reports/claims/``.
+A run's manifest keeps a digest of every criterion that its study serves, so that a report can
+tell a criterion that was fixed before the measurement from one that was changed after it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+LEDGER = Path(__file__).resolve().parent.parent / "reports" / "claims"
+"""One file a paper."""
+
+
+def criteria_of(study: str | None) -> dict[str, str]:
+    """Digests of the criteria that the runs of a study are judged by; none without a study.
+
+    Args:
+        study: its name, as in ``configs/study/``.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(LEDGER.glob("*.yaml")) if study else ():
+        text = path.read_text(encoding="utf-8")
+        if f"study: {study}\n" in text:
+            found.update(_criteria(read_yaml(text), str(study)))
+    return found
+
+
+def _criteria(document: Mapping[str, Any], study: str) -> Iterator[tuple[str, str]]:
+    for claim in document["claims"]:
+        for number, criterion in enumerate(claim.get("criteria") or (), 1):
+            if criterion["study"] == study:
+                yield name(claim["id"], number), digest(criterion)
+
+
+def name(claim_id: str, number: int) -> str:
+    """What manifests call the criterion: the claim's id and which of its own, from 1."""
+    return f"{claim_id}/{number}"
+
+
+def digest(criterion: Mapping[str, Any]) -> str:
+    """SHA-256 of a criterion: of what it says, not of how the file is laid out."""
+    return hashlib.sha256(json.dumps(criterion, sort_keys=True).encode()).hexdigest()
+
+
+def read_yaml(text: str) -> Any:
+    """A YAML document, read by libyaml where it is there: the ledger is long."""
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

@@ -1,0 +1,49 @@
+"""Instruction sets of CPUs: how slots of one machine can be devices of different types.
+
+A worker on a slot with an instruction set uses no newer one, whatever the CPU has, so that its
+kernels are those that an older CPU would choose. Torch-free.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+class InstructionSet(StrEnum):
+    """Sets that libraries have kernels of their own for; each has all that those before it have."""
+
+    SSE41 = "sse41"
+    AVX2 = "avx2"
+    AVX512 = "avx512"
+
+    @property
+    def age(self) -> int:
+        """Its place in their order, the oldest first."""
+        return list(InstructionSet).index(self)
+
+
+_FLAGS = {
+    InstructionSet.SSE41: {"sse4_1", "sse4_2"},
+    InstructionSet.AVX2: {"avx2", "fma"},
+    InstructionSet.AVX512: {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
+}
+"""What Linux calls the least that the libraries' kernels need."""
+
+
+def sets_of_this_machine(cpuinfo: Path = _CPUINFO) -> frozenset[InstructionSet]:
+    """Those that the CPU has; none on one that is not an x86, or of which Linux says nothing."""
+    flags = _flags(cpuinfo)
+    return frozenset(name for name, needed in _FLAGS.items() if needed <= flags)
+
+
+@cache
+def _flags(cpuinfo: Path) -> frozenset[str]:
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line for line in lines if line.startswith("flags")), "").split())

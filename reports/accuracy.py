@@ -1,0 +1,197 @@
+"""What became of the models of stored runs: held-out accuracy and training loss by epoch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from harness.accuracy_metrics import classes, final_accuracies
+from harness.records import EvaluationRecord, StepRecord
+from reports import style
+from reports.selection import ReportRun
+
+POLICIES: Mapping[str, str] = {
+    "strong": "batch and rate fixed",
+    "weak": "batch and rate grow with workers (TorchElastic's way)",
+    "adaptive": "batch and rate adapted (Pollux's way)",
+}
+"""What becomes of the global batch and the learning rate, by the run's ``scaling``."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The model of a run that trained one job to its end."""
+
+    run_id: str
+    way: str
+    """Who trained it, and by which policy."""
+    workload: str
+    workers: str
+    """``4``, or ``4→1→2`` where they changed."""
+    seed: int
+    accuracy: float
+    """On held-out samples, at the end."""
+    by_class: Mapping[int, float]
+    """By label."""
+    digest: str
+    """Of its parameters."""
+    largest_batch: int
+    curve: Sequence[tuple[float, float]]
+    """Epochs and held-out accuracy, of every evaluation."""
+    losses: Sequence[tuple[float, float]]
+    """Epochs and mean training loss over each of them, at its end."""
+    gamma: float | None
+    """Of the learning rate's decay; None: it does not decay."""
+    decay_epochs: float | None
+
+
+def trained(runs: Iterable[ReportRun]) -> list[Trained]:
+    """The models of all runs that trained one job, whole and evaluated, by way and workers."""
+    found = []
+    for run in runs:
+        facts = run.stored.facts
+        if not run.is_live or len(run.jobs) != 1 or facts.get("steps_credited", 0.0):
+            continue
+        finals = final_accuracies(run.stored.records)
+        if finals:
+            found.append(_trained(run, finals[run.jobs[0].job_id]))
+    return sorted(found, key=lambda one: (one.way, len(one.workers), one.workers, one.seed))
+
+
+def by_way(models: Sequence[Trained]) -> dict[str, list[Trained]]:
+    """Models by who trained them."""
+    found: dict[str, list[Trained]] = defaultdict(list)
+    for model in models:
+        found[model.way].append(model)
+    return dict(found)
+
+
+def worker_names(models: Iterable[Trained]) -> list[str]:
+    """The numbers of workers that occur, changing ones last."""
+    return sorted({model.workers for model in models}, key=lambda text: (len(text), text))
+
+
+def named_workers(workers: str) -> str:
+    """For a legend: ``1 worker``, ``4→1→2 workers``."""
+    return "1 worker" if workers == "1" else f"{workers} workers"
+
+
+def models_of_a_seed(models: Sequence[Trained]) -> int:
+    """How many models differ in any bit though their seed is the same: of the seed with most."""
+    found: dict[int, set[str]] = defaultdict(set)
+    for model in models:
+        found[model.seed].add(model.digest)
+    return max(map(len, found.values()))
+
+
+def same_bits(models: Sequence[Trained], ways: Mapping[str, Sequence[Trained]]) -> str:
+    """The other ways that made exactly these models, of the seeds that both have."""
+    own = {(model.seed, model.digest) for model in models}
+    seeds = {model.seed for model in models}
+    names = []
+    for way, others in ways.items():
+        theirs = {(other.seed, other.digest) for other in others if other.seed in seeds}
+        shared = {seed for seed, _ in theirs}
+        if theirs and theirs == {one for one in own if one[0] in shared} and others is not models:
+            names.append(way.split(":")[0])
+    return ", ".join(names)
+
+
+def over_seeds(models: Sequence[Trained]) -> dict[str, list[Trained]]:
+    """Models that differ in their seed alone, by way and workers: how much a seed matters."""
+    found: dict[str, list[Trained]] = defaultdict(list)
+    for model in models:
+        found[f"{model.way}, {model.workers} workers"].append(model)
+    return {name: own for name, own in found.items() if len({m.seed for m in own}) > 1}
+
+
+def _trained(run: ReportRun, final: Mapping[str, float]) -> Trained:
+    steps = counted(run.stored.rows("steps"))
+    evaluations = run.stored.rows("evaluations")
+    by_step = values_by_step(evaluations)
+    last = by_step[max(by_step)]
+    num_samples = sum(step.global_batch for step in steps) / float(last["epochs"])
+    workload = run.jobs[0].workload
+    options = run.stored.config.get("workload", {}).get("pool", {}).get(workload, {})
+    scaling = str(run.stored.config.get("scaling", "strong"))
+    return Trained(
+        run_id=run.run_id,
+        way=f"{run.backend}: {POLICIES.get(scaling, scaling)}",
+        workload=workload,
+        workers=sizes(steps),
+        seed=run.trial[0],
+        accuracy=final["accuracy"],
+        by_class=classes(final),
+        digest=last["digest_parameters"],
+        largest_batch=max(step.global_batch for step in steps),
+        curve=[
+            (float(found["epochs"]), float(found["accuracy"]))
+            for _, found in sorted(by_step.items())
+            if "epochs" in found
+        ],
+        losses=epoch_losses(steps, num_samples),
+        gamma=options.get("gamma"),
+        decay_epochs=options.get("decay_epochs"),
+    )
+
+
+def counted(steps: Sequence[StepRecord]) -> list[StepRecord]:
+    """The steps that count, in order: of one that was made again the last."""
+    return [step for _, step in sorted({step.step: step for step in steps}.items())]
+
+
+def values_by_step(evaluations: Iterable[EvaluationRecord]) -> dict[int, dict[str, str]]:
+    """What was found after each step, by name, of one job."""
+    found: dict[int, dict[str, str]] = defaultdict(dict)
+    for result in evaluations:
+        found[result.step][result.name] = result.value
+    return dict(found)
+
+
+def sizes(steps: Sequence[StepRecord]) -> str:
+    """The numbers of workers one after another."""
+    counts = [step.num_workers for step in steps]
+    kept = counts[:1] + [after for before, after in pairwise(counts) if after != before]
+    return "→".join(map(str, kept))
+
+
+def epoch_losses(steps: Sequence[StepRecord], num_samples: float) -> list[tuple[float, float]]:
+    """Mean training loss over the samples of each whole epoch, with the epoch's number.
+
+    A step belongs to the epoch in which it begins.
+    """
+    sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    consumed = 0
+    for step in steps:
+        # Half a sample: the number of samples is a quotient, and need not come out whole.
+        own = sums[int((consumed + 0.5) // num_samples)]
+        own[0] += step.global_batch * float.fromhex(step.loss_hex)
+        own[1] += step.global_batch
+        consumed += step.global_batch
+    whole = int((consumed + 0.5) // num_samples)
+    return [(epoch + 1.0, total / count) for epoch, (total, count) in sums.items() if epoch < whole]
+
+
+def by_workload(models: Iterable[Trained]) -> dict[str, list[Trained]]:
+    """Models by the workload that they are of, sorted: a figure for each."""
+    found: dict[str, list[Trained]] = {}
+    for model in sorted(models, key=lambda one: one.workload):
+        found.setdefault(model.workload, []).append(model)
+    return found
+
+
+def panels(num_panels: int, most_columns: int) -> tuple[Figure, list[Axes], list[Axes]]:
+    """A figure with so many panels of shared axes, the panels, and those that have none below."""
+    columns = min(most_columns, num_panels)
+    lines = -(-num_panels // columns)
+    figure = style.new_figure(0.7 + 2.5 * lines)
+    axes = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
+    for axis in axes.flat[num_panels:]:
+        axis.set_visible(False)
+    shown = list(axes.flat)[:num_panels]
+    return figure, shown, shown[-columns:]

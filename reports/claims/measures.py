@@ -1,0 +1,130 @@
+"""From a study's records to the numbers that a criterion judges: pure functions.
+
+Every number is of one trial: trials of the two systems that are compared are paired by their
+cell (the criterion's ``each``), seed and repetition, so that what both share cancels out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.tables import TableError
+from reports.claims.ledger import Criterion
+from reports.claims.numbers import NUMBERS
+from reports.selection import ReportRun, options
+
+Cell = tuple[str, ...]
+"""Values of a criterion's ``each``."""
+
+
+class MeasureError(Exception):
+    """The records are not what the criterion expects; the text says what is."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one trial gave for one cell."""
+
+    cell: Cell
+    value: float
+    run_ids: tuple[str, ...]
+
+
+def samples(criterion: Criterion, runs: Iterable[ReportRun]) -> list[Sample]:
+    """The trials' numbers, by cell; none where no run fits.
+
+    Raises:
+        MeasureError: several runs fit one side of a trial: the criterion does not say which.
+    """
+    runs = list(runs)
+    if criterion.measure == "trend":
+        return list(_slopes(criterion, runs))
+    of = _by_trial(criterion, criterion.of, runs)
+    if criterion.over is None:
+        return [Sample(key[0], value, (run,)) for key, (value, run) in of.items()]
+    over = _by_trial(criterion, criterion.over, runs)
+    found = []
+    for key in sorted(of.keys() & over.keys()):
+        (value, run), (other, other_run) = of[key], over[key]
+        if criterion.measure == "difference":
+            effect = value - other
+        elif other > 0 and value > 0:
+            effect = value / other
+        else:
+            raise MeasureError(f"{criterion.metric} is {value} over {other}: no ratio")
+        found.append(Sample(key[0], effect, (run, other_run)))
+    return found
+
+
+_Trial = tuple[Cell, tuple[int, int]]
+
+
+def _by_trial(
+    criterion: Criterion, wanted: Mapping[str, str], runs: Sequence[ReportRun]
+) -> dict[_Trial, tuple[float, str]]:
+    found: dict[_Trial, tuple[float, str]] = {}
+    first: dict[_Trial, ReportRun] = {}
+    for run, own in _fitting(wanted, runs):
+        value = measured(criterion.metric, run)
+        if value is None:
+            continue
+        key = (tuple(own.get(key, "") for key in criterion.each), run.trial)
+        if key in found:
+            differing = _differing(options(first[key].stored), own)
+            raise MeasureError(
+                f"several runs fit {dict(wanted)} in one trial; they differ in {differing}"
+            )
+        found[key], first[key] = (value, run.run_id), run
+    return found
+
+
+def _fitting(
+    wanted: Mapping[str, str], runs: Iterable[ReportRun]
+) -> Iterable[tuple[ReportRun, Mapping[str, str]]]:
+    for run in runs:
+        own = options(run.stored)
+        if all(own.get(key) == value for key, value in wanted.items()):
+            yield run, own
+
+
+def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> str:
+    keys = sorted(key for key in {*one, *other} if one.get(key) != other.get(key))
+    return ", ".join(keys[:6]) or "nothing"
+
+
+def _slopes(criterion: Criterion, runs: Sequence[ReportRun]) -> Iterable[Sample]:
+    """Per trial, the slope of the metric over the key, by least squares."""
+    points: dict[_Trial, list[tuple[float, float, str]]] = {}
+    for run, own in _fitting(criterion.of, runs):
+        value = measured(criterion.metric, run)
+        if value is not None:
+            key = (tuple(own.get(key, "") for key in criterion.each), run.trial)
+            where = float(own[str(criterion.along)])
+            points.setdefault(key, []).append((where, value, run.run_id))
+    for (cell, _), found in sorted(points.items()):
+        places = [place for place, _, _ in found]
+        if len(set(places)) < len(places):
+            raise MeasureError(f"several runs fit {dict(criterion.of)} at one {criterion.along}")
+        if len(found) > 1:
+            slope = float(np.polyfit(places, [value for _, value, _ in found], 1)[0])
+            yield Sample(cell, slope, tuple(run for _, _, run in found))
+
+
+def measured(metric: str, run: ReportRun) -> float | None:
+    """A run's number: of ``NUMBERS``, or of the metrics stored with it; None without one.
+
+    Raises:
+        MeasureError: it needs a table that was left out of the copied run.
+    """
+    if metric in NUMBERS:
+        try:
+            value = NUMBERS[metric](run)
+        except TableError as error:
+            raise MeasureError(f"no {metric}: {error}") from None
+    else:
+        value = run.metrics.get(metric)
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,92 @@
+"""Numbers of a run that only criteria need, from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+
+from harness.contracts.engine import ChangeKind, JobState
+from harness.records import ChangeRecord, StepRecord
+from reports.selection import ReportRun
+
+
+def _grows(change: ChangeRecord) -> bool:
+    return change.kind == ChangeKind.RESCALE and len(change.to_slots) > len(change.from_slots)
+
+
+def _shrinks(change: ChangeRecord) -> bool:
+    return change.kind == ChangeKind.RESCALE and len(change.to_slots) < len(change.from_slots)
+
+
+def _moves(change: ChangeRecord) -> bool:
+    return change.kind == ChangeKind.MIGRATE
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None
+
+
+def _stop_s(run: ReportRun, kind: Callable[[ChangeRecord], bool]) -> float | None:
+    """How long the workers that stay stood still, median over such changes, seconds."""
+    stops = [each.stopping_time_s for each in run.changes if kind(each)]
+    return _median([stop for stop in stops if stop is not None])
+
+
+def _steps(run: ReportRun) -> list[StepRecord]:
+    return run.stored.rows("steps")
+
+
+def _stop_steps(run: ReportRun, kind: Callable[[ChangeRecord], bool]) -> float | None:
+    """The same in steps of the job before it grows or after it has shrunk, whichever is less.
+
+    That is the median step on the fewest workers that the run had.
+    """
+    stop_s = _stop_s(run, kind)
+    steps = _steps(run)
+    if stop_s is None or not steps:
+        return None
+    fewest = min(step.num_workers for step in steps)
+    step_s = median(step.duration_s for step in steps if step.num_workers == fewest)
+    return stop_s / step_s
+
+
+def _in_over_out(run: ReportRun) -> float | None:
+    """The stop of a scale-in over that of a scale-out."""
+    less_s, more_s = _stop_s(run, _shrinks), _stop_s(run, _grows)
+    return less_s / more_s if less_s is not None and more_s else None
+
+
+def _throughput_per_slot(run: ReportRun) -> float | None:
+    """Samples a second of the median step, per worker; of runs that keep their size."""
+    steps = _steps(run)
+    if not steps or len({step.num_workers for step in steps}) > 1:
+        return None
+    step_s = median(step.duration_s for step in steps)
+    return steps[0].global_batch / step_s / steps[0].num_workers
+
+
+def _finished_by_last_arrival(run: ReportRun) -> float | None:
+    """Jobs that have finished when the last one arrives: who queues finishes all in the end."""
+    last_s = max((job.arrival_s for job in run.jobs), default=0.0)
+    done = [job.finish_s for job in run.jobs if job.state == JobState.FINISHED]
+    return float(sum(finish_s is not None and finish_s <= last_s for finish_s in done))
+
+
+def _steps_with_equal_losses(run: ReportRun) -> float | None:
+    """Steps before the first whose loss is not that of fixed workers, least over the jobs."""
+    held = run.stored.rows("fixed_size")
+    return float(min(record.equal_steps for record in held)) if held else None
+
+
+NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
+    "stop_scale_out_median_s": lambda run: _stop_s(run, _grows),
+    "stop_scale_in_median_s": lambda run: _stop_s(run, _shrinks),
+    "stop_migrate_median_s": lambda run: _stop_s(run, _moves),
+    "stop_scale_out_median_steps": lambda run: _stop_steps(run, _grows),
+    "stop_scale_in_median_steps": lambda run: _stop_steps(run, _shrinks),
+    "stop_scale_in_over_out": _in_over_out,
+    "throughput_per_slot_samples_per_s": _throughput_per_slot,
+    "steps_with_equal_losses": _steps_with_equal_losses,
+    "jobs_finished_by_last_arrival": _finished_by_last_arrival,
+}
+"""By the name that criteria have for them; the unit is in the name."""

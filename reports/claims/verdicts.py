@@ -1,0 +1,310 @@
+"""From numbers to a verdict: direction, magnitude, fidelity. Pure functions.
+
+Every interval has the confidence at which all tested claims of a paper together are wrong in
+at most one of twenty (Bonferroni). A deterministic replay of one input has no spread: its
+verdict is about that input, and says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean, stdev
+
+from scipy.special import stdtrit
+
+from harness.statistics import CONFIDENCE
+from reports.claims.ledger import Claim, Criterion, Paper
+from reports.claims.measures import Cell, MeasureError, Sample, samples
+from reports.selection import ReportRun
+
+
+class Direction(StrEnum):
+    """Whether the relation that a claim asserts is there."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    UNDECIDED = "not distinguishable"
+
+
+class Magnitude(StrEnum):
+    """The measured effect beside the paper's number."""
+
+    EQUIVALENT = "equivalent"
+    STRONGER = "stronger"
+    WEAKER = "weaker"
+    UNDECIDED = "not distinguishable"
+
+
+class Fidelity(StrEnum):
+    """How like the source's experiment the measurement is, most alike first."""
+
+    LIVE = "real training, other hardware"
+    EMULATED = "real training, emulated pace"
+    MEASURED = "simulated from curves measured here"
+    PUBLISHED = "simulated from published or modelled curves"
+
+
+class Status(StrEnum):
+    """What there is to say of an entry."""
+
+    TESTED = "tested"
+    CHECKED = "checked by tests"
+    AWAITED = "records awaited"
+    OPEN = "no study yet"
+    NOT_HERE = "not testable here"
+
+
+@dataclass(frozen=True)
+class CellVerdict:
+    """One cell of a criterion."""
+
+    cell: Cell
+    value: float
+    """Mean over trials; the geometric one of ratios and of what is above 0."""
+    low: float
+    high: float
+    """Its interval; the value itself where a deterministic replay had one input."""
+    num_trials: int
+    direction: Direction
+    magnitude: Magnitude | None
+    """None where the paper states no number."""
+
+
+@dataclass(frozen=True)
+class CriterionVerdict:
+    """What a study's records say of one criterion."""
+
+    name: str
+    criterion: Criterion
+    cells: tuple[CellVerdict, ...]
+    fidelity: Fidelity | None
+    run_ids: tuple[str, ...]
+    records_digest: str
+    fixed_before: bool
+    """Whether every record carries this very criterion: it was fixed before the measurement."""
+    problem: str = ""
+    """Why the records could not be judged."""
+
+    @property
+    def direction(self) -> Direction | None:
+        """The claim is to hold in every cell; None without records."""
+        found = {cell.direction for cell in self.cells}
+        for worst in (Direction.FAILS, Direction.UNDECIDED, Direction.HOLDS):
+            if worst in found:
+                return worst
+        return None
+
+    @property
+    def magnitudes(self) -> tuple[Magnitude, ...]:
+        """Of the cells, each once."""
+        return tuple(dict.fromkeys(c.magnitude for c in self.cells if c.magnitude is not None))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What there is to say of one entry of the ledger."""
+
+    claim: Claim
+    criteria: tuple[CriterionVerdict, ...]
+
+    @property
+    def status(self) -> Status:
+        """How far it is decided."""
+        if self.claim.checked_by:
+            return Status.CHECKED
+        if self.claim.not_here:
+            return Status.NOT_HERE
+        if not self.claim.criteria:
+            return Status.OPEN
+        judged = all(each.direction is not None for each in self.criteria)
+        return Status.TESTED if judged else Status.AWAITED
+
+    @property
+    def direction(self) -> Direction | None:
+        """The worst of its criteria, once all have records."""
+        if self.status is not Status.TESTED:
+            return None
+        found = {each.direction for each in self.criteria}
+        return next(
+            worst
+            for worst in (Direction.FAILS, Direction.UNDECIDED, Direction.HOLDS)
+            if worst in found
+        )
+
+    def stored(self) -> dict[str, object]:
+        """What is kept of it to notice a change: words, and what they were made of."""
+        return {
+            "status": self.status.value,
+            "direction": self.direction.value if self.direction else None,
+            "criteria": {
+                each.name: {
+                    "direction": each.direction.value if each.direction else None,
+                    "magnitude": [magnitude.value for magnitude in each.magnitudes],
+                    "fidelity": each.fidelity.value if each.fidelity else None,
+                    "criterion": each.criterion.digest,
+                    "records": each.records_digest,
+                }
+                for each in self.criteria
+            },
+        }
+
+
+def judge(papers: Sequence[Paper], studies: Mapping[str, Sequence[ReportRun]]) -> list[Verdict]:
+    """A verdict for every entry, in the order of the ledger.
+
+    Args:
+        papers: the ledger.
+        studies: runs by the study that made them.
+    """
+    return [
+        Verdict(
+            claim,
+            tuple(
+                judge_one(name, each, studies.get(each.study, ()), paper.num_tested)
+                for name, each in claim.names().items()
+            ),
+        )
+        for paper in papers
+        for claim in paper.claims
+    ]
+
+
+def judge_one(
+    name: str, criterion: Criterion, runs: Sequence[ReportRun], num_claims: int
+) -> CriterionVerdict:
+    """The verdict of one criterion.
+
+    Args:
+        name: what manifests call it.
+        criterion: what decides.
+        runs: the runs of its study.
+        num_claims: tested claims of its paper, over which its interval is corrected.
+    """
+    try:
+        found = samples(criterion, runs)
+        problem = ""
+    except MeasureError as error:
+        found, problem = [], str(error)
+    used = sorted({run_id for sample in found for run_id in sample.run_ids})
+    by_id = {run.run_id: run for run in runs}
+    members = [by_id[run_id] for run_id in used]
+    exact = bool(members) and not any(run.is_live for run in members)
+    confidence = 1.0 - (1.0 - CONFIDENCE) / max(num_claims, 1)
+    cells: dict[Cell, list[Sample]] = {}
+    for sample in found:
+        cells.setdefault(sample.cell, []).append(sample)
+    return CriterionVerdict(
+        name=name,
+        criterion=criterion,
+        cells=tuple(
+            _cell(criterion, cell, [sample.value for sample in own], confidence, is_exact=exact)
+            for cell, own in sorted(cells.items())
+        ),
+        fidelity=max(map(_fidelity, members), key=list(Fidelity).index) if members else None,
+        run_ids=tuple(used),
+        records_digest=_digest(members),
+        fixed_before=bool(members)
+        and all(
+            (run.stored.manifest.get("criteria") or {}).get(name) == criterion.digest
+            for run in members
+        ),
+        problem=problem,
+    )
+
+
+def _cell(
+    criterion: Criterion, cell: Cell, values: Sequence[float], confidence: float, *, is_exact: bool
+) -> CellVerdict:
+    is_positive = criterion.measure in ("ratio", "value") and min(values) > 0
+    low, value, high = interval(
+        values, confidence, in_logarithms=is_positive, is_exact=is_exact or criterion.is_fact
+    )
+    return CellVerdict(
+        cell,
+        value,
+        low,
+        high,
+        len(values),
+        direction(criterion.holds_if, low, high),
+        magnitude(criterion, low, high),
+    )
+
+
+def interval(
+    values: Sequence[float], confidence: float, *, in_logarithms: bool, is_exact: bool
+) -> tuple[float, float, float]:
+    """Low end, mean and high end, by Student's t.
+
+    One trial has no interval: without bounds where it was measured, and none is needed where a
+    deterministic replay gives the same each time.
+
+    Args:
+        values: one a trial, at least one.
+        confidence: of the interval.
+        in_logarithms: of ratios, and of what is above 0, so that the interval is too.
+        is_exact: whether they come from deterministic replays alone, or are facts.
+    """
+    if is_exact and len(set(values)) == 1:  # to the last bit, which logarithms would not keep
+        return (values[0], values[0], values[0])
+    scaled = [math.log(value) for value in values] if in_logarithms else list(values)
+    mean = fmean(scaled)
+    if len(scaled) > 1:
+        half = float(stdtrit(len(scaled) - 1, 0.5 + confidence / 2)) * stdev(scaled)
+        half /= math.sqrt(len(scaled))
+    else:
+        half = math.inf
+    ends = (mean - half, mean, mean + half)
+    if not in_logarithms:
+        return ends
+    return (math.exp(ends[0]), math.exp(mean), math.exp(ends[2]))
+
+
+def direction(holds_if: Mapping[str, object], low: float, high: float) -> Direction:
+    """Where an interval lies beside the bound of a criterion."""
+    ((kind, bound),) = holds_if.items()
+    if kind == "within":
+        least, most = (float(end) for end in bound)  # type: ignore[attr-defined]
+    else:
+        edge = float(bound)  # type: ignore[arg-type]
+        least, most = (edge, math.inf) if kind == "above" else (-math.inf, edge)
+    if least <= low and high <= most:
+        return Direction.HOLDS
+    if high < least or low > most:
+        return Direction.FAILS
+    return Direction.UNDECIDED
+
+
+def magnitude(criterion: Criterion, low: float, high: float) -> Magnitude | None:
+    """Where an interval lies beside the paper's number; stronger is further from the bound."""
+    stated, margin = criterion.stated, criterion.margin
+    if stated is None or margin is None:
+        return None
+    if criterion.measure == "ratio":
+        least, most = stated / margin, stated * margin
+    else:
+        least, most = stated - margin, stated + margin
+    if least <= low and high <= most:
+        return Magnitude.EQUIVALENT
+    if high < least or low > most:
+        is_more = low > most
+        return (
+            Magnitude.STRONGER if is_more != ("below" in criterion.holds_if) else Magnitude.WEAKER
+        )
+    return Magnitude.UNDECIDED
+
+
+def _fidelity(run: ReportRun) -> Fidelity:
+    if run.is_live:
+        return Fidelity.EMULATED if run.is_emulated else Fidelity.LIVE
+    return Fidelity.MEASURED if run.profile_measured_here else Fidelity.PUBLISHED
+
+
+def _digest(runs: Sequence[ReportRun]) -> str:
+    """Of what was recorded, whoever made it and when."""
+    parts = {run.run_id: dict(run.stored.digests) for run in runs}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest() if runs else ""

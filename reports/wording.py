@@ -1,0 +1,185 @@
+"""Verdicts in words and numbers, as the pages show them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reports.claims.ledger import Claim, Criterion
+from reports.claims.verdicts import CellVerdict, CriterionVerdict, Direction, Status, Verdict
+
+
+@dataclass(frozen=True)
+class Word:
+    """What a verdict is called, and how it looks."""
+
+    text: str
+    css: str
+    colour: str
+
+
+WORDS: Mapping[str, Word] = {
+    word.text: word
+    for word in (
+        Word("holds", "holds", "#0b6e4f"),
+        Word("fails", "fails", "#b3261e"),
+        Word("not distinguishable", "undecided", "#b07800"),
+        Word("checked by tests", "checked", "#1f6fb2"),
+        Word("records awaited", "awaited", "#6b7580"),
+        Word("no study yet", "open", "#98a1ab"),
+        Word("not testable here", "not-here", "#cfd5db"),
+    )
+}
+"""In the order of the report."""
+
+
+def word(verdict: Verdict) -> Word:
+    """The word of an entry: its direction once it is tested, else how far it is."""
+    found = verdict.direction or verdict.status
+    return WORDS[found.value]
+
+
+def counts(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
+    """How many entries have each word."""
+    found = Counter(word(verdict) for verdict in verdicts)
+    return [
+        {"text": each.text, "css": each.css, "colour": each.colour, "count": found[each]}
+        for each in WORDS.values()
+    ]
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """One sentence on all."""
+    by_status = Counter(verdict.status for verdict in verdicts)
+    by_direction = Counter(verdict.direction for verdict in verdicts)
+    tested = ", ".join(
+        f"{by_direction[direction]} {text}"
+        for direction, text in (
+            (Direction.HOLDS, "hold"),
+            (Direction.FAILS, "fail"),
+            (Direction.UNDECIDED, "cannot be told from noise"),
+        )
+    )
+    return (
+        f"{len(verdicts)} entries: {by_status[Status.TESTED]} tested on records ({tested}),"
+        f" {by_status[Status.CHECKED]} checked by tests,"
+        f" {by_status[Status.AWAITED]} await records, {by_status[Status.OPEN]} await a study,"
+        f" {by_status[Status.NOT_HERE]} cannot be tested here."
+    )
+
+
+def claim(verdict: Verdict, studies: Mapping[str, str]) -> dict[str, Any]:
+    """What a paper's page shows of an entry.
+
+    Args:
+        verdict: of it.
+        studies: pages of the studies that have runs, by name.
+    """
+    entry = verdict.claim
+    return {
+        "id": entry.id,
+        "where": entry.where,
+        "short_where": short_where(entry.where),
+        "kind": entry.kind.replace("_", " "),
+        "shows": entry.shows,
+        "relation": entry.relation.rstrip("."),
+        "stated": [_stated(each) for each in entry.stated],
+        "word": word(verdict),
+        "criteria": [_criterion(each, studies) for each in verdict.criteria],
+        "checked_by": entry.checked_by,
+        "not_here": entry.not_here,
+        "analysis": entry.analysis,
+        "is_open": verdict.status is Status.OPEN,
+        "needs": _needs(entry),
+        "note": entry.note,
+    }
+
+
+def short_where(where: str) -> str:
+    """The figure or table, else the first section named."""
+    for pattern in (r"Table \w+", r"Figs? [\w()-]+", r"Algorithm \d+", r"Theorem \d+"):
+        if match := re.search(pattern, where):
+            return match.group().lower()
+    return where.split(";")[0].replace("Sec ", "section ").lower()
+
+
+def _stated(each: Mapping[str, Any]) -> str:
+    unit = f" {each['unit']}" if each.get("unit") else ""
+    return f"{each['quantity']}: {each['value']}{unit}"
+
+
+def _needs(entry: Claim) -> str:
+    names = {"cpu_machine": "a CPU machine", "one_gpu": "one GPU", "simulation": "a simulation"}
+    kept = {names[key]: text for key, text in entry.needs.items() if key in names}
+    return "; ".join(f"{name}: {text}" for name, text in kept.items() if not text.startswith("no"))
+
+
+def _criterion(verdict: CriterionVerdict, studies: Mapping[str, str]) -> dict[str, Any]:
+    criterion = verdict.criterion
+    awaited = f"No records of the study {criterion.study} are here."
+    return {
+        "title": criterion.what[:1].upper() + criterion.what[1:] or "Measured",
+        "rule": rule(criterion),
+        "cell_name": ", ".join(key.rsplit(".", 1)[-1] for key in criterion.each) or "all",
+        "cells": [_cell(criterion, cell) for cell in verdict.cells],
+        "stated": "" if criterion.stated is None else number(criterion.stated, criterion.measure),
+        "fidelity": (verdict.fidelity.value if verdict.fidelity else "").capitalize(),
+        "scale": criterion.scale,
+        "fixed": "The criterion was fixed before the records were made."
+        if verdict.fixed_before
+        else "The criterion was fixed, or changed, after these records were made.",
+        "problem": verdict.problem or awaited,
+        "command": f"python -m harness study={criterion.study}",
+        "study": criterion.study,
+        "study_file": studies.get(criterion.study, ""),
+    }
+
+
+def rule(criterion: Criterion) -> str:
+    """The criterion as a sentence."""
+    of, over = _options(criterion.of), _options(criterion.over or {})
+    what = {
+        "ratio": f"{criterion.metric} of {of} over that of {over}",
+        "difference": f"{criterion.metric} of {of} less that of {over}",
+        "value": f"{criterion.metric} of {of}",
+        "trend": f"slope of {criterion.metric} over {criterion.along}, of {of}",
+    }[criterion.measure]
+    ((kind, bound),) = criterion.holds_if.items()
+    ends = f"{bound[0]:g} to {bound[1]:g}" if kind == "within" else f"{bound:g}"
+    return f"Holds if it is {kind} {ends}: {what}."
+
+
+def _options(options: Mapping[str, str]) -> str:
+    return ", ".join(f"{key.rsplit('.', 1)[-1]}={value}" for key, value in options.items())
+
+
+def _cell(criterion: Criterion, cell: CellVerdict) -> dict[str, Any]:
+    low, high = (number(end, criterion.measure) for end in (cell.low, cell.high))
+    return {
+        "name": ", ".join(cell.cell) or "all",
+        "value": number(cell.value, criterion.measure),
+        "interval": _interval(cell, f"{low} to {high}"),
+        "trials": str(cell.num_trials),
+        "word": WORDS[cell.direction.value],
+        "magnitude": cell.magnitude.value if cell.magnitude else "",
+    }
+
+
+def _interval(cell: CellVerdict, text: str) -> str:
+    if cell.num_trials > 1:
+        return text
+    return "none: one input" if cell.low == cell.high else "none: one trial"
+
+
+def number(value: float, measure: str) -> str:
+    """Three digits that count; ratios as multiples."""
+    if abs(value) in (float("inf"),):
+        return "∞" if value > 0 else "-∞"
+    if value and not 1e-3 <= abs(value) < 1e5:
+        text = f"{value:.1e}"
+    else:
+        text = f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{text}×" if measure == "ratio" else text

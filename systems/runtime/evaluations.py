@@ -1,0 +1,44 @@
+"""Evaluations of a job on held-out samples, on its way and at its end."""
+
+from __future__ import annotations
+
+from systems.runtime.session import Session
+from systems.runtime.step_log import LineWriter
+
+
+class Evaluations:
+    """Of the first worker: the others wait for it in the next step's sum."""
+
+    def __init__(self, session: Session, every_epochs: float) -> None:
+        """Args:
+        session: what is trained.
+        every_epochs: epochs from one evaluation to the next; 0: none but ``now``.
+        """
+        self._session = session
+        self._every = every_epochs * session.workload.num_samples
+        self._path = session.job_dir / "evaluations.jsonl"
+
+    def now(self) -> dict[str, float]:
+        """What the workload says of the model, and after how many epochs (``epochs``).
+
+        No random state moves, and nothing of the model.
+        """
+        session = self._session
+        metrics = session.workload.evaluate(session.model)
+        found = {name: float(value) for name, value in metrics.items()}
+        if session.workload.num_samples:
+            found["epochs"] = session.data_state.consumed / session.workload.num_samples
+        return found
+
+    def after_step(self, global_batch: int) -> None:
+        """Evaluate if an evaluation fell due in the step of this batch that ended last.
+
+        Raises:
+            OSError: the log cannot be written.
+        """
+        consumed = self._session.data_state.consumed
+        if not self._every or consumed // self._every == (consumed - global_batch) // self._every:
+            return
+        log = LineWriter(self._path)
+        log.add({"step": self._session.step, **self.now()})
+        log.flush()

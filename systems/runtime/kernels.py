@@ -1,0 +1,102 @@
+"""Which kernels the operators of a slot's workers may use. Torch-free.
+
+Libraries choose kernels by what the CPU can do, and sums come out with other last bits. So a CPU
+slot with an instruction set of its own is a device of another type, in earnest: its workers are
+kept from newer kernels by what is set in their environment before a library is imported.
+
+Source of the common kernels: EasyScale (Li et al., SC '23), section 3.3, level D2: kernels that
+do not depend on the type of the device, and no kernels that the vendor tunes for each type.
+Differs: on CPUs. There MKL promises the same bits on all CPUs for a named code branch
+(``MKL_CBWR``) and a number of threads, and torch's own kernels follow from
+``ATEN_CPU_CAPABILITY``; oneDNN and NNPACK, which also go by the sizes of caches, are left out
+(``determinism.use_common_kernels``), as the paper leaves out cuDNN's convolutions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.cluster import Cluster, Slot
+from harness.contracts.launcher import Warmth
+from harness.instruction_sets import InstructionSet
+
+NEWEST_COMMON = InstructionSet.AVX2
+"""Of common kernels, where no slot of the cluster has an older set: what every x86 that one trains
+on has, so that bits are the same on other clusters too."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What libraries call an instruction set."""
+
+    aten: str
+    onednn: str
+    mkl: str
+    mkl_branch: str
+
+
+_NAMES = {
+    InstructionSet.SSE41: _Names("default", "SSE41", "SSE4_2", "COMPATIBLE"),
+    InstructionSet.AVX2: _Names("avx2", "AVX2", "AVX2", "AVX2"),
+    InstructionSet.AVX512: _Names("avx512", "AVX512_CORE", "AVX512", "AVX512"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """What the last bits of a worker's operators depend on, besides the machine."""
+
+    num_threads: int
+    """For the operators of one worker."""
+    instruction_set: InstructionSet | None = None
+    """The newest that may be used; None: whatever the machine has."""
+    are_common: bool = False
+    """Whether they are the same on all types of slots."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What has to be set before a library is imported."""
+        if self.instruction_set is None:
+            return {}
+        names = _NAMES[self.instruction_set]
+        env = {
+            "ATEN_CPU_CAPABILITY": names.aten,
+            "ONEDNN_MAX_CPU_ISA": names.onednn,
+            "MKL_ENABLE_INSTRUCTIONS": names.mkl,
+        }
+        return env | {"MKL_CBWR": names.mkl_branch} if self.are_common else env
+
+
+def kernels_of(slot: Slot) -> Kernels:
+    """The best that a slot has; a thread for each of its cores."""
+    return Kernels(max(1, len(slot.cores)), slot.instruction_set)
+
+
+def common_kernels(cluster: Cluster) -> Kernels:
+    """Those that all slots of a cluster have: the fewest threads, the oldest instruction set."""
+    sets = [slot.instruction_set for slot in cluster.slots if slot.instruction_set is not None]
+    oldest = min([NEWEST_COMMON, *sets], key=lambda name: name.age)
+    threads = min(kernels_of(slot).num_threads for slot in cluster.slots)
+    return Kernels(threads, oldest, are_common=True)
+
+
+def kernels_on(slot: Slot, cluster: Cluster, *, common: bool) -> Kernels:
+    """Those of a slot's workers: common ones, or the slot's best."""
+    return common_kernels(cluster) if common else kernels_of(slot)
+
+
+def warmth_problems(warmth: Warmth, cluster: Cluster, *, common: bool) -> list[str]:
+    """Why workers that have imported a library before they know their kernels cannot be used."""
+    if warmth is Warmth.COLD:
+        return []
+    why = None
+    if common:
+        why = "level asks for common kernels (D2)"
+    elif any(slot.instruction_set is not None for slot in cluster.slots):
+        why = f"slots of cluster {cluster.name!r} have instruction sets of their own"
+    if why is None:
+        return []
+    return [
+        f"start is {warmth.value!r}, but {why}, which has to be known before a library is imported;"
+        " set backend.start=cold"
+    ]

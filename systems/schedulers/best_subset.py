@@ -1,0 +1,36 @@
+"""Which jobs together gain most on a number of slots: the knapsack problem, solved exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def best_subset(gains: Sequence[float], sizes: Sequence[int], num_slots: int) -> list[int]:
+    """Places of the jobs whose gains sum to the most while their sizes fit, ascending.
+
+    By dynamic programming, in the number of jobs times ``num_slots``. Among equal sums a later
+    job is left out rather than an earlier one.
+
+    Args:
+        gains: what each job gains if it is among them, at least 0.
+        sizes: slots of each, at least 1.
+        num_slots: slots in all.
+    """
+    if num_slots <= 0:
+        return []
+    best = np.zeros(num_slots + 1)  # by slots that may be used, for the jobs so far
+    taken = np.zeros((len(gains), num_slots + 1), np.bool_)
+    for row, gain, size in zip(taken, gains, sizes, strict=True):
+        if size > num_slots:
+            continue
+        with_it = best[:-size] + gain
+        row[size:] = with_it > best[size:]
+        best[size:] = np.maximum(with_it, best[size:])
+    chosen, left = [], num_slots
+    for index in range(len(gains) - 1, -1, -1):
+        if taken[index, left]:
+            chosen.append(index)
+            left -= sizes[index]
+    return chosen[::-1]

@@ -1,0 +1,84 @@
+"""The live jobs of a scheduler that grants requested slots or none, and who has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from harness.contracts.scheduler import ClusterView, Grant, Refuse, Suspend
+from harness.trace.job import JobSpec
+from systems.schedulers.gang import gang_slots, refuse_misfit
+from systems.schedulers.news import touched
+
+
+class GangBook:
+    """Live jobs at their requested slots. A job that lost some of its workers counts with the
+    others until it is next suspended."""
+
+    def __init__(self) -> None:
+        self.specs: dict[str, JobSpec] = {}
+        """Live jobs, in order of arrival."""
+        self.granted: dict[str, int] = {}
+        """Slots of those that have a grant."""
+
+    def follow(self, view: ClusterView) -> dict[str, Grant | Suspend | Refuse]:
+        """Take in the news; refusals of jobs that the cluster can never hold."""
+        refusals: dict[str, Grant | Suspend | Refuse] = {}
+        for job_id in touched(view):
+            job = view.jobs.get(job_id)
+            self.granted.pop(job_id, None)
+            if job is None:
+                self.specs.pop(job_id, None)
+                continue
+            if job_id not in self.specs:
+                refusal = refuse_misfit(job.spec, gang_slots(job.spec), view.cluster)
+                if refusal is not None:
+                    refusals[job_id] = refusal
+                    continue
+                self.specs[job_id] = job.spec
+            if job.grant is not None:
+                self.granted[job_id] = job.grant.num_slots
+        return refusals
+
+    @property
+    def num_waiting(self) -> int:
+        """Jobs without a grant."""
+        return len(self.specs) - len(self.granted)
+
+    @property
+    def waiting(self) -> list[str]:
+        """Jobs without a grant, in order of arrival."""
+        return [job_id for job_id in self.specs if job_id not in self.granted]
+
+    def num_slots(self, job_id: str) -> int:
+        """Slots that a job has, or would be given."""
+        granted = self.granted.get(job_id)
+        return gang_slots(self.specs[job_id]) if granted is None else granted
+
+    def fitting(self, job_ids: Iterable[str], num_slots: int) -> list[str]:
+        """The jobs that get their slots in this order, each if it fits into what is left."""
+        chosen = []
+        for job_id in job_ids:
+            if self.num_slots(job_id) <= num_slots:
+                num_slots -= self.num_slots(job_id)
+                chosen.append(job_id)
+        return chosen
+
+    def grant_only(self, job_ids: Iterable[str]) -> dict[str, Grant | Suspend | Refuse]:
+        """Changes by which exactly these jobs run: suspensions by arrival, then starts in this
+        order."""
+        wanted = dict.fromkeys(job_ids)
+        changes: dict[str, Grant | Suspend | Refuse] = {}
+        for job_id in self.specs:
+            if job_id in self.granted and job_id not in wanted:
+                del self.granted[job_id]
+                changes[job_id] = Suspend()
+        return changes | self.grant_too(wanted)
+
+    def grant_too(self, job_ids: Iterable[str]) -> dict[str, Grant | Suspend | Refuse]:
+        """Changes by which these jobs run too, in this order."""
+        changes: dict[str, Grant | Suspend | Refuse] = {}
+        for job_id in job_ids:
+            if job_id not in self.granted:
+                self.granted[job_id] = gang_slots(self.specs[job_id])
+                changes[job_id] = Grant(self.granted[job_id])
+        return changes

@@ -1,0 +1,38 @@
+"""Nodes that a plan leaves idle in its first step."""
+
+from __future__ import annotations
+
+import heapq
+
+from systems.schedulers.hu.instance import Instance
+
+
+def grown(instance: Instance, counts: list[int]) -> list[int]:
+    """Counts of the first step with its idle nodes given to jobs that can use them.
+
+    The objective knows no time within a step, so that a plan can leave nodes idle that would end a
+    job sooner in the same step: among plans of equal worth the printed model takes any. One node
+    more in the first step never makes a plan worth less, and growing the smallest gains most by
+    node where speeds are concave. Ties go to the job with less left, then to the earlier one.
+
+    Args:
+        instance: what was planned.
+        counts: nodes of every job in the first step.
+    """
+    counts = list(counts)
+    idle = instance.num_nodes - sum(counts)
+    jobs = instance.jobs
+    order = [(count, -jobs[i].progress[0], i) for i, count in enumerate(counts)]
+    heapq.heapify(order)
+    while order and idle > 0:
+        count, least, number = heapq.heappop(order)
+        job = jobs[number]
+        place = job.counts.index(count) + 1
+        if place == len(job.counts) or job.progress[place] <= job.progress[place - 1]:
+            continue
+        more = job.counts[place]
+        if more - count <= idle:
+            idle -= more - count
+            counts[number] = more
+            heapq.heappush(order, (more, least, number))
+    return counts

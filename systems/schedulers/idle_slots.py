@@ -1,0 +1,95 @@
+"""What can be done with slots that nobody waits for: move jobs together, let them grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.contracts.scheduler import ClusterView, Grant, JobView
+
+
+def moved(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
+    """Grants that move jobs to the fewest hosts that are to be had, each to free slots.
+
+    A job keeps what it has on the hosts it stays on. Of hosts, those that have most for it are
+    taken first, then those on which it lies already; the last is the one that has least to
+    spare.
+
+    Args:
+        view: nothing may be in flight in it.
+        jobs: the jobs that hold their slots, in the order in which they may choose.
+    """
+    free = _free_by_host(view)
+    found: dict[str, Grant] = {}
+    for job in jobs:
+        held = _by_host(view, job)
+        if len(held) == 1 or not (job.spec.elastic or len(job.slots) == job.spec.requested_slots):
+            continue  # a gang that lost slots can be granted all of them, or none
+        best = _fewest_hosts(held, free, len(job.slots))
+        if len(best) >= len(held):
+            continue
+        kept = [slot for slot in job.slots if view.cluster.host_of[slot] in best]
+        new: list[int] = []
+        for host in best:
+            take = min(len(free[host]), len(job.slots) - len(kept) - len(new))
+            new += free[host][:take]
+            del free[host][:take]
+        # Slots that are given up are free only once the move is done: not for the next job.
+        slots = (*kept, *new)
+        found[job.job_id] = Grant(len(slots), slots=slots)
+    return found
+
+
+def grown(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
+    """Grants that share each host's free slots among the elastic jobs that lie on it alone.
+
+    One slot at a time goes to the job with the fewest, of equals to the first in ``jobs``.
+    """
+    free = _free_by_host(view)
+    slots_of = {job.job_id: list(job.slots) for job in jobs}
+    for host, spare in enumerate(free):
+        here = [job for job in jobs if job.spec.elastic and list(_by_host(view, job)) == [host]]
+        while spare:
+            able = [job for job in here if _may_grow(job, len(slots_of[job.job_id]))]
+            if not able:
+                break
+            job = min(able, key=lambda job: len(slots_of[job.job_id]))
+            slots_of[job.job_id].append(spare.pop(0))
+    return {
+        job.job_id: Grant(len(slots), slots=tuple(slots))
+        for job in jobs
+        if len(slots := slots_of[job.job_id]) > len(job.slots)
+    }
+
+
+def _may_grow(job: JobView, num_slots: int) -> bool:
+    return job.spec.max_slots is None or num_slots < job.spec.max_slots
+
+
+def _free_by_host(view: ClusterView) -> list[list[int]]:
+    """Slots of every host that are up and that no job holds, ascending."""
+    taken = {slot for job in view.jobs.values() for slot in job.slots} | view.down_slots
+    return [[slot for slot in host.slots if slot not in taken] for host in view.cluster.hosts]
+
+
+def _by_host(view: ClusterView, job: JobView) -> dict[int, int]:
+    """How many slots a job holds on each of its hosts."""
+    held: dict[int, int] = {}
+    for slot in job.slots:
+        host = view.cluster.host_of[slot]
+        held[host] = held.get(host, 0) + 1
+    return held
+
+
+def _fewest_hosts(held: dict[int, int], free: list[list[int]], need: int) -> list[int]:
+    """Hosts that together have ``need`` slots for a job."""
+    room = {host: len(spare) + held.get(host, 0) for host, spare in enumerate(free)}
+    chosen: list[int] = []
+    while need > 0:
+        enough = [host for host, slots in room.items() if slots >= need]
+        if enough:
+            host = min(enough, key=lambda host: (-held.get(host, 0), room[host], host))
+        else:
+            host = max(room, key=lambda host: (room[host], held.get(host, 0), -host))
+        need -= room.pop(host)
+        chosen.append(host)
+    return chosen

@@ -1,0 +1,215 @@
+"""Shockwave: a market over a window of rounds, whose prices know how jobs go on."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+from sortedcontainers import SortedDict
+
+from harness.contracts.scheduler import (
+    ClusterView,
+    Decision,
+    Grant,
+    JobView,
+    Knowledge,
+    Refuse,
+    Requirement,
+    Suspend,
+)
+from systems.schedulers.gang import gang_slots, refuse_misfit
+from systems.schedulers.news import touched
+from systems.schedulers.rounds import Rounds
+from systems.schedulers.shockwave.window import Share, best_counts, pack
+
+
+class _FairTime:
+    """When a job would end on an equal share of the cluster all along."""
+
+    def __init__(self, now_s: float) -> None:
+        self._since_s = now_s
+        self._num_jobs = 1
+        self._job_s = 0.0
+
+    def note(self, now_s: float, num_jobs: int) -> None:
+        """From now on there are so many jobs."""
+        self._job_s += self._num_jobs * (now_s - self._since_s)
+        self._since_s, self._num_jobs = now_s, num_jobs
+
+    def contention(self, now_s: float, arrival_s: float) -> float:
+        """Mean number of jobs since it arrived."""
+        age_s = now_s - arrival_s
+        whole = self._job_s + self._num_jobs * (now_s - self._since_s)
+        return whole / age_s if age_s > 0.0 else float(self._num_jobs)
+
+
+class Shockwave:
+    """In rounds of ``round_s`` seconds gangs run as a window of ``num_rounds`` rounds plans it.
+
+    The window maximises the weighted sum of the logarithms of the shares of their work that the
+    jobs will have done (Nash social welfare over time, the equilibrium of a market in which all
+    have the same budget), less ``makespan_weight`` times the longest run time left. A job's weight
+    is ``rho ** fairness_power`` where it is behind its fair finish time, else 1: rho is the time
+    from its arrival to its end if from now on it has an equal share of the slots, over the same
+    with an equal share all along. A new window is planned when jobs have come or gone or the old
+    one is over; slots that a round leaves idle go to the jobs with the longest time left. Every job
+    runs on its requested slots, and is suspended between its rounds.
+
+    Source: Zheng, Pan, Khan, Venkataraman and Akella, "Shockwave: Fair and Efficient Cluster
+    Scheduling for Dynamic Adaptation in Machine Learning", NSDI 2023, sections 4 to 6, and the
+    authors' code for what these leave open. Theirs: 120 s, 20 rounds, weight 0.001, gap 0.001;
+    power 12 on 32 GPUs. Left out: the prediction of batch sizes that jobs change themselves (here
+    none does, so that run times are known) with its Dirichlet posterior, and the hard constraints
+    on finish times that the authors' code tries first. Differs: logarithms are exact, not pieces of
+    lines; the program counts each job's rounds, with all rounds' slots taken together, and then
+    packs them, wide jobs first, so that it may plan a round that does not fit (it is left out
+    then); finish times count from the arrival, not from the start of the trace.
+
+    A gang wider than the cluster is refused. A job that lost some of its workers goes on with the
+    others until it is next suspended.
+
+    Raises:
+        ValueError: an option is out of its range.
+    """
+
+    checked: ClassVar[str] = "described"
+    """The window's program with every plan of small cases; no example of the paper's."""
+    needs: frozenset[Knowledge] = frozenset({Knowledge.REMAINING_WORK, Knowledge.THROUGHPUT})
+    requires: frozenset[Requirement] = frozenset({Requirement.SUSPEND})
+    wants_progress = False
+
+    def __init__(
+        self,
+        round_s: float = 120.0,
+        num_rounds: int = 20,
+        fairness_power: float = 5.0,
+        makespan_weight: float = 1e-3,
+        gap: float = 1e-3,
+    ) -> None:
+        problems = []
+        if num_rounds < 1:
+            problems.append(f"num_rounds is {num_rounds}; plan at least 1 round")
+        for name, value in (
+            ("fairness_power", fairness_power),
+            ("makespan_weight", makespan_weight),
+        ):
+            if not 0 <= value < math.inf:
+                problems.append(f"{name} is {value}; give a number from 0 on")
+        if not 0 < gap < 1:
+            problems.append(f"gap is {gap}; give a share of the optimum above 0, as 0.001")
+        if problems:
+            raise ValueError("\n".join(problems))
+        self._round_s = round_s
+        self._rounds = Rounds(round_s, "round_s")
+        self._round_at_s = -math.inf
+        self._num_rounds = num_rounds
+        self._fairness_power = fairness_power
+        self._makespan_weight = makespan_weight
+        self._gap = gap
+        self._jobs: SortedDict[tuple[float, str], _FairTime] = SortedDict()
+        self._orders: dict[str, tuple[float, str]] = {}
+        self._plan: list[set[str]] = []
+        """Jobs of the rounds that are left of the window, the next one last."""
+        self._is_stale = True
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Follow the news; where a round begins, let its gangs run."""
+        # Once in an instant, however often it is asked then.
+        is_round = self._rounds.begins(view.time_s) and view.time_s > self._round_at_s
+        changes: dict[str, Grant | Suspend | Refuse] = {}
+        num_jobs = len(self._jobs)
+        for job_id in touched(view):
+            refusal = self._look_again(view, job_id)
+            if refusal is not None:
+                changes[job_id] = refusal
+        if len(self._jobs) != num_jobs:
+            for fair in self._jobs.values():
+                fair.note(view.time_s, len(self._jobs))
+        if not self._jobs:
+            return Decision(changes)
+        if is_round:
+            self._round_at_s = view.time_s
+            if self._is_stale or not self._plan:
+                self._plan = self._window(view)
+                self._is_stale = False
+            changes |= self._round(view, self._plan.pop())
+        return Decision(changes, self._rounds.wake(view.time_s))
+
+    def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
+        job = view.jobs.get(job_id)
+        if job is None:
+            order = self._orders.pop(job_id, None)
+            if order is not None:
+                del self._jobs[order]
+                self._is_stale = True
+            return None
+        if job_id in self._orders:
+            return None
+        refusal = refuse_misfit(job.spec, gang_slots(job.spec), view.cluster)
+        if refusal is not None:
+            return refusal
+        self._orders[job_id] = job.spec.order
+        self._jobs[job.spec.order] = _FairTime(view.time_s)
+        self._is_stale = True
+        return None
+
+    def _window(self, view: ClusterView) -> list[set[str]]:
+        """Plan all rounds of a window; the first one last."""
+        job_ids = [job_id for _, job_id in self._jobs]
+        shares = [self._share(view, job_id) for job_id in job_ids]
+        num_slots, num_rounds = view.num_usable, self._num_rounds
+        counts = best_counts(
+            shares, num_slots, num_rounds, self._round_s, self._makespan_weight, self._gap
+        )
+        rounds = pack(shares, counts, num_slots, num_rounds)
+        return [{job_ids[job] for job in jobs} for jobs in reversed(rounds)]
+
+    def _share(self, view: ClusterView, job_id: str) -> Share:
+        job, now_s = view.jobs[job_id], view.time_s
+        rate = _gang_rate(job)
+        work_s, left_s = job.spec.work_samples / rate, _left_s(job, now_s)
+        equal = max(1.0, len(self._jobs) / view.cluster.num_slots)
+        fair = self._jobs[self._orders[job_id]].contention(now_s, job.spec.arrival_s)
+        fair_s = work_s * max(1.0, fair / view.cluster.num_slots)
+        rho = (now_s - job.spec.arrival_s + left_s * equal) / fair_s
+        return Share(
+            width=gang_slots(job.spec),
+            done=max(0.0, 1.0 - left_s / work_s),
+            per_round=self._round_s / work_s,
+            left_s=left_s,
+            weight=max(1.0, rho) ** self._fairness_power,
+        )
+
+    def _round(self, view: ClusterView, planned: set[str]) -> dict[str, Grant | Suspend]:
+        """Run the gangs of a round, and who fits beside them."""
+        free = view.num_usable
+        running: dict[str, int] = {}
+        jobs = [view.jobs[job_id] for _, job_id in self._jobs]
+        waiting = sorted(
+            (job for job in jobs if job.job_id not in planned),
+            key=lambda job: (-_left_s(job, view.time_s), job.spec.order),
+        )
+        for job in [*(job for job in jobs if job.job_id in planned), *waiting]:
+            width = gang_slots(job.spec) if job.grant is None else job.grant.num_slots
+            if width <= free:
+                running[job.job_id] = width
+                free -= width
+        changes: dict[str, Grant | Suspend] = {
+            job.job_id: Suspend()
+            for job in jobs
+            if job.grant is not None and job.job_id not in running
+        }
+        for job in jobs:
+            if job.grant is None and job.job_id in running:
+                changes[job.job_id] = Grant(running[job.job_id])
+        return changes
+
+
+def _gang_rate(job: JobView) -> float:
+    assert job.throughput is not None, "declared in needs"
+    return job.throughput.samples_per_s(gang_slots(job.spec))
+
+
+def _left_s(job: JobView, now_s: float) -> float:
+    """Seconds that it still runs on its requested slots; not 0, as it has not ended."""
+    return max(job.remaining_samples(now_s) / _gang_rate(job), 1e-3)

@@ -1,0 +1,186 @@
+"""Types of CPU slots: what their workers are told, refused, and kept from."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from harness.cluster import is_cpu, joined_cluster, uniform_cluster
+from harness.contracts.launcher import Warmth
+from harness.devices import device_problems, instruction_set_problems
+from harness.instruction_sets import InstructionSet, sets_of_this_machine
+from systems.backends.static import Static
+from systems.backends.virtual_thread import VirtualThread
+from systems.runtime.kernels import (
+    Kernels,
+    common_kernels,
+    kernels_of,
+    kernels_on,
+    warmth_problems,
+)
+from systems.runtime.processes import slot_environment
+from tests.backends.world import configured
+
+SSE41, AVX2, AVX512 = InstructionSet
+ONE_HOST = {"num_hosts": 1, "devices_per_host": 1}
+
+
+def cluster(*sets):
+    parts = [
+        uniform_cluster(
+            name=f"part{number}",
+            device_type="cpu" if name is None else f"cpu_{name}",
+            instruction_set=name,
+            cores_per_slot=1 + number,
+            num_cores=4,
+            **ONE_HOST,
+        )
+        for number, name in enumerate(sets)
+    ]
+    return joined_cluster(name="mixed", parts=parts)
+
+
+def test_the_shipped_cluster_has_two_types_of_cpu_slots():
+    found = configured("cluster", "cpu_two_types")
+    assert found.device_types == ("cpu_avx2", "cpu_sse41")
+    assert all(map(is_cpu, found.device_types))
+    assert not is_cpu("cpux")
+    assert device_problems(found, num_devices=0) == []
+    assert [kernels_of(slot).num_threads for slot in found.slots] == [1, 1, 1, 1, 2, 2]
+    assert common_kernels(found) == Kernels(1, SSE41, are_common=True)
+
+
+@pytest.mark.parametrize(
+    ("sets", "common"),
+    [((None,), AVX2), ((AVX512, None), AVX2), ((AVX512, AVX2), AVX2), ((AVX2, SSE41), SSE41)],
+)
+def test_common_kernels_are_the_oldest_and_at_most_avx2(sets, common):
+    """So that a job on a cluster of the newest CPUs alone has the bits of one on any."""
+    found = cluster(*sets)
+    assert common_kernels(found) == Kernels(1, common, are_common=True)
+    for slot in found.slots:
+        assert kernels_on(slot, found, common=True) == common_kernels(found)
+        assert kernels_on(slot, found, common=False) == kernels_of(slot)
+
+
+def test_workers_are_told_before_they_import_a_library():
+    found = cluster(AVX2, SSE41)
+    told = [slot_environment(slot, "127.0.0.1", kernels_of(slot)) for slot in found.slots]
+    names = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS")
+    assert [tuple(env[name] for name in names) for env in told] == [
+        ("avx2", "AVX2", "1"),
+        ("default", "SSE41", "2"),
+    ]
+    (plain,) = cluster(None).slots
+    assert not kernels_of(plain).environment, "slots of no type have whatever the machine has"
+
+
+def test_workers_that_have_imported_one_are_refused():
+    mixed, plain = cluster(AVX2, SSE41), cluster(None)
+    for warmth in (Warmth.PREIMPORTED, Warmth.SPARE):
+        (of_slots,) = warmth_problems(warmth, mixed, common=False)
+        assert "slots of cluster 'mixed' have instruction sets of their own" in of_slots
+        (of_level,) = warmth_problems(warmth, plain, common=True)
+        assert "level asks for common kernels (D2)" in of_level
+        assert "backend.start=cold" in of_level
+        assert warmth_problems(warmth, plain, common=False) == []
+    assert warmth_problems(Warmth.COLD, mixed, common=True) == []
+    assert Static(start="preimported").problems(mixed)
+    assert VirtualThread(start="preimported", level="D2").problems(plain)
+    assert VirtualThread(level="D2").problems(plain) == []
+
+
+def test_an_instruction_set_that_the_machine_lacks_is_refused(tmp_path):
+    (problem,) = instruction_set_problems(cluster(AVX512, AVX2), frozenset({SSE41, AVX2}))
+    assert "has slots with instruction set avx512" in problem
+    assert "this machine's CPU has sse41, avx2" in problem
+    assert instruction_set_problems(cluster(AVX2, None), frozenset({SSE41, AVX2})) == []
+    info = tmp_path / "cpuinfo"
+    info.write_text("processor: 0\nflags\t\t: fpu sse4_1 sse4_2 fma avx2\nbugs\t\t:\n")
+    assert sets_of_this_machine(info) == {SSE41, AVX2}
+    assert sets_of_this_machine(tmp_path / "none") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"instruction_set": "avx", "device_type": "cpu"}, "known: sse41, avx2, avx512, or null"),
+        ({"instruction_set": "avx2", "device_type": "a100"}, "only CPU slots have one"),
+    ],
+)
+def test_wrong_sets_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        uniform_cluster(name="c", **ONE_HOST, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"level": "D3"}, "level is 'D3'; known: D0, D1, D2, D0\\+D2, D1\\+D2"),
+        ({"level": "D0"}, "set reconfigure=checkpoint, or level=D1"),
+    ],
+)
+def test_wrong_levels_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        VirtualThread(**options)
+
+
+def test_what_jobs_are_held_to_has_the_kernels_of_the_first_slot_or_common_ones():
+    mixed = configured("cluster", "cpu_two_types")
+    of_d1 = VirtualThread(level="D1").reference(mixed)
+    of_d2 = VirtualThread(level="D2").reference(mixed)
+    assert (of_d1.env["ATEN_CPU_CAPABILITY"], of_d2.env["ATEN_CPU_CAPABILITY"]) == (
+        "avx2",
+        "default",
+    )
+    assert "--common-kernels" in of_d2.words
+    assert "--common-kernels" not in of_d1.words
+    assert not VirtualThread(level="D0", reconfigure="checkpoint").abilities.bitwise
+
+
+@pytest.mark.long
+def test_kernels_of_two_types_differ_and_common_ones_do_not():
+    """A matrix product, a convolution and a normalisation, in processes of their own."""
+    here = sets_of_this_machine()
+    if not {SSE41, AVX2} <= here:
+        pytest.skip("this machine's CPU is no x86 with AVX2")
+    found = [_products(Kernels(1, name)) for name in (SSE41, AVX2) if name in here]
+    assert all(one != other for one, other in zip(*found, strict=True)), found
+    mixed = cluster(AVX2, SSE41)
+    assert len({tuple(_products(kernels_on(s, mixed, common=True))) for s in mixed.slots}) == 1
+
+
+_PROGRAM = """
+import hashlib, json, sys
+import numpy as np, torch
+from systems.runtime.determinism import check_kernels, use_common_kernels
+check_kernels()
+torch.set_num_threads(1)
+if json.loads(sys.argv[1]):
+    use_common_kernels(torch.device("cpu"))
+rng = np.random.default_rng(0)
+def drawn(*shape):
+    return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
+made = [
+    drawn(64, 512) @ drawn(512, 256),
+    torch.nn.functional.conv2d(drawn(4, 64, 8, 8), drawn(64, 64, 3, 3), padding=1),
+    torch.nn.functional.layer_norm(drawn(4, 8, 64), (64,)),
+]
+print(json.dumps([hashlib.sha256(one.numpy().tobytes()).hexdigest()[:8] for one in made]))
+"""
+
+
+def _products(kernels):
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, json.dumps(kernels.are_common)],
+        env={**os.environ, **kernels.environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return json.loads(done.stdout)
