@@ -16,7 +16,7 @@ from harness import sweep
 from harness.compose import understand
 from harness.config import GROUPS, RunConfig, hash_json
 from harness.estimate import estimate_wall_s
-from harness.experiment import Plan, config_yaml, execute, mirror_run, plan
+from harness.experiment import Library, Plan, config_yaml, execute, mirror_run, plan
 from harness.help import of_group, overview
 from harness.interrupts import TIME_LIMIT_EXIT, Interrupted, run_command
 from harness.problems import Problem, UserError, render, suggest
@@ -246,8 +246,9 @@ def _run_many(arguments: Arguments, argv: list[str]) -> int:
             problems += error.problems
     if problems:
         raise UserError(problems)
+    library = Library()
     sweeps = [
-        (planned, sweep.plan_sweep(planned))
+        (planned, sweep.plan_sweep(planned, library))
         for planned in _sweeps(arguments, understood.sweeps, study)
     ]
     configs = [entry.planned.config for _, entries in sweeps for entry in entries]

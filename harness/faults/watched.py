@@ -34,7 +34,7 @@ class WatchedLauncher:
         self.workers: dict[int, Worker] = {}
         """Those that have not ended."""
         self.crashes: list[str] = []
-        """Names of workers that ended with an error and had not been signalled."""
+        """Workers that ended with an error and had not been signalled, and how they ended."""
         self._down: set[int] = set()
         """Slots on which no worker lives."""
 
@@ -78,7 +78,7 @@ class WatchedLauncher:
         for one in found:
             worker = self.workers.pop(one.handle, None)
             if worker is not None and one.returncode != 0 and not worker.is_signalled:
-                self.crashes.append(worker.name)
+                self.crashes.append(f"{worker.name}: {one.reason}")
         return found
 
     def keep(self, spares: Sequence[SpareSpec]) -> None:

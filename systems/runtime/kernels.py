@@ -9,7 +9,9 @@ do not depend on the type of the device, and no kernels that the vendor tunes fo
 Differs: on CPUs. There MKL promises the same bits on all CPUs for a named code branch
 (``MKL_CBWR``) and a number of threads, and torch's own kernels follow from
 ``ATEN_CPU_CAPABILITY``; oneDNN and NNPACK, which also go by the sizes of caches, are left out
-(``determinism.use_common_kernels``), as the paper leaves out cuDNN's convolutions.
+(``determinism.use_common_kernels``), as the paper leaves out cuDNN's convolutions. On CPUs of AMD,
+MKL keeps its own choice where it is told an instruction set: there a slot's type changes the other
+kernels alone, and that MKL gives the bits of an Intel was not checked.
 """
 
 from __future__ import annotations

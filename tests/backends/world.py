@@ -260,7 +260,7 @@ class World:
         def about(report):
             if report.kind is kind and report.change_id == change_id:
                 return True
-            assert report.kind not in ENDS, report
+            assert report.kind not in ENDS, str(report)
             return False
 
         return self.until(about)
@@ -268,7 +268,7 @@ class World:
     def until_end(self, kind=ReportKind.FINISHED, job_id="job"):
         """Poll until the job has ended, which must be as ``kind`` says."""
         end = self.until(lambda r: r.kind in ENDS and r.job_id == job_id)
-        assert end.kind is kind, end
+        assert end.kind is kind, str(end)
         return end
 
     def until_step(self, step, job_id="job"):

@@ -135,7 +135,7 @@ class Life:
     def _until(self, wanted):
         def is_it(report):
             is_of_a_change = report.kind is ReportKind.FAILED and report.change_id is not None
-            assert report.kind not in ENDS or is_of_a_change, report
+            assert report.kind not in ENDS or is_of_a_change, str(report)
             return wanted(report)
 
         if not any(map(is_it, self.world.reports)):

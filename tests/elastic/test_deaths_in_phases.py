@@ -68,7 +68,7 @@ def until(world, wanted):
 
     def is_it(report):
         is_of_a_change = report.kind is ReportKind.FAILED and report.change_id is not None
-        assert report.kind not in ENDS or is_of_a_change, report
+        assert report.kind not in ENDS or is_of_a_change, str(report)
         return wanted(report)
 
     world.until(is_it)

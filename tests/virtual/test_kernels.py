@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -148,10 +149,16 @@ def test_kernels_of_two_types_differ_and_common_ones_do_not():
     here = sets_of_this_machine()
     if not {SSE41, AVX2} <= here:
         pytest.skip("this machine's CPU is no x86 with AVX2")
-    found = [_products(Kernels(1, name)) for name in (SSE41, AVX2) if name in here]
-    assert all(one != other for one, other in zip(*found, strict=True)), found
+    old, new = (_products(Kernels(1, name)) for name in (SSE41, AVX2))
+    # The product is MKL's, which goes by its own choice on an AMD, whatever it is told.
+    own = slice(1 if _is_amd() else 0, None)
+    assert all(one != other for one, other in zip(old[own], new[own], strict=True)), (old, new)
     mixed = cluster(AVX2, SSE41)
     assert len({tuple(_products(kernels_on(s, mixed, common=True))) for s in mixed.slots}) == 1
+
+
+def _is_amd():
+    return "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
 
 
 _PROGRAM = """
