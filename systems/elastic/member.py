@@ -82,7 +82,7 @@ class Member:
             order.address,
             order.job_id,
             token,
-            driver.send,
+            self._tell_driver,
             order.heartbeat_s,
             order.hang_timeout_s,
             order.leader_expiry_s,
@@ -175,7 +175,7 @@ class Member:
             return
         if silent_s > self._order.hang_timeout_s and self._leader_worker != self._order.worker:
             self._is_accused = True
-            self._driver.send(
+            self._tell_driver(
                 {"kind": "suspect", "worker": self._leader_worker, "silent_s": silent_s}
             )
 
@@ -315,7 +315,15 @@ class Member:
                 self._send(request)
 
     def _say_that_it_leads(self) -> None:
-        self._driver.send({"kind": "leader", "worker": self._order.worker})
+        self._tell_driver({"kind": "leader", "worker": self._order.worker})
+
+    def _tell_driver(self, message: Message) -> None:
+        """From any thread. Once this worker has left, its line to the driver may be closed."""
+        try:
+            self._driver.send(message)
+        except OSError:
+            if not self._is_closed:
+                raise
 
     def _step_down(self) -> None:
         self._leads = False

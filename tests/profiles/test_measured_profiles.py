@@ -301,15 +301,15 @@ def test_what_was_measured_apart_is_written_apart(tmp_path):
 def test_measuring_really_trains_and_writes_a_profile(tmp_path, monkeypatch, capsys):
     """Real workers: every size and every change of one job, from the command to the file."""
     monkeypatch.chdir(tmp_path)
-    words = ["measure", "here.yaml", "--pool", "tiny", "--workloads", "resnet50"]
+    words = ["measure", "here.yaml", "--pool", "tiny", "--workloads", "resnet18"]
     words += ["--trials", "2", "--steps", "40", "--set", "backend.start=preimported"]
     assert main(words) == 0, capsys.readouterr().err
     profile = load_profile(tmp_path / "here.yaml")
-    curve = profile.throughput("resnet50", 32)
+    curve = profile.throughput("resnet18", 32)
     assert curve.samples_per_s(1) > 0
     assert curve.samples_per_s(2) > 0
     for kind, sizes in ((ChangeKind.RESCALE, (1, 2)), (ChangeKind.RESUME, (0, 2))):
-        cost = profile.rescale_cost("stop_resume", "resnet50", kind, *sizes)
+        cost = profile.rescale_cost("stop_resume", "resnet18", kind, *sizes)
         assert 0.0 < cost.pause_s < 30.0
         assert "import" in cost.phases_s
     assert main(words) == 0  # everything is stored: nothing runs again
