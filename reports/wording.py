@@ -115,8 +115,13 @@ def _stated(each: Mapping[str, Any]) -> str:
 def needs(entry: Claim) -> str:
     """What would test an entry here, by the ledger."""
     names = {"cpu_machine": "a CPU machine", "one_gpu": "one GPU", "simulation": "a simulation"}
-    kept = {names[key]: text for key, text in entry.needs.items() if key in names}
-    return "; ".join(f"{name}: {text}" for name, text in kept.items() if not text.startswith("no"))
+    texts = []
+    for key, place in names.items():
+        text = entry.needs.get(key, "no")
+        how = text.removeprefix("yes").strip(" :,;()")
+        if not text.startswith("no"):
+            texts.append(f"{place} ({how})" if how else place)
+    return "; ".join(texts)
 
 
 def _criterion(verdict: CriterionVerdict, studies: Mapping[str, str]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from harness.store import StoreError
 from reports.claims.ledger import Paper
 from reports.claims.verdicts import Verdict
 from reports.drawing import Table
-from reports.selection import ReportRun
+from reports.selection import ReportRun, name
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,11 @@ class Page:
     def file(self) -> str:
         """Its file."""
         return f"{self.name}.html"
+
+
+def named_anew(runs: Sequence[ReportRun]) -> list[ReportRun]:
+    """Runs of one study under the names that its own page uses."""
+    return name(run.stored for run in runs)
 
 
 def overhead_records(directories: Sequence[Path]) -> dict[str, Mapping[str, Any]]:

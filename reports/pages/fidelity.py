@@ -15,7 +15,7 @@ from harness.statistics import CONFIDENCE, MIN_TRIALS, Estimate, estimate
 from reports.claims.verdicts import Fidelity
 from reports.drawing import Table
 from reports.figures.simulated_against_live import METRICS, compare
-from reports.pages.base import Material, Page, Section
+from reports.pages.base import Material, Page, Section, named_anew
 from reports.selection import ReportRun, groups
 
 TARGETS: Mapping[str, float] = {"jct_mean_s": 0.03, "makespan_s": 0.03}
@@ -60,7 +60,7 @@ def build(material: Material) -> Page:
 
 def _pairs(material: Material) -> Iterator[Pair]:
     for study, runs in material.studies.items():
-        for inside in groups(runs, "setting").values():
+        for inside in groups(named_anew(runs), "setting").values():
             for engine in sorted({run.engine for run in inside if run.is_live}):
                 simulated = {run.system for run in inside if not run.is_live}
                 live = {run.system for run in inside if run.engine == engine}
@@ -81,7 +81,7 @@ def word(error: Estimate, target: float) -> str:
         target: largest error aimed at, in either direction.
     """
     if error.half_width is None:
-        return f"no interval, fewer than {MIN_TRIALS} trials"
+        return f"no interval, n < {MIN_TRIALS}"
     low, high = error.mean - error.half_width, error.mean + error.half_width
     if -target <= low and high <= target:
         return "met"
@@ -109,18 +109,19 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
         for (system,), trials in groups(pair.runs, "system").items():
             errors = job_errors(trials)
             if errors:
-                title = f"single jobs' JCT, {JOB_PERCENT}th percentile of errors"
+                title = f"single jobs' JCT, p{JOB_PERCENT}"
                 cells = _error_cells(estimate(errors), JOB_TARGET)
                 rows.append([pair.study, system, title, *cells, ""])
-    header = ["study", "system", "metric", "error, %", "95% interval", "trials", "target, %",
-              "target", "live around its mean, %"]  # fmt: skip
+    header = ["study", "system", "metric", "error, %", "95% interval", "n", "target, %", "kept",
+              "live spread, %"]  # fmt: skip
     shown = [drawn for drawn in material.drawn if drawn.figure == "simulated_against_live"]
     return Section(
         "fidelity-errors",
         "Errors of the simulator",
-        "Simulated over live, minus 1; of single jobs without sign. A target is met if the whole"
-        " interval keeps it and not met if none of it does. An error inside what live runs"
-        " differ among themselves (last column) is nothing that simulation could do better.",
+        "Simulated over live, minus 1; of single jobs without sign, the percentile over jobs. A"
+        " target is met if the whole interval keeps it and not met if none of it does. An error"
+        " inside what live runs differ among themselves (last column) is nothing"
+        " that simulation could do better.",
         Table(header, rows) if rows else None,
         pictures=[drawn for drawn in shown if drawn.has_picture],
         missing="" if rows else "no system of a study here ran in both engines.",
@@ -131,8 +132,8 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
 def _error_cells(error: Estimate, target: float) -> list[str]:
     half = error.half_width
     return [
-        f"{100 * error.mean:+.1f}",
-        "none" if half is None else f"±{100 * half:.1f}",
+        f"{100 * error.mean:+.2f}",
+        "none" if half is None else f"±{100 * half:.2f}",
         str(error.num_trials),
         f"{100 * target:g}",
         word(error, target),

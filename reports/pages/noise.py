@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.statistics import MIN_TRIALS, estimate
 from reports.drawing import Table
-from reports.pages.base import Material, Page, Section
+from reports.pages.base import Material, Page, Section, named_anew
 from reports.selection import ReportRun, groups
 
 _METRICS = {
@@ -70,9 +70,10 @@ def _step_row(
     ends = (noise.get("low"), noise.get("high"))
     interval = "none" if None in ends else " to ".join(f"{100 * (end - 1):+.1f}" for end in ends)
     load = (record.get("load_1min") or {}).get("median")
+    trials = cell["trials"]
     return [
         f"{cell['workload']}, {cell['num_workers']}",
-        str(cell["trials"]),
+        str(len(trials) if isinstance(trials, list) else trials),
         centre,
         f"{100 * (noise['value'] - 1):+.1f}",
         interval,
@@ -110,7 +111,7 @@ def _samples_lost(material: Material) -> Section:
 def _live(material: Material) -> Section:
     rows = []
     for study, runs in material.studies.items():
-        live = [run for run in runs if run.is_live]
+        live = [run for run in named_anew(runs) if run.is_live]
         for (_, engine, system), trials in groups(live, "setting", "engine", "system").items():
             for metric, title in _METRICS.items():
                 values = [run.metrics[metric] for run in trials if run.metrics.get(metric)]

@@ -54,7 +54,7 @@ def _needs(verdict: Verdict) -> str:
     if verdict.status is Status.NOT_HERE:
         return claim.not_here
     if verdict.status is Status.OPEN:
-        return f"A study. {wording.needs(claim)}".strip()
+        return f"A study on {wording.needs(claim) or 'what the source used'}"
     texts = []
     for each in verdict.criteria:
         if each.direction is None:
