@@ -77,7 +77,7 @@ def check(
             way_out = f"say of which with --study; {suggest(name, options('study'))}"
             problems.append(Problem(place, "are not of a shipped study", way_out))
             continue
-        problems += _closed(own, load_study(name))
+        problems += closed_problems(own, load_study(name))
     return problems
 
 
@@ -88,7 +88,7 @@ def _by_study(runs: Sequence[StoredRun], study: str | None) -> dict[str, list[St
     return found
 
 
-def _closed(runs: Sequence[StoredRun], study: Study) -> Iterator[Problem | str]:
+def closed_problems(runs: Sequence[StoredRun], study: Study) -> Iterator[Problem | str]:
     """What keeps runs from being a whole closed result of a study."""
     configs = [read_words([*study.base, *point.overrides]) for point in study.points()]
     is_scripted = all(config.choices["scheduler"] == _SCRIPTED for config in configs)
@@ -123,10 +123,8 @@ def _closed(runs: Sequence[StoredRun], study: Study) -> Iterator[Problem | str]:
     for system, cells in sorted(done.items()):
         lacking = min((len(wanted - cells) for wanted in shipped.values()), default=0)
         if lacking:
-            total = min(len(wanted) for wanted in shipped.values())
-            fact = f"{lacking} points of {study.name} have no run ({len(cells)} of {total} do)"
-            if len(cells) >= total:
-                fact = f"{lacking} points of {study.name} have no run"
+            points = "1 point" if lacking == 1 else f"{lacking} points"
+            fact = f"{points} of {study.name} {'has' if lacking == 1 else 'have'} no run"
             yield Problem(_name(system), fact, "run every point, seed and repetition of it")
 
 

@@ -177,6 +177,7 @@ def _section(section: Section, out: Path) -> dict[str, Any]:
         "title": section.title,
         "text": section.text,
         "missing": section.missing,
+        "is_prose": section.is_prose,
         "table": Markup(table),
         "downloads": Markup(links),
         "pictures": [

@@ -64,6 +64,8 @@ class Section:
     """Figures of studies that it shows again."""
     missing: str = ""
     """Why there is nothing to see, where there is nothing."""
+    is_prose: bool = False
+    """Its table has sentences: on a phone its cells stand below one another."""
     links: Mapping[str, str] = field(default_factory=dict)
     """Where names in the first column lead."""
 

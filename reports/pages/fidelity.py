@@ -81,7 +81,7 @@ def word(error: Estimate, target: float) -> str:
         target: largest error aimed at, in either direction.
     """
     if error.half_width is None:
-        return f"no interval, n < {MIN_TRIALS}"
+        return "too few trials"
     low, high = error.mean - error.half_width, error.mean + error.half_width
     if -target <= low and high <= target:
         return "met"
@@ -112,14 +112,15 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
                 title = f"single jobs' JCT, p{JOB_PERCENT}"
                 cells = _error_cells(estimate(errors), JOB_TARGET)
                 rows.append([pair.study, system, title, *cells, ""])
-    header = ["study", "system", "metric", "error, %", "95% interval", "n", "target, %", "kept",
+    header = ["study", "system", "metric", "error, %", "95% interval", "n", "target, %", "verdict",
               "live spread, %"]  # fmt: skip
     shown = [drawn for drawn in material.drawn if drawn.figure == "simulated_against_live"]
     return Section(
         "fidelity-errors",
         "Errors of the simulator",
         "Simulated over live, minus 1; of single jobs without sign, the percentile over jobs. A"
-        " target is met if the whole interval keeps it and not met if none of it does. An error"
+        " target is met if the whole interval keeps it and not met if none of it does; there is"
+        f" an interval from {MIN_TRIALS} trials on. An error"
         " inside what live runs differ among themselves (last column) is nothing"
         " that simulation could do better.",
         Table(header, rows) if rows else None,
@@ -132,7 +133,7 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
 def _error_cells(error: Estimate, target: float) -> list[str]:
     half = error.half_width
     return [
-        f"{100 * error.mean:+.2f}",
+        f"{100 * error.mean:+z.2f}",
         "none" if half is None else f"±{100 * half:.2f}",
         str(error.num_trials),
         f"{100 * target:g}",

@@ -20,7 +20,7 @@ _METRICS = {
 """Of which the spread over repeated runs is shown."""
 _CLOCK = "latencies"
 """The table of a simulated run that is about the machine."""
-_ABOVE_ALL = ": A/A"
+_NOTHING_CHANGED = ": A/A"
 
 
 def build(material: Material) -> Page:
@@ -50,14 +50,14 @@ def _steps(material: Material) -> Section:
                 for centre in ("median", "mean")
                 if (cell.get(centre) or {}).get("noise")
             ]
-    header = ["workload, workers", "trials", "step is a block's", "second over first, %",
-              "95% interval, %", "load, 1 min, median", "record"]  # fmt: skip
+    header = ["workload, workers", "trials", "step of a block", "second over first, %",
+              "95% interval, %", "load, median", "record"]  # fmt: skip
     return Section(
         "noise-steps",
         "A step of stock training beside itself",
         "Two blocks of the same stand-alone script with stock DistributedDataParallel, in drawn"
         " order within a trial: how much longer the second block's step was. Geometric mean over"
-        " trials, with the bootstrap interval.",
+        " trials, with the bootstrap interval; beside it the median 1-minute load of the machine.",
         Table(header, rows) if rows else None,
         missing="" if rows else "no record of python -m harness.overhead is here.",
     )
@@ -92,9 +92,9 @@ def _samples_lost(material: Material) -> Section:
         header = ["workload, change", "study", *drawn.table.header[1:]]
         change = drawn.title.rpartition(": ")[2]
         rows += [
-            [f"{row[0].removesuffix(_ABOVE_ALL)}, {change}", drawn.study, *row[1:]]
+            [f"{row[0].removesuffix(_NOTHING_CHANGED)}, {change}", drawn.study, *row[1:]]
             for row in drawn.table.rows
-            if row[0].endswith(_ABOVE_ALL)
+            if row[0].endswith(_NOTHING_CHANGED)
         ]
     return Section(
         "noise-samples-lost",

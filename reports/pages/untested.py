@@ -45,6 +45,7 @@ def _section(paper: str, short: str, verdicts: Sequence[Verdict], num_entries: i
         text=f"{len(verdicts)} of {num_entries} entries.",
         table=Table(["entry", "claims", "state", "what it would need"], rows) if rows else None,
         missing="" if rows else "every entry has a verdict.",
+        is_prose=True,
         links=links,
     )
 
