@@ -63,11 +63,12 @@ def write(
             table_entries.append({"files": [str(file.relative_to(out)) for file in own]})
             table_links = downloads("Table", own, out)
         sections.append(_section(drawing, picture, table_links))
-    template, style_sheet = (
-        (_TEMPLATES / name).read_text(encoding="utf-8") for name in ("study.html", "style.css")
+    template, *style_sheets = (
+        (_TEMPLATES / name).read_text(encoding="utf-8")
+        for name in ("study.html", "style.css", "claims.css")
     )
     page = Template(template).substitute(
-        style=style_sheet,
+        style="".join(style_sheets),
         home=f'<p><a href="{home}">← the whole report</a></p>' if home else "",
         claims=claims,
         title=html.escape(title),

@@ -103,7 +103,7 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
                         one.system,
                         METRICS[one.metric],
                         *_error_cells(one.error, target),
-                        f"{100 * low:+.1f} to {100 * high:+.1f}",
+                        f"{100 * low:+.1f} to {100 * high:+.1f}" if len(one.live) > 1 else "",
                     ]
                 )
         for (system,), trials in groups(pair.runs, "system").items():
