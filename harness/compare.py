@@ -6,7 +6,8 @@ it can be 0), with Welch's interval over trials at the confidence at which all c
 together are wrong in at most one of twenty. Simulated runs of the same seed must be the same
 byte for byte.
 
-Exit code 0: nothing differs; 1: something does; 2: nothing to compare, or a wrong argument.
+Exit code 0: nothing differs; 1: something does; 2: nothing to compare, results of different
+versions of the benchmark, or a wrong argument.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from rich import box
 from rich.table import Table
 from scipy.special import stdtrit
 
+from harness.benchmark import VersionError, one_version
 from harness.interrupts import run_command
 from harness.statistics import CONFIDENCE
 from harness.store import StoredRun, StoreError, iter_runs
@@ -261,6 +263,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{folder}: holds no finished run; give a folder of results", file=sys.stderr)
             return 2
     set_a, set_b = sets
+    try:
+        one_version([run.manifest for run in (*set_a, *set_b)], f"{chosen.a} and {chosen.b}")
+    except VersionError as error:
+        print(error, file=sys.stderr)
+        return 2
     found = compare(set_a, set_b, chosen.metrics, chosen.margin)
     num_replays, unequal = unequal_replays(set_a, set_b)
     if not found and not num_replays:

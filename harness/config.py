@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from harness.annotations import MismatchError, coerce, show
+from harness.benchmark import BENCHMARK_VERSION, FIRST_VERSION, KEY
 from harness.problems import Problem, UserError, suggest
 
 GROUPS = (
@@ -141,7 +142,8 @@ def _read_value(name: str, value: Any, hint: Any, spec: dataclasses.Field[Any]) 
 def hash_config(config: RunConfig, digests: Mapping[str, str]) -> str:
     """SHA-256 of the canonical JSON of everything that determines the results.
 
-    Labels, folders, limits, tracking and display do not.
+    Labels, folders, limits, tracking and display do not. Another version of the benchmark makes
+    other runs; those of the first, when manifests had no version yet, keep their hashes.
 
     Args:
         config: configuration of the run.
@@ -149,7 +151,9 @@ def hash_config(config: RunConfig, digests: Mapping[str, str]) -> str:
     """
     groups = {group: getattr(config, group) for group in GROUPS if group != "tracking"}
     keys = {n: getattr(config, n) for n, f in KEYS.items() if f.metadata["determines"]}
-    return hash_json({**groups, **keys, "digests": dict(digests)})
+    is_first = BENCHMARK_VERSION == FIRST_VERSION
+    version = {} if is_first else {KEY: BENCHMARK_VERSION}
+    return hash_json({**groups, **keys, **version, "digests": dict(digests)})
 
 
 def hash_json(value: Any) -> str:

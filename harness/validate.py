@@ -3,7 +3,9 @@
 Of every run at or below the directories: the version and the manifest, that every table
 reads and still has the digest it was written with, that the records do not contradict one
 another, and that ``metrics.json`` is what the records give. Prints all problems at once, and
-the tables that a copied run was made without; what needs them is not checked.
+the tables that a copied run was made without; what needs them is not checked. With
+``--division closed`` also whether all of them together are a whole result of a shipped study, with
+a scheduler or backend of one's own (see ``harness/divisions.py`` and docs/submitting.md).
 Exit code 0: no problem; 2: problems, or no run found.
 """
 
@@ -23,8 +25,9 @@ from pathlib import Path
 from harness import metrics
 from harness.contracts.engine import JobState
 from harness.interrupts import run_command
+from harness.problems import UserError
 from harness.records import GrantRecord, JobRecord, OutageRecord, RunRecords
-from harness.store import RESULT_DIRS, StoredRun, StoreError, load_run, run_paths
+from harness.store import RESULT_DIRS, StoredRun, StoreError, iter_runs, load_run, run_paths
 from harness.tables import TableError
 
 _SLACK_S = 1e-6
@@ -179,7 +182,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Check that stored runs are whole and that their numbers agree.",
     )
     parser.add_argument("dir", nargs="*", type=Path, help="default: those below results/")
-    directories: list[Path] = parser.parse_args(arguments).dir
+    parser.add_argument(
+        "--division", choices=("closed", "open"), help="check that they can be in this division"
+    )
+    parser.add_argument(
+        "--study", metavar="NAME",
+        help="with --division closed: the shipped study (default: what the manifests say)",
+    )  # fmt: skip
+    chosen = parser.parse_args(arguments)
+    directories: list[Path] = chosen.dir
     directories = directories or [path for path in RESULT_DIRS if path.is_dir()] or [*RESULT_DIRS]
     problems, slim, count = [], [], 0
     for directory in directories:
@@ -196,7 +207,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for note in slim:
         print(note)
     print(f"{count} runs checked, {len(problems)} problems")
-    return 2 if problems else 0
+    refused = chosen.division is not None and count > 0
+    if refused:
+        refused = bool(problems) or not _fits_division(directories, chosen.division, chosen.study)
+        print(f"{'refused' if refused else 'accepted'} for the {chosen.division} division")
+    return 2 if problems or refused else 0
+
+
+def _fits_division(directories: Sequence[Path], division: str, study: str | None) -> bool:
+    """Whether all runs together can be in a division; says why not, and what a reader may ask."""
+    from harness import divisions  # composes configurations, which few calls need
+
+    runs = [run for directory in directories for run in iter_runs(directory)]
+    try:
+        reasons = divisions.check(runs, division, study)
+    except UserError as error:
+        reasons = error.problems
+    for reason in reasons:
+        print(reason, file=sys.stderr)
+    changed = sum(run.manifest.get("git_dirty") is not False for run in runs)
+    if changed:
+        print(f"note: {changed} runs were not made from a committed state of the code")
+    return not reasons
 
 
 if __name__ == "__main__":

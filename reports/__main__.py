@@ -24,6 +24,7 @@ from reports.claims.verdicts import judge
 from reports.drawing import Drawing
 from reports.figures import ALWAYS, FIGURES, ON_REQUEST
 from reports.files import FORMATS
+from reports.pages.base import Drawn
 from reports.selection import ReportRun, SelectionError, name, select, study_figures
 
 
@@ -76,15 +77,18 @@ def _draw_site(
     studies = overview.by_study(runs)
     verdicts = judge(papers, studies)
 
-    def draw(study: str, own: Sequence[ReportRun], out: Path, claims: str) -> int:
+    def draw(study: str, own: Sequence[ReportRun], out: Path, claims: str) -> list[Drawn]:
         named_anew = name(run.stored for run in own)
         drawings = _drawings(named_anew, study_figures(study) or ())
         title = f"Elastrace: study {study}"
         home = "../../index.html"
         site.write(out, title, command, named_anew, drawings, chosen.formats, home, claims)
-        return _num_drawn(drawings)
+        return [
+            Drawn(study, figure, each.name, each.title, each.figure is not None, each.table)
+            for figure, each in drawings
+        ]
 
-    drawn = overview.write_site(chosen.out, command, papers, verdicts, studies, draw)
+    drawn = overview.write_site(chosen.out, command, papers, verdicts, studies, directories, draw)
     _say(drawn, runs, began, chosen.out)
     print(wording.summary(verdicts))
     # Accepted verdicts are about the records of their own folder, not of several together.
@@ -140,7 +144,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--accept", action="store_true",
         help=f"keep the verdicts as they are now in {kept.FILE} beside the records",
     )  # fmt: skip
-    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=["svg", "png"])
+    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=[*FORMATS])
     return parser.parse_args(arguments)
 
 

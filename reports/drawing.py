@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from matplotlib.figure import Figure
@@ -16,15 +16,19 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
 
-    def to_html(self) -> str:
-        """An HTML table, escaped."""
-        kinds = [' class="text"' if self._is_text(at) else "" for at in range(len(self.header))]
+    def to_html(self, links: Mapping[str, str] | None = None) -> str:
+        """An HTML table, escaped.
+
+        Args:
+            links: where names of rows lead, if anywhere.
+        """
+        kinds = [' class="text"' if self.is_text(at) else "" for at in range(len(self.header))]
         head = "".join(
             f"<th{kind}>{html.escape(cell)}</th>"
             for kind, cell in zip(kinds, self.header, strict=True)
         )
         body = "\n".join(
-            f'<tr><th scope="row">{html.escape(row[0])}</th>'
+            f'<tr><th scope="row">{_linked(row[0], links or {})}</th>'
             + "".join(
                 f"<td{kind}>{html.escape(cell)}</td>"
                 for kind, cell in zip(kinds[1:], row[1:], strict=True)
@@ -37,7 +41,7 @@ class Table:
             f"<tbody>\n{body}\n</tbody></table></div>"
         )
 
-    def _is_text(self, column: int) -> bool:
+    def is_text(self, column: int) -> bool:
         """Whether a column has words, not numbers."""
         cells = [row[column] for row in self.rows if row[column]]
         return bool(cells) and all(cell[0].isalpha() for cell in cells)
@@ -48,6 +52,11 @@ class Table:
         cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
         rule = ["---", *("---:" for _ in self.header[1:])]
         return "\n".join(f"| {' | '.join(line)} |" for line in [cells[0], rule, *cells[1:]])
+
+
+def _linked(text: str, links: Mapping[str, str]) -> str:
+    escaped = html.escape(text)
+    return f'<a href="{html.escape(links[text])}">{escaped}</a>' if text in links else escaped
 
 
 @dataclass(frozen=True)

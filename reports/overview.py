@@ -1,4 +1,4 @@
-"""The whole report: an overview, a page a paper, a page a study."""
+"""The whole report: an overview, a page a paper, a page a study, pages on questions over all."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
-from reports import wording
+from reports import processes, table_files, wording
+from reports.claim_table import claim_table
 from reports.claims.kept import FILE, write
 from reports.claims.ledger import Paper
 from reports.claims.verdicts import Verdict
+from reports.pages import PAGES
+from reports.pages.base import Drawn, Material, Section, machines, overhead_records
 from reports.selection import ReportRun
+from reports.site import downloads
 
 STUDIES = "studies"
 """Folder of the studies' pages."""
 _OTHERS = "other"
 """Page of the runs that belong to no study."""
 
-DrawStudy = Callable[[str, Sequence[ReportRun], Path, str], int]
-"""Draws the page of a study into a folder, with a section about its claims; how many figures."""
+DrawStudy = Callable[[str, Sequence[ReportRun], Path, str], list[Drawn]]
+"""Draws the page of a study into a folder, with a section about its claims; what it shows."""
 
 
 def by_study(runs: Sequence[ReportRun]) -> dict[str, list[ReportRun]]:
@@ -37,6 +42,7 @@ def write_site(
     papers: Sequence[Paper],
     verdicts: Sequence[Verdict],
     studies: Mapping[str, Sequence[ReportRun]],
+    directories: Sequence[Path],
     draw: DrawStudy,
 ) -> int:
     """Write the pages below ``out``; how many figures they have.
@@ -47,6 +53,7 @@ def write_site(
         papers: the ledger.
         verdicts: one for each of its entries.
         studies: runs by study.
+        directories: folders of results, for records that are no runs.
         draw: makes the page of a study.
     """
     environment = jinja2.Environment(
@@ -57,43 +64,72 @@ def write_site(
         undefined=jinja2.StrictUndefined,
     )
     out.mkdir(parents=True, exist_ok=True)
-    files = {study: f"{STUDIES}/{study}/index.html" for study in studies}
-    pages = [
-        {"file": "index.html", "name": "Overview"},
-        *({"file": f"{paper.id}.html", "name": paper.short} for paper in papers),
-    ]
     links = {
         verdict.claim.id: f"{verdict.claim.paper}.html#{verdict.claim.id}" for verdict in verdicts
     }
-    rows: list[dict[str, Any]] = []
-    for study, runs in studies.items():
-        tested = [v for v in verdicts if study in {each.study for each in v.claim.criteria}]
-        section = environment.get_template("tested.html").render(
-            claims=[
-                {
-                    "link": f"../../{links[verdict.claim.id]}",
-                    "where": f"{verdict.claim.paper}, {wording.short_where(verdict.claim.where)}",
-                    "shows": verdict.claim.shows,
-                    "word": wording.word(verdict),
-                }
-                for verdict in tested
-            ],
-            command=f"python -m harness study={study}" if study != _OTHERS else "",
-        )
-        num_figures = draw(study, runs, out / STUDIES / study, section)
-        rows.append(
+    tested = {
+        study: [v for v in verdicts if study in {each.study for each in v.claim.criteria}]
+        for study in studies
+    }
+    template = environment.get_template("tested.html")
+
+    def draw_one(study: str) -> list[Drawn]:
+        claims = [
+            {
+                "link": f"../../{links[verdict.claim.id]}",
+                "where": f"{verdict.claim.paper}, {wording.short_where(verdict.claim.where)}",
+                "shows": verdict.claim.shows,
+                "word": wording.word(verdict),
+            }
+            for verdict in tested[study]
+        ]
+        section = template.render(claims=claims, command=_command(study))
+        return draw(study, studies[study], out / STUDIES / study, section)
+
+    longest_first = sorted(studies, key=lambda study: -len(studies[study]))
+    found = dict(zip(longest_first, processes.each(draw_one, longest_first), strict=True))
+    material = Material(
+        papers=papers,
+        verdicts=verdicts,
+        studies=studies,
+        drawn=[drawn for study in studies for drawn in found[study]],
+        overhead=overhead_records(directories),
+        machines=machines(directories),
+    )
+    files = material.links()
+    topics = [build(material) for build in PAGES]
+    common = {
+        "command": command,
+        "pages": [
+            {"file": "index.html", "name": "Overview"},
+            *({"file": f"{paper.id}.html", "name": paper.short} for paper in papers),
+            *({"file": topic.file, "name": topic.short} for topic in topics),
+        ],
+        "studies": [
             {
                 "name": study,
                 "file": files[study],
                 "num_runs": len(runs),
-                "num_figures": num_figures,
-                "num_claims": len(tested),
-                "command": f"python -m harness study={study}" if study != _OTHERS else "",
+                "num_figures": sum(drawn.has_picture for drawn in found[study]),
+                "num_claims": len(tested[study]),
+                "command": _command(study),
             }
+            for study, runs in studies.items()
+        ],
+    }
+    for topic in topics:
+        text = environment.get_template("topic.html").render(
+            **common,
+            title=topic.title,
+            here=topic.file,
+            lead=topic.lead,
+            sections=[_section(section, out) for section in topic.sections],
         )
-    common = {"pages": pages, "command": command, "studies": rows}
+        (out / topic.file).write_text(text, encoding="utf-8")
     for paper in papers:
         own = [verdict for verdict in verdicts if verdict.claim.paper == paper.id]
+        table = claim_table(own)
+        saved = table_files.save(out / table_files.FOLDER, f"claims-{paper.id}", table)
         text = environment.get_template("paper.html").render(
             **common,
             title=f"{paper.short}: claims",
@@ -101,6 +137,7 @@ def write_site(
             paper={**_named(paper), "counts": wording.counts(own)},
             summary=wording.summary(own),
             claims=[wording.claim(verdict, files) for verdict in own],
+            downloads=Markup(downloads("All entries", saved, out)),
         )
         (out / f"{paper.id}.html").write_text(text, encoding="utf-8")
     text = environment.get_template("overview.html").render(
@@ -118,10 +155,41 @@ def write_site(
             for paper in papers
         ],
         claims=[_row(verdict, papers, links) for verdict in verdicts],
+        topics=[{"file": topic.file, "title": topic.title, "lead": topic.lead} for topic in topics],
     )
     (out / "index.html").write_text(text, encoding="utf-8")
     write(out / FILE, verdicts)
-    return sum(row["num_figures"] for row in rows)
+    return sum(drawn.has_picture for drawn in material.drawn)
+
+
+def _command(study: str) -> str:
+    return f"python -m harness study={study}" if study != _OTHERS else ""
+
+
+def _section(section: Section, out: Path) -> dict[str, Any]:
+    """A section of a page as its template wants it, with its table in files."""
+    table = links = ""
+    if section.table is not None:
+        saved = table_files.save(out / table_files.FOLDER, section.name, section.table)
+        table, links = section.table.to_html(section.links), downloads("Table", saved, out)
+    return {
+        "name": section.name,
+        "title": section.title,
+        "text": section.text,
+        "missing": section.missing,
+        "is_prose": section.is_prose,
+        "table": Markup(table),
+        "downloads": Markup(links),
+        "pictures": [
+            {
+                "file": f"{STUDIES}/{drawn.study}/figures/{drawn.name}.svg",
+                "title": f"{drawn.study}: {drawn.title}",
+                "page": f"{STUDIES}/{drawn.study}/index.html#{drawn.name}",
+            }
+            for drawn in section.pictures
+            if (out / STUDIES / drawn.study / "figures" / f"{drawn.name}.svg").is_file()
+        ],
+    }
 
 
 def _named(paper: Paper) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from harness.benchmark import VersionError, one_version
 from harness.records import ChangeRecord, GrantRecord, JobRecord, OutageRecord
 from harness.store import StoredRun, iter_runs
 
@@ -133,7 +134,7 @@ def select(directories: Sequence[Path], study: str | None = None) -> list[Report
     in the ``points.json`` of a sweep of its name (a run found finished keeps its first label).
 
     Raises:
-        SelectionError: there is none.
+        SelectionError: there is none, or they are of different versions of the benchmark.
         StoreError: one cannot be read by this version.
     """
     found: dict[str, StoredRun] = {}
@@ -156,6 +157,10 @@ def select(directories: Sequence[Path], study: str | None = None) -> list[Report
             f"no finished run{f' of study {study}' if study else ''} in {places};"
             f" make one: python -m harness {command}"
         )
+    try:
+        one_version([run.manifest for run in runs], ", ".join(map(str, directories)))
+    except VersionError as error:
+        raise SelectionError(str(error)) from error
     return name(runs)
 
 

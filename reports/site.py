@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
-from reports import style
+from reports import style, table_files
 from reports.drawing import Drawing
-from reports.files import save_all
+from reports.files import FORMATS, save_all
 from reports.selection import ReportRun
 
-INDEX = "figures.json"
-"""Lists every figure: its files and the runs it shows."""
+INDEX, TABLES_INDEX = "figures.json", "tables.json"
+"""List every figure, with its files and the runs it shows, and every table with its files."""
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -26,7 +26,7 @@ def write(
     command: str,
     runs: Sequence[ReportRun],
     drawings: Sequence[tuple[str, Drawing]],
-    formats: Sequence[str] = ("svg", "png"),
+    formats: Sequence[str] = FORMATS,
     home: str = "",
     claims: str = "",
 ) -> list[Path]:
@@ -44,7 +44,7 @@ def write(
     """
     out.mkdir(parents=True, exist_ok=True)
     _remove_earlier(out)
-    written, entries, sections, tables = [], [], [], []
+    written, entries, sections, tables, table_entries = [], [], [], [], []
     saved = save_all(out / "figures", [drawing for _, drawing in drawings], formats)
     for (group, drawing), files in zip(drawings, saved, strict=True):
         picture = ""
@@ -54,15 +54,21 @@ def write(
             shown = next((name for name in names if name.endswith(".png")), names[0])
             entry = {"file": shown, "files": names, "figure": group}
             entries.append(entry | {"run_ids": [*drawing.run_ids]})
-            picture = _picture(drawing, files)
+            picture = _picture(drawing, files) + downloads("Figure", files, out)
+        table_links = ""
         if drawing.table is not None:
             tables.append(f"## {drawing.title}\n\n{drawing.table.to_markdown()}\n")
-        sections.append(_section(drawing, picture))
-    template, style_sheet = (
-        (_TEMPLATES / name).read_text(encoding="utf-8") for name in ("study.html", "style.css")
+            own = table_files.save(out / table_files.FOLDER, drawing.name, drawing.table)
+            written += own
+            table_entries.append({"files": [str(file.relative_to(out)) for file in own]})
+            table_links = downloads("Table", own, out)
+        sections.append(_section(drawing, picture, table_links))
+    template, *style_sheets = (
+        (_TEMPLATES / name).read_text(encoding="utf-8")
+        for name in ("study.html", "style.css", "claims.css")
     )
     page = Template(template).substitute(
-        style=style_sheet,
+        style="".join(style_sheets),
         home=f'<p><a href="{home}">← the whole report</a></p>' if home else "",
         claims=claims,
         title=html.escape(title),
@@ -76,6 +82,7 @@ def write(
         ("index.html", page),
         ("tables.md", f"# {title}\n\n{_summary(runs)}\n\n" + "\n".join(tables)),
         (INDEX, json.dumps(entries, indent=1) + "\n"),
+        (TABLES_INDEX, json.dumps(table_entries, indent=1) + "\n"),
     ):
         (out / name).write_text(text, encoding="utf-8")
         written.append(out / name)
@@ -83,30 +90,39 @@ def write(
 
 
 def _remove_earlier(out: Path) -> None:
-    """Remove the figures that an earlier report put here, as its ``figures.json`` lists them."""
-    listing = out / INDEX
-    if listing.is_file():
-        for entry in json.loads(listing.read_text(encoding="utf-8")):
-            for name in entry.get("files", ()):
-                (out / name).unlink(missing_ok=True)
+    """Remove the figures and tables that an earlier report put here, as its lists have them."""
+    for listing in (out / INDEX, out / TABLES_INDEX):
+        if listing.is_file():
+            for entry in json.loads(listing.read_text(encoding="utf-8")):
+                for name in entry.get("files", ()):
+                    (out / name).unlink(missing_ok=True)
+
+
+def downloads(what: str, files: Sequence[Path], page_folder: Path) -> str:
+    """Links to the files of a figure or table, in HTML.
+
+    Args:
+        what: they are of.
+        files: each in a format of its own.
+        page_folder: where the page is that links them.
+    """
+    links = " ".join(
+        f'<a href="{html.escape(file.relative_to(page_folder).as_posix())}" download>'
+        f"{file.suffix[1:].upper()}</a>"
+        for file in files
+    )
+    return f'<p class="files">{what}: {links}</p>'
 
 
 def _picture(drawing: Drawing, files: Sequence[Path]) -> str:
     vector = next((file for file in files if file.suffix == ".svg"), files[0])
     kind = "svg+xml" if vector.suffix == ".svg" else vector.suffix[1:]
     data = base64.b64encode(vector.read_bytes()).decode()
-    links = " ".join(
-        f'<a href="figures/{html.escape(file.name)}">{file.suffix[1:].upper()}</a>'
-        for file in files
-    )
     alt = html.escape(f"{drawing.title}. {drawing.caption}", quote=True)
-    return (
-        f'<div class="card"><img alt="{alt}" src="data:image/{kind};base64,{data}"></div>'
-        f'<p class="files">{links}</p>'
-    )
+    return f'<div class="card"><img alt="{alt}" src="data:image/{kind};base64,{data}"></div>'
 
 
-def _section(drawing: Drawing, picture: str) -> str:
+def _section(drawing: Drawing, picture: str, table_links: str) -> str:
     parts = [f'<section id="{drawing.name}">', f"<h2>{html.escape(drawing.title)}</h2>"]
     if drawing.missing:
         parts.append(f'<p class="missing">Nothing to show: {html.escape(drawing.missing)}</p>')
@@ -114,7 +130,7 @@ def _section(drawing: Drawing, picture: str) -> str:
     if drawing.caption:
         parts.append(f'<p class="caption">{html.escape(drawing.caption)}</p>')
     if drawing.table is not None:
-        table = drawing.table.to_html()
+        table = drawing.table.to_html() + table_links
         if picture:
             table = f"<details><summary>The numbers</summary>{table}</details>"
         parts.append(table)

@@ -25,6 +25,9 @@ PALETTE = (
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 INK, MUTED, GRID, PAPER = "#22262B", "#6B7480", "#E3E6EA", "#FFFFFF"
 WIDTH_IN = 8.4
+SMALL_PT = 7.5
+"""Smallest letters: still 6 points where a figure is printed as wide as the text of a page with
+two columns (7 inches)."""
 
 RC: Any = {
     "font.family": "DejaVu Sans",
@@ -126,7 +129,7 @@ def put_note(figure: Figure, runs: Sequence[ReportRun]) -> None:
 
 def _put_below(figure: Figure, text: str) -> None:
     lines = textwrap.wrap(text, _NOTE_LETTERS)
-    figure.supxlabel("\n".join(lines), fontsize=7.5, color=MUTED, x=0.995, ha="right")
+    figure.supxlabel("\n".join(lines), fontsize=SMALL_PT, color=MUTED, x=0.995, ha="right")
 
 
 _NOTE_LETTERS = 125

@@ -68,7 +68,7 @@ def draw(trace: Trace, cluster: Cluster | None = None) -> Figure:
     made_up = f"; not recorded: {', '.join(sorted(trace.generated))}" if trace.generated else ""
     figure.supxlabel(
         textwrap.fill(f"{trace.source}; {trace.licence}{made_up}", _NOTE_WIDTH),
-        fontsize=6.5,
+        fontsize=style.SMALL_PT,
         color=style.MUTED,
         x=0.995,
         ha="right",

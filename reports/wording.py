@@ -34,6 +34,7 @@ WORDS: Mapping[str, Word] = {
     )
 }
 """In the order of the report."""
+AWAITED = WORDS[Status.AWAITED.value]
 
 
 def word(verdict: Verdict) -> Word:
@@ -93,7 +94,7 @@ def claim(verdict: Verdict, studies: Mapping[str, str]) -> dict[str, Any]:
         "not_here": entry.not_here,
         "analysis": entry.analysis,
         "is_open": verdict.status is Status.OPEN,
-        "needs": _needs(entry),
+        "needs": needs(entry),
         "note": entry.note,
     }
 
@@ -111,10 +112,16 @@ def _stated(each: Mapping[str, Any]) -> str:
     return f"{each['quantity']}: {each['value']}{unit}"
 
 
-def _needs(entry: Claim) -> str:
+def needs(entry: Claim) -> str:
+    """What would test an entry here, by the ledger."""
     names = {"cpu_machine": "a CPU machine", "one_gpu": "one GPU", "simulation": "a simulation"}
-    kept = {names[key]: text for key, text in entry.needs.items() if key in names}
-    return "; ".join(f"{name}: {text}" for name, text in kept.items() if not text.startswith("no"))
+    texts = []
+    for key, place in names.items():
+        text = entry.needs.get(key, "no")
+        how = text.removeprefix("yes").strip(" :,;()")
+        if not text.startswith("no"):
+            texts.append(f"{place} ({how})" if how else place)
+    return "; ".join(texts)
 
 
 def _criterion(verdict: CriterionVerdict, studies: Mapping[str, str]) -> dict[str, Any]:
@@ -124,7 +131,7 @@ def _criterion(verdict: CriterionVerdict, studies: Mapping[str, str]) -> dict[st
         "title": criterion.what[:1].upper() + criterion.what[1:] or "Measured",
         "rule": rule(criterion),
         "cell_name": ", ".join(key.rsplit(".", 1)[-1] for key in criterion.each) or "all",
-        "cells": [_cell(criterion, cell) for cell in verdict.cells],
+        "cells": [cell(criterion, one) for one in verdict.cells],
         "stated": "" if criterion.stated is None else number(criterion.stated, criterion.measure),
         "fidelity": (verdict.fidelity.value if verdict.fidelity else "").capitalize(),
         "scale": criterion.scale,
@@ -156,7 +163,8 @@ def _options(options: Mapping[str, str]) -> str:
     return ", ".join(f"{key.rsplit('.', 1)[-1]}={value}" for key, value in options.items())
 
 
-def _cell(criterion: Criterion, cell: CellVerdict) -> dict[str, Any]:
+def cell(criterion: Criterion, cell: CellVerdict) -> dict[str, Any]:
+    """What is shown of one cell of a criterion."""
     low, high = (number(end, criterion.measure) for end in (cell.low, cell.high))
     return {
         "name": ", ".join(cell.cell) or "all",

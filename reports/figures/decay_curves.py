@@ -47,7 +47,7 @@ def _chart(
         axis.set_title(way.replace(": ", ":\n", 1), fontsize=8.5)
         axis.set_yscale("log")
         axis.set_ylabel("training loss (nats)")
-        axis.legend(fontsize=7)
+        axis.legend(fontsize=style.SMALL_PT)
         axis.label_outer()
     for axis in lowest:
         axis.xaxis.set_tick_params(labelbottom=True)

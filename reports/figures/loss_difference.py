@@ -144,7 +144,7 @@ def _mark_stages(axis: Axes, own: Sequence[Curve]) -> None:
                 xycoords=("data", "axes fraction"),
                 xytext=(3, -9),
                 textcoords="offset points",
-                fontsize=7.5,
+                fontsize=style.SMALL_PT,
                 color=style.MUTED,
             )
 

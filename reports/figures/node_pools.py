@@ -157,7 +157,7 @@ def _bars(name: str, by_scenario: Mapping[str, Sequence[Pair]]) -> Drawing:
             label=labels[key],
             error_kw={"elinewidth": 0.9, "capsize": 2, "ecolor": style.INK},
         )
-        axis.bar_label(bars, fmt="{:.1f}", fontsize=7, padding=1)
+        axis.bar_label(bars, fmt="{:.1f}", fontsize=style.SMALL_PT, padding=1)
     axis.axhline(0, color=style.INK, linewidth=0.9)
     axis.set_xticks(range(len(sizes)), [str(size) for size in sizes])
     axis.set_xlabel("slots of the cluster (count)")

@@ -94,7 +94,7 @@ def _chart(curves: dict[Key, dict[int, list[float]]], runs: Sequence[ReportRun])
         for axis in (speed, efficiency):
             axis.set_xlabel("workers (count)")
             axis.set_xticks([count for count in range(1, most + 1) if most <= 8 or count % 2 == 0])
-    figure.legend(loc="outside upper left", ncols=4, fontsize=7.5)
+    figure.legend(loc="outside upper left", ncols=4, fontsize=style.SMALL_PT)
     style.put_count_note(
         figure, [len(v) for points in curves.values() for v in points.values()], runs
     )

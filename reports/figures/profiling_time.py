@@ -112,7 +112,7 @@ def _chart(
         times = _times(cell, cells)
         text = f"{np.median([p.total_s for p in own]):.3g} s{times}, n = {len(own)}"
         axis.annotate(text, (end, place), (5, 0), textcoords="offset points", va="center",
-                      fontsize=7.5)  # fmt: skip
+                      fontsize=style.SMALL_PT)  # fmt: skip
     axis.set_yticks(places, [f"{cell.workload}: {cell.system}" for cell in cells])
     axis.invert_yaxis()
     axis.set_xlim(0, 1.35 * float((training + stopping).max()))

@@ -140,7 +140,7 @@ def _panel(
                 xytext=(0, 2),
                 textcoords="offset points",
                 ha="center",
-                fontsize=6.5,
+                fontsize=style.SMALL_PT,
                 color=colour,
             )
     axis.set_xticks(range(len(phases)), [_PHASES[phase] for phase in phases])

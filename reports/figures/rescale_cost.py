@@ -64,7 +64,7 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], measured: Measured) -> Dra
         _points(left, stops, place, step, looks.colour(cell.system), label)
         left.annotate(
             f"n = {len(stops)}", (1.0, place), xycoords=left.get_yaxis_transform(), ha="right",
-            va="center", fontsize=6.5, color=style.MUTED,
+            va="center", fontsize=style.SMALL_PT, color=style.MUTED,
         )  # fmt: skip
         _points(right, _losses(trials), place, step, looks.colour(cell.system), None)
         _noise_band(right, place, step, measured, cell)

@@ -71,7 +71,7 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
         if stops:
             text = f"stops {_short(float(np.median(stops)))} of {text}"
         axis.annotate(text, (end, place), (5, 0), textcoords="offset points", va="center",
-                      fontsize=7.5)  # fmt: skip
+                      fontsize=style.SMALL_PT)  # fmt: skip
     axis.set_yticks(places, [f"{cell.workload}: {cell.system}" for cell in cells])
     axis.invert_yaxis()
     axis.set_xlim(0, float(left.max()) * 1.5 or 1.0)

@@ -111,7 +111,7 @@ def _chart(name: str, title: str, rows: Sequence[Row], runs: Sequence[ReportRun]
         text = f"{row.total:.3g} s, n = {row.count}"
         axis.annotate(
             text, (max(end, row.high), place), (5, 0), textcoords="offset points", va="center",
-            fontsize=7.5,
+            fontsize=style.SMALL_PT,
         )  # fmt: skip
     axis.set_yticks(places, [row.label for row in shown])
     axis.invert_yaxis()

@@ -176,5 +176,5 @@ def _label_jobs(axis: Axes, run: ReportRun, seconds: float, span: float) -> None
         if (grant.end_s - grant.start_s) / seconds > span * 0.011 * (len(text) + 1):
             low, high = max(stretches(grant.slots), key=lambda pair: pair[1] - pair[0])
             middle = (grant.start_s + grant.end_s) / 2 / seconds
-            place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6.5}
+            place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": style.SMALL_PT}
             axis.text(middle, (low + high) / 2, text, clip_on=True, **place)

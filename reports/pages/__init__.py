@@ -1,0 +1,14 @@
+"""Pages on questions over all studies, one module each: ``build(material)`` returns its page."""
+
+from collections.abc import Callable, Sequence
+
+from reports.pages import fidelity, hardware, noise, untested
+from reports.pages.base import Material, Page
+
+PAGES: Sequence[Callable[[Material], Page]] = (
+    noise.build,
+    fidelity.build,
+    hardware.build,
+    untested.build,
+)
+"""In the order of the list of pages."""

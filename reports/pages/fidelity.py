@@ -1,0 +1,299 @@
+"""How far simulation is from real training, and how like a paper's experiment the records are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean
+
+import numpy as np
+
+from harness.compare import welch_half_width
+from harness.statistics import CONFIDENCE, MIN_TRIALS, Estimate, estimate
+from reports.claims.verdicts import Fidelity
+from reports.drawing import Table
+from reports.figures.simulated_against_live import METRICS, compare
+from reports.pages.base import Material, Page, Section, named_anew
+from reports.selection import ReportRun, groups
+
+TARGETS: Mapping[str, float] = {"jct_mean_s": 0.03, "makespan_s": 0.03}
+"""Largest relative error that the simulator of this project aims at (docs/measurements.md)."""
+JOB_TARGET, JOB_PERCENT = 0.05, 95
+"""Of the error of single jobs' JCT: aimed at for this percentile over jobs."""
+TARGET_SEEDS = 10
+"""Live trials of a system that the target asks for."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Runs of one setting in a live engine and in simulation."""
+
+    study: str
+    engine: str
+    runs: Sequence[ReportRun]
+    """Of both engines; those of systems that ran in both."""
+
+
+def build(material: Material) -> Page:
+    """Errors with the target beside them, order of systems, conditions, fidelity of verdicts."""
+    pairs = list(_pairs(material))
+    return Page(
+        name="fidelity",
+        short="Fidelity",
+        title="Fidelity: simulated against live",
+        lead="What simulation says of runs that were really trained, held to the target:"
+        f" mean JCT and makespan within {100 * TARGETS['jct_mean_s']:g} %, the"
+        f" {JOB_PERCENT}th percentile of single jobs' errors within {100 * JOB_TARGET:g} %, with"
+        f" {TARGET_SEEDS} live trials, every step executed and a profile from another trace;"
+        " and no two schedulers swapped that live runs can tell apart.",
+        sections=[
+            _errors(material, pairs),
+            _orders(pairs, material),
+            _conditions(material, pairs),
+            _alone(material, pairs),
+            _verdicts(material),
+        ],
+    )
+
+
+def _pairs(material: Material) -> Iterator[Pair]:
+    for study, runs in material.studies.items():
+        for inside in groups(named_anew(runs), "setting").values():
+            for engine in sorted({run.engine for run in inside if run.is_live}):
+                simulated = {run.system for run in inside if not run.is_live}
+                live = {run.system for run in inside if run.engine == engine}
+                chosen = [
+                    run
+                    for run in inside
+                    if run.system in simulated & live and (not run.is_live or run.engine == engine)
+                ]
+                if chosen:
+                    yield Pair(study, engine, chosen)
+
+
+def word(error: Estimate, target: float) -> str:
+    """Whether an error keeps a target, by its interval.
+
+    Args:
+        error: mean relative error over trials.
+        target: largest error aimed at, in either direction.
+    """
+    if error.half_width is None:
+        return "too few trials"
+    low, high = error.mean - error.half_width, error.mean + error.half_width
+    if -target <= low and high <= target:
+        return "met"
+    if high < -target or low > target:
+        return "not met"
+    return "not distinguishable"
+
+
+def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
+    rows = []
+    for pair in pairs:
+        for one in compare(pair.runs):
+            target = TARGETS.get(one.metric)
+            if target is not None:
+                low, high = one.spread
+                rows.append(
+                    [
+                        pair.study,
+                        one.system,
+                        METRICS[one.metric],
+                        *_error_cells(one.error, target),
+                        f"{100 * low:+.1f} to {100 * high:+.1f}" if len(one.live) > 1 else "",
+                    ]
+                )
+        for (system,), trials in groups(pair.runs, "system").items():
+            errors = job_errors(trials)
+            if errors:
+                title = f"single jobs' JCT, p{JOB_PERCENT}"
+                cells = _error_cells(estimate(errors), JOB_TARGET)
+                rows.append([pair.study, system, title, *cells, ""])
+    header = ["study", "system", "metric", "error, %", "95% interval", "n", "target, %", "verdict",
+              "live spread, %"]  # fmt: skip
+    shown = [drawn for drawn in material.drawn if drawn.figure == "simulated_against_live"]
+    return Section(
+        "fidelity-errors",
+        "Errors of the simulator",
+        "Simulated over live, minus 1; of single jobs without sign, the percentile over jobs. A"
+        " target is met if the whole interval keeps it and not met if none of it does; there is"
+        f" an interval from {MIN_TRIALS} trials on. An error"
+        " inside what live runs differ among themselves (last column) is nothing"
+        " that simulation could do better.",
+        Table(header, rows) if rows else None,
+        pictures=[drawn for drawn in shown if drawn.has_picture],
+        missing="" if rows else "no system of a study here ran in both engines.",
+        links=material.links(),
+    )
+
+
+def _error_cells(error: Estimate, target: float) -> list[str]:
+    half = error.half_width
+    return [
+        f"{100 * error.mean:+z.2f}",
+        "none" if half is None else f"±{100 * half:.2f}",
+        str(error.num_trials),
+        f"{100 * target:g}",
+        word(error, target),
+    ]
+
+
+def job_errors(trials: Sequence[ReportRun]) -> list[float]:
+    """Of every live trial of one system, the percentile over its jobs of their JCT's error.
+
+    A trial is held against the simulation of the same seed and repetition, else of the same
+    seed.
+    """
+    simulated = {run.trial: run for run in trials if not run.is_live and run.is_drawable}
+    found = []
+    for run in (run for run in trials if run.is_live and run.is_drawable):
+        partner = simulated.get(run.trial) or simulated.get((run.trial[0], 0))
+        if partner is None:
+            continue
+        ours = _completion_times(partner)
+        errors = [
+            abs(ours[job_id] / live_s - 1)
+            for job_id, live_s in _completion_times(run).items()
+            if job_id in ours and live_s > 0
+        ]
+        if errors:
+            found.append(float(np.percentile(errors, JOB_PERCENT)))
+    return found
+
+
+def _completion_times(run: ReportRun) -> dict[str, float]:
+    return {
+        job.job_id: job.finish_s - job.arrival_s for job in run.jobs if job.finish_s is not None
+    }
+
+
+def _orders(pairs: Sequence[Pair], material: Material) -> Section:
+    rows = []
+    for pair in pairs:
+        by_system = groups(pair.runs, "system")
+        for (first, ours), (second, theirs) in combinations(by_system.items(), 2):
+            for metric in TARGETS:
+                row = _order(ours, theirs, metric)
+                if row:
+                    rows.append([pair.study, f"{first[0]} | {second[0]}", METRICS[metric], *row])
+    header = ["study", "systems", "metric", "live, first over second", "95% interval",
+              "simulated", "order"]  # fmt: skip
+    return Section(
+        "fidelity-order",
+        "Order of systems",
+        "Two systems of one setting: the ratio of their live means with Welch's interval (on"
+        " logarithms), and the ratio of the simulated ones. Swapped are those that live runs tell"
+        " apart and simulation puts the other way round.",
+        Table(header, rows) if rows else None,
+        missing="" if rows else "no two systems of one setting ran in both engines.",
+        links=material.links(),
+    )
+
+
+def _order(ours: Sequence[ReportRun], theirs: Sequence[ReportRun], metric: str) -> list[str]:
+    sides = [
+        [_logs([run for run in runs if run.is_live is live], metric) for live in (True, False)]
+        for runs in (ours, theirs)
+    ]
+    (live_a, simulated_a), (live_b, simulated_b) = sides
+    if not (live_a and live_b and simulated_a and simulated_b):
+        return []
+    effect, expected = fmean(live_a) - fmean(live_b), fmean(simulated_a) - fmean(simulated_b)
+    half = welch_half_width(live_a, live_b, CONFIDENCE)
+    if abs(effect) <= half:
+        text = "not told apart live"
+    else:
+        text = "same" if effect * expected > 0 else "swapped"
+    interval = f"{math.exp(effect - half):.3g} to {math.exp(effect + half):.3g}"
+    return [
+        f"{math.exp(effect):.3g}",
+        interval if math.isfinite(half) else "none, one trial",
+        f"{math.exp(expected):.3g}",
+        text,
+    ]
+
+
+def _logs(runs: Sequence[ReportRun], metric: str) -> list[float]:
+    return [math.log(run.metrics[metric]) for run in runs if run.metrics.get(metric)]
+
+
+def _conditions(material: Material, pairs: Sequence[Pair]) -> Section:
+    rows = []
+    for pair in pairs:
+        live = [run for run in pair.runs if run.is_live]
+        executed = min(run.metrics.get("executed_share", 0.0) for run in live)
+        most = min(len(trials) for trials in groups(live, "system").values())
+        measured = all(run.profile_measured_here for run in live)
+        paced = any(run.is_emulated for run in live)
+        rows.append(
+            [
+                pair.study,
+                pair.engine,
+                str(len(groups(live, "system"))),
+                str(most),
+                f"{100 * executed:.3g}",
+                "yes, padded to the profile" if paced else "no",
+                "yes" if measured else "no",
+                _asked_for(most, executed, measured and not paced),
+            ]
+        )
+    header = ["study", "engine", "systems", "fewest live trials", "steps executed, %", "paced",
+              "profile measured there", "as the target asks"]  # fmt: skip
+    return Section(
+        "fidelity-conditions",
+        "Under which conditions",
+        "A paced run follows the profile that simulation reads too: what it tests is the"
+        " replay and the cost of changes, not the speeds.",
+        Table(header, rows) if rows else None,
+        missing="" if rows else "no system of a study here ran in both engines.",
+        links=material.links(),
+    )
+
+
+def _asked_for(num_trials: int, executed: float, is_measured: bool) -> str:
+    lacking = []
+    if num_trials < TARGET_SEEDS:
+        lacking.append(f"{TARGET_SEEDS} trials")
+    if executed < 1:
+        lacking.append("every step executed")
+    if not is_measured:
+        lacking.append("speeds measured, not paced")
+    return f"lacks {', '.join(lacking)}" if lacking else "yes"
+
+
+def _alone(material: Material, pairs: Sequence[Pair]) -> Section:
+    known = {pair.study for pair in pairs}
+    rows = []
+    for study, runs in material.studies.items():
+        live = [run for run in runs if run.is_live]
+        if study not in known and live:
+            kind = "paced" if any(run.is_emulated for run in live) else "not paced"
+            rows.append([study, str(len(live)), str(len(groups(live, "system"))), kind])
+    return Section(
+        "fidelity-alone",
+        "Live studies without a simulation beside them",
+        "Their numbers are measured; that simulation would give the same is not shown by them.",
+        Table(["study", "live runs", "systems", "pace"], rows) if rows else None,
+        missing="" if rows else "every study with live runs has simulated ones beside them.",
+        links=material.links(),
+    )
+
+
+def _verdicts(material: Material) -> Section:
+    judged = [each for verdict in material.verdicts for each in verdict.criteria if each.fidelity]
+    rows = []
+    for fidelity in Fidelity:
+        own = [each for each in judged if each.fidelity is fidelity]
+        studies = sorted({each.criterion.study for each in own})
+        rows.append([fidelity.value, str(len(own)), ", ".join(studies)])
+    return Section(
+        "fidelity-verdicts",
+        "What the verdicts rest on",
+        "Criteria that records decide, by how like the paper's experiment their least faithful run"
+        " is.",
+        Table(["fidelity", "criteria", "studies"], rows) if judged else None,
+        missing="" if judged else "no record here decides a criterion.",
+    )
