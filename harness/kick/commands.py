@@ -11,8 +11,8 @@ from harness.interrupts import Interrupted
 from harness.processes import PointProcess, stop_all
 from harness.summary import console, seconds
 
-GRACE_S = 20.0
-"""Seconds that a command gets to close its workers after Ctrl-C or SIGTERM."""
+GRACE_S = 30.0
+"""Seconds that a command gets after Ctrl-C or SIGTERM: a sweep gives its own points 20."""
 
 
 class Commands:
