@@ -4,19 +4,24 @@
 #   make PYTHON=/path/to/python3.12   another interpreter (3.11 or newer)
 #   PIP_EXTRA_INDEX_URL=URL make      with PyTorch's index of CPU builds: much smaller than
 #                                     the CUDA builds of the default index
+#   make env WHEELHOUSE=wheelhouse    from the wheels that make wheelhouse put there, without a
+#                                     network
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; \
 	done)
 TEST_JOBS ?= 2
+WHEELHOUSE ?=
 
 VENV := .venv
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 PIP := $(PY) -m pip install -qq --disable-pip-version-check --no-input
+# What pip is told in its environment or its files does not count then.
+OFFLINE := $(if $(WHEELHOUSE),--isolated --no-index --find-links $(WHEELHOUSE))
 
 .DEFAULT_GOAL := help
-.PHONY: help env run test test-long report ui check clean
+.PHONY: help env run kick test test-long report ui check wheelhouse clean
 
 help: ## List what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' \
@@ -30,6 +35,9 @@ run: $(INSTALLED) ## The main job: real training under elastic backends, then th
 	@$(PY) -m harness.tracking fill --results results/runs --report reports/site/main
 	@echo "Report: reports/site/main/index.html"
 	@echo "MLflow: make ui"
+
+kick: $(INSTALLED) ## For evaluators: does it work here? Expected values, PASS or FAIL, 5 minutes
+	@$(PY) -m harness.kick
 
 test: $(INSTALLED) ## The fast tests (no GPU, no network)
 	@$(PY) -m pytest -q -n $(TEST_JOBS) -m "not long and not gpu"
@@ -48,18 +56,25 @@ check: $(INSTALLED) ## Lint, format, types
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 
+wheelhouse: $(PY) ## Download every wheel of requirements.lock, for machines without a network
+	@$(PY) -m pip wheel --disable-pip-version-check --no-input -w wheelhouse \
+		-r requirements.lock
+	@echo "In wheelhouse/; without a network: make env WHEELHOUSE=wheelhouse"
+
 clean: ## Remove caches and .venv; results stay
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(INSTALLED): requirements.lock pyproject.toml
+$(PY):
 	@test -n "$(PYTHON)" || { \
 		echo "No Python 3.11 or newer was found; install one, or name it: make PYTHON=/path/to/python3"; \
 		exit 2; }
-	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { \
+	@$(PYTHON) -m venv $(VENV) || { \
 		rm -rf $(VENV); \
 		echo "$(PYTHON) cannot make a virtual environment; install its venv module (Debian: apt-get install python3-venv)"; \
 		exit 2; }
+
+$(INSTALLED): requirements.lock pyproject.toml | $(PY)
 	@echo "Installing $$(grep -c '^[A-Za-z]' requirements.lock) packages into $(VENV) with $$($(PY) -V) (once, a few minutes)"
-	@$(PIP) -r requirements.lock
-	@$(PIP) --no-deps --no-build-isolation -e .
+	@$(PIP) $(OFFLINE) -r requirements.lock
+	@$(PIP) $(OFFLINE) --no-deps --no-build-isolation -e .
 	@touch $@

@@ -180,6 +180,22 @@ def refill(directories: Iterable[Path], config: Mapping[str, Any]) -> tuple[int,
     return mirrored, present, unreadable
 
 
+def mirrored_metrics(config: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """What MLflow shows: the metrics of every run that was mirrored, by the run's id.
+
+    Raises:
+        TrackingError: MLflow cannot be reached or used.
+    """
+    where = target(config)
+    with _errors(where):
+        client, experiment = _open(where)
+        return {
+            found.data.tags["run_id"]: dict(found.data.metrics)
+            for found in _search(client, experiment, "")
+            if "run_id" in found.data.tags
+        }
+
+
 def _mirror(client: MlflowClient, experiment: str, run: StoredRun) -> bool:
     digest = contents_digest(run)
     for found in _search(client, experiment, f"tags.run_id = '{run.run_id}'"):

@@ -18,6 +18,7 @@ TEXTS = [
     *(ROOT / "docs").rglob("*.md"),
     *ROOT.glob("*.md"),
     *(ROOT / name for name in ("Makefile", "pyproject.toml", "requirements.lock", ".ci/run")),
+    ROOT / "Containerfile",
 ]
 
 # Spelled so that this file does not match itself.

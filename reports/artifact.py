@@ -1,0 +1,277 @@
+"""``python -m reports.artifact``: what evaluators are told of claims and costs, from the data.
+
+Writes the section between the two marks in ``ARTIFACT.md``: for every paper the studies that test
+its claims, with command, number of points, time, memory, disk and tolerance, and what came of
+them. It is derived from the ledger, the studies' files, the accepted verdicts and the
+manifests and facts of the committed runs; nothing in it is typed in. With ``--check`` nothing
+is written. Exit code 0; 1: with ``--check``, the section is not what the data give.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.compose import CONFIG_DIR, defaults, options
+from harness.interrupts import run_command
+from harness.problems import Problem, UserError
+from harness.store import FACTS, MANIFEST, RESULT_DIRS, run_paths
+from harness.study import Study, load_study
+from harness.tables import read_table
+from reports.claims import kept
+from reports.claims.ledger import Claim, Criterion, Paper, load
+
+PAGE = Path("ARTIFACT.md")
+BEGIN = "<!-- Written by python -m reports.artifact; do not edit. -->"
+END = "<!-- End of what python -m reports.artifact wrote. -->"
+_AWAITED = "records awaited"
+_COSTS = ("points (quick)", "on record", "one after another", "memory", "disk", "hardware")
+_CLAIMS = ("claims", "as accepted", "tolerance")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the committed runs of a study took."""
+
+    num_runs: int
+    wall_s: float
+    memory_bytes: float
+    disk_bytes: int
+    machines: tuple[str, ...]
+
+
+def costs(reference: Path) -> dict[str, Cost]:
+    """By study; read from manifests and facts, and the live runs' samples of the machine."""
+    found: dict[str, list[Cost]] = {}
+    for path in run_paths(reference):
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        facts = json.loads((path / FACTS).read_text(encoding="utf-8"))
+        found.setdefault(str(manifest.get("sweep")), []).append(_cost(path, manifest, facts))
+    return {
+        study: Cost(
+            num_runs=len(each),
+            wall_s=sum(cost.wall_s for cost in each),
+            memory_bytes=max(cost.memory_bytes for cost in each),
+            disk_bytes=sum(cost.disk_bytes for cost in each),
+            machines=tuple(sorted({name for cost in each for name in cost.machines})),
+        )
+        for study, each in found.items()
+    }
+
+
+def _cost(path: Path, manifest: Mapping[str, Any], facts: Mapping[str, float]) -> Cost:
+    system = path / "system.csv.gz"
+    samples = read_table(system, "system") if system.is_file() else []
+    left_out = manifest.get("left_out") or {}
+    hardware = manifest["hardware"]
+    machine = f"{hardware['cores']} cores of {hardware['cpu']}"
+    accelerators = ", ".join(hardware["accelerators"]) or "no accelerator"
+    return Cost(
+        num_runs=1,
+        wall_s=facts.get("replay_wall_s", 0.0) + facts.get("reference_wall_s", 0.0),
+        memory_bytes=max(
+            [facts.get("peak_memory_bytes", 0.0), *(float(each.memory_bytes) for each in samples)]
+        ),
+        disk_bytes=sum(file.stat().st_size for file in path.iterdir()) + sum(left_out.values()),
+        machines=(f"{machine}, {_giga(hardware['memory_bytes'])} GB, {accelerators}",),
+    )
+
+
+def section(papers: Sequence[Paper], reference: Path) -> str:
+    """What stands between the marks."""
+    accepted = json.loads((reference / kept.FILE).read_text(encoding="utf-8"))
+    known = costs(reference)
+    machines = sorted({name for cost in known.values() for name in cost.machines})
+    parts = [
+        "The records were made on:\n",
+        *(f"- {name}" for name in machines),
+        *(line for paper in papers for line in _paper(paper, accepted, known)),
+        *_others(papers, known),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _paper(paper: Paper, accepted: Mapping[str, Any], known: Mapping[str, Cost]) -> Iterator[str]:
+    yield f"\n### {paper.short}\n"
+    yield f"{paper.authors}: {paper.title}. {_words(paper, accepted)}\n"
+    by_study: dict[str, list[tuple[Claim, Criterion]]] = {}
+    for claim in paper.claims:
+        for criterion in claim.criteria:
+            by_study.setdefault(criterion.study, []).append((claim, criterion))
+    if by_study:
+        yield from _head(*_CLAIMS, *_COSTS)
+    for name, pairs in by_study.items():
+        claims = {claim.id: claim for claim, _ in pairs}
+        study = load_study(name)
+        yield _row(
+            study,
+            str(len(claims)),
+            _directions(claims.values(), accepted),
+            _tolerance(study, [criterion for _, criterion in pairs]),
+            *_numbers(study, known.get(name)),
+        )
+    tests = sorted({node for claim in paper.claims for node in claim.checked_by})
+    if tests:
+        files = sorted({node.partition("::")[0] for node in tests})
+        yield f"\nThe claims checked by tests ({len(tests)} of these files):\n"
+        yield "```bash\npython -m pytest -q \\"
+        yield " \\\n".join(f"  {file}" for file in files) + "\n```"
+
+
+def _others(papers: Sequence[Paper], known: Mapping[str, Cost]) -> Iterator[str]:
+    """The studies that decide no claim."""
+    deciding = {each.study for paper in papers for claim in paper.claims for each in claim.criteria}
+    studies = [load_study(name) for name in options("study") if name not in deciding]
+    yield "\n### Studies that decide no claim of these\n"
+    yield from _head(*_COSTS)
+    for study in studies:
+        if not study.studies:
+            yield _row(study, *_numbers(study, known.get(study.name)))
+
+
+def _head(*names: str) -> Iterator[str]:
+    yield "| `python -m harness` | " + " | ".join(names) + " |"
+    yield "|---" * (len(names) + 1) + "|"
+
+
+def _row(study: Study, *cells: str) -> str:
+    return f"| `study={study.name}` | " + " | ".join(cells) + " |"
+
+
+def _words(paper: Paper, accepted: Mapping[str, Any]) -> str:
+    """How its entries are decided."""
+    tested = [claim for claim in paper.claims if claim.criteria]
+    checked = sum(bool(claim.checked_by) for claim in paper.claims)
+    not_here = sum(bool(claim.not_here) for claim in paper.claims)
+    rest = len(paper.claims) - len(tested) - checked - not_here
+    texts = [
+        f"{len(tested)} tested by studies ({_directions(tested, accepted)})" if tested else "",
+        f"{checked} checked by tests" if checked else "",
+        f"{not_here} not testable here" if not_here else "",
+        f"{rest} without a study yet" if rest else "",
+    ]
+    return f"{len(paper.claims)} entries: {', '.join(filter(None, texts))}."
+
+
+def _directions(claims: Iterable[Claim], accepted: Mapping[str, Any]) -> str:
+    found = Counter((accepted.get(claim.id) or {}).get("direction") or _AWAITED for claim in claims)
+    return ", ".join(f"{word}: {count}" for word, count in sorted(found.items()))
+
+
+def _numbers(study: Study, cost: Cost | None) -> tuple[str, ...]:
+    """The cells of ``_COSTS``; points that are not on record count like those that are."""
+    points = study.points()
+    asked = dict(word.split("=", 1) for word in study.quick)
+    num_quick = sum(
+        all(asked.get(axis, value) == value for axis, value in point.axes.items())
+        for point in points
+    )
+    total = f"{len(points)} ({num_quick})" if study.quick else str(len(points))
+    if cost is None:
+        return (total, "none", *["not on record"] * 3, _hardware(study))
+    share = max(1.0, len(points) / cost.num_runs)
+    about = "about " if share > 1.0 else ""
+    minutes = cost.wall_s * share / 60
+    return (
+        total,
+        str(cost.num_runs),
+        f"{about}{minutes:,.0f} min" if minutes >= 1 else "under 1 min",
+        f"{_giga(cost.memory_bytes)} GB",
+        f"{about}{_mega(cost.disk_bytes * share)} MB",
+        _hardware(study),
+    )
+
+
+def _giga(value: float) -> str:
+    return f"{value / 1e9:.3g}"
+
+
+def _mega(value: float) -> str:
+    return f"{value / 1e6:,.3g}"
+
+
+def _hardware(study: Study) -> str:
+    """What it is to run on: nothing in simulation, else the cores that its clusters share out."""
+    if not _is_live(study):
+        return "any CPU"
+    paths = [CONFIG_DIR / "cluster" / f"{name}.yaml" for name in _values(study, "cluster")]
+    cores = [
+        int(number)
+        for path in paths
+        for number in re.findall(r"num_cores: (\d+)", path.read_text(encoding="utf-8"))
+    ]
+    return f"{max(cores)} CPU cores" if cores else "see its cluster"
+
+
+def _is_live(study: Study) -> bool:
+    return any(value.startswith("live") for value in _values(study, "engine"))
+
+
+def _values(study: Study, group: str) -> set[str]:
+    """The options of a group that its points choose; the default where they choose none."""
+    words = [*study.base, *(word for point in study.points() for word in point.overrides)]
+    chosen = {word.partition("=")[2] for word in words if word.startswith(f"{group}=")}
+    return chosen or {defaults()[0][group]}
+
+
+def _tolerance(study: Study, criteria: Sequence[Criterion]) -> str:
+    """When an own run says the same as the records."""
+    if _is_live(study):
+        own = "the interval over trials lies where the criterion says"
+    else:
+        own = "records equal byte for byte"
+    margins = {
+        f"×{each.margin:g}" if each.measure == "ratio" else f"±{each.margin:g}"
+        for each in criteria
+        if each.margin is not None
+    }
+    beside = f"; beside the paper's numbers {', '.join(sorted(margins))}" if margins else ""
+    return own + beside
+
+
+def rewritten(page: str, text: str) -> str:
+    """The page with another section.
+
+    Raises:
+        UserError: it has no marks.
+    """
+    before, found, rest = page.partition(BEGIN)
+    _, also_found, after = rest.partition(END)
+    if not (found and also_found):
+        way_out = f"put the lines {BEGIN} and {END} where the section is to be"
+        raise UserError([Problem(str(PAGE), "lacks the marks of the section", way_out)])
+    return f"{before}{BEGIN}\n\n{text}\n{END}{after}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the section, or check it; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m reports.artifact",
+        description=f"Write the tables of claims and costs in {PAGE} from the committed records.",
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if it would change")
+    chosen = parser.parse_args(arguments)
+    try:
+        page = PAGE.read_text(encoding="utf-8")
+        wanted = rewritten(page, section(load(), RESULT_DIRS[0]))
+    except (OSError, UserError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if chosen.check:
+        if page != wanted:
+            print(f"{PAGE} is not what the data give: python -m reports.artifact", file=sys.stderr)
+        return int(page != wanted)
+    PAGE.write_text(wanted, encoding="utf-8")
+    print(f"{PAGE}: {'as it was' if page == wanted else 'written'}")
+    return 0
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,74 @@
+"""The commands that documents and report pages show, as words."""
+
+import html
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "ARTIFACT.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+_PYTHON = re.compile(r"(\.venv/bin/)?python3?$")
+PLACEHOLDER = re.compile(r"(^|[=/.])[A-Z][A-Z_]*(,[.]{3})?($|[=/.])|\.\.\.|…")
+"""A word that stands for others: NAME, GROUP=OPTION, results/runs/A."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A command."""
+
+    program: str
+    """``make``, or the module after ``python -m``."""
+    words: tuple[str, ...]
+    text: str
+
+    def __str__(self):
+        return self.text
+
+
+def commands_of(document):
+    """Every command in the code of a Markdown document, none twice."""
+    text = document.read_text(encoding="utf-8")
+    fences = re.findall(r"^```\w*\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    rest = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line for fence in fences for line in fence.replace("\\\n", " ").splitlines()]
+    lines += [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", rest)]
+    return unique(lines)
+
+
+def commands_of_page(path):
+    """Every command on a page of the report."""
+    codes = re.findall(r"<code>(.*?)</code>", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return unique(html.unescape(code) for code in codes)
+
+
+def unique(lines):
+    found = {}
+    for line in lines:
+        shown = read(line)
+        if shown is not None:
+            found[shown.text] = shown
+    return list(found.values())
+
+
+def read(line):
+    """The command in a line of code; None if there is none."""
+    text = re.split(r"\s#\s|\s{2,}#", line.strip())[0].strip()
+    if not re.match(r"([A-Z_]+=\S+ )*(make|\S*python3?) ", text + " "):
+        return None
+    words = shlex.split(text)
+    while re.match(r"[A-Z_]+=", words[0]):
+        words.pop(0)
+    if words[0] == "make":
+        return Shown("make", tuple(words[1:]), text)
+    if _PYTHON.match(words[0]) and words[1:2] == ["-m"]:
+        return Shown(words[2], tuple(words[3:]), text)
+    return None
+
+
+def make_targets():
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z][a-z-]*):", text, flags=re.MULTILINE))

@@ -1,0 +1,79 @@
+"""ARTIFACT.md: its tables are what the data give."""
+
+import json
+import re
+
+import pytest
+
+from harness.problems import UserError
+from reports import artifact
+from reports.claims.ledger import load
+from tests.artifact.shown import ROOT
+
+REFERENCE = ROOT / "results" / "reference"
+
+
+@pytest.fixture(scope="module")
+def page():
+    return (ROOT / "ARTIFACT.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def cells(page):
+    """The cells of every study's row, by study."""
+    rows = re.findall(r"^\| `study=(\w+)` \| (.*) \|$", page, flags=re.MULTILINE)
+    return {study: row.split(" | ") for study, row in rows}
+
+
+def test_the_tables_are_what_the_command_writes(page, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert artifact.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_every_study_with_points_and_every_paper_is_there(page, cells):
+    paths = (ROOT / "configs" / "study").glob("*.yaml")
+    names = {path.stem for path in paths if "\nstudies:" not in path.read_text()}
+    assert set(cells) == names
+    assert all(f"### {paper.short}\n" in page for paper in load())
+
+
+def test_the_claims_of_a_study_are_those_of_the_ledger(cells):
+    claims = [claim for paper in load() for claim in paper.claims]
+    for study, row in cells.items():
+        own = [claim.id for claim in claims if study in {each.study for each in claim.criteria}]
+        assert not own or row[0] == str(len(own)), study
+
+
+def test_time_and_memory_are_those_on_record(cells):
+    folder = next(REFERENCE.glob("*/edl_faults"))
+    facts = [json.loads(path.read_text()) for path in folder.glob("*/facts.json")]
+    wall_s = sum(each["replay_wall_s"] for each in facts)
+    num_points, num_runs, minutes, memory, disk, hardware = cells["edl_faults"]
+    assert num_runs == str(len(facts)) == num_points
+    assert minutes == f"{wall_s / 60:.0f} min"
+    assert float(memory.split()[0]) > max(each["peak_memory_bytes"] for each in facts) / 1e9
+    files = [path for run in folder.iterdir() for path in run.iterdir()]
+    assert float(disk.split()[0]) == pytest.approx(
+        sum(path.stat().st_size for path in files) / 1e6, rel=0.01
+    )
+    assert hardware == "2 CPU cores"
+
+
+def test_another_section_is_noticed_and_the_rest_of_the_page_stays(tmp_path, monkeypatch, capsys):
+    (tmp_path / "results").symlink_to(ROOT / "results")
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "ARTIFACT.md"
+    path.write_text(f"before\n{artifact.BEGIN}\nold\n{artifact.END}\nafter\n")
+    assert artifact.main(["--check"]) == 1
+    assert "python -m reports.artifact" in capsys.readouterr().err
+    assert "old" in path.read_text()
+    assert artifact.main([]) == 0
+    assert path.read_text().startswith("before\n<!--")
+    assert path.read_text().endswith("-->\nafter\n")
+    assert "\nold\n" not in path.read_text()
+    assert artifact.main(["--check"]) == 0
+
+
+def test_a_page_without_marks_is_refused():
+    with pytest.raises(UserError, match="lacks the marks"):
+        artifact.rewritten("no marks", "text")

@@ -1,0 +1,3 @@
+from tests.config.commands import command
+
+__all__ = ["command"]

@@ -1,0 +1,60 @@
+"""The short check itself: a wrong expectation is told, and Ctrl-C ends it."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.kick.__main__ import main
+from harness.kick.checks import replays
+from harness.store import RESULT_DIRS, iter_runs
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def reference(tmp_path):
+    """A folder of records with one run, whose metrics were changed, and a wrong verdict."""
+    run = replays(iter_runs(ROOT / RESULT_DIRS[0]))[0]
+    folder = tmp_path / "reference"
+    shutil.copytree(run.path, folder / "machine" / run.manifest["sweep"] / run.run_id)
+    path = folder / "machine" / run.manifest["sweep"] / run.run_id / "metrics.json"
+    metrics = json.loads(path.read_text())
+    path.write_text(json.dumps(metrics | {"jct_mean_s": metrics["jct_mean_s"] + 1.0}))
+    (folder / "verdicts.json").write_text(
+        json.dumps({"edl-headline-jct": {"status": "tested", "direction": "fails", "criteria": {}}})
+    )
+    return folder
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_wrong_expectations_are_told_beside_what_passes(reference, tmp_path, capsys):
+    assert main(["--reference", str(reference), "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().out.splitlines()
+    failed = [line for line in said if line.startswith("FAIL  ")]
+    assert len(failed) == 2, said
+    assert "differ in jct_mean_s" in failed[0]
+    assert failed[1].startswith("FAIL  verdicts: ")
+    assert sum(line.startswith("PASS  MLflow has ") for line in said) == 4
+    assert "PASS  virtual_thread: the bits are those of stock training on fixed workers" in said
+    assert said[-1].startswith(f"FAIL: {len(said) - 3} of {len(said) - 1} checks passed")
+
+
+@pytest.mark.long
+def test_ctrl_c_stops_it_with_its_command(tmp_path):
+    words = [sys.executable, "-m", "harness.kick", "--out", str(tmp_path / "out")]
+    kick = subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert kick.stderr is not None
+    assert kick.stderr.readline().startswith("... 1 of ")
+    kick.send_signal(signal.SIGINT)
+    _, errors = kick.communicate(timeout=120)
+    assert kick.returncode == 130
+    assert "Stopped: workers are gone." in errors
+    assert "Traceback" not in errors
