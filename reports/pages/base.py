@@ -99,7 +99,7 @@ def overhead_records(directories: Sequence[Path]) -> dict[str, Mapping[str, Any]
     Raises:
         StoreError: one is damaged.
     """
-    return {path.name: record for path, record in _documents(directories, "bench_overhead/*.json")}
+    return {path.stem: record for path, record in _documents(directories, "bench_overhead/*.json")}
 
 
 def machines(directories: Sequence[Path]) -> list[tuple[str, Mapping[str, Any]]]:

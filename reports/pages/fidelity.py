@@ -178,14 +178,15 @@ def _orders(pairs: Sequence[Pair], material: Material) -> Section:
             for metric in TARGETS:
                 row = _order(ours, theirs, metric)
                 if row:
-                    rows.append([pair.study, f"{first[0]} | {second[0]}", METRICS[metric], *row])
-    header = ["study", "systems", "metric", "live, first over second", "95% interval",
+                    rows.append([pair.study, f"{first[0]} over {second[0]}", METRICS[metric], *row])
+    header = ["study", "systems", "metric", "live", "95% interval",
               "simulated", "order"]  # fmt: skip
     return Section(
         "fidelity-order",
         "Order of systems",
         "Two systems of one setting: the ratio of their live means with Welch's interval (on"
-        " logarithms), and the ratio of the simulated ones. Swapped are those that live runs tell"
+        " logarithms, not corrected for the number of pairs), and the ratio of the simulated"
+        " ones. Swapped are those that live runs tell"
         " apart and simulation puts the other way round.",
         Table(header, rows) if rows else None,
         missing="" if rows else "no two systems of one setting ran in both engines.",

@@ -112,13 +112,16 @@ def _live(material: Material) -> Section:
     rows = []
     for study, runs in material.studies.items():
         live = [run for run in named_anew(runs) if run.is_live]
-        for (_, engine, system), trials in groups(live, "setting", "engine", "system").items():
+        for (setting, engine, system), trials in groups(
+            live, "setting", "engine", "system"
+        ).items():
             for metric, title in _METRICS.items():
                 values = [run.metrics[metric] for run in trials if run.metrics.get(metric)]
                 if len(values) > 1:
-                    rows.append([study, system, engine, title, *_spread(values)])
-    header = ["study", "system", "engine", "metric", "trials", "mean", "standard deviation, %",
-              "largest − smallest, %", "95% interval of the mean, %"]  # fmt: skip
+                    rows.append([study, setting, system, engine, title, *_spread(values)])
+    header = ["study", "setting", "system", "engine", "metric", "trials", "mean",
+              "standard deviation, %", "largest − smallest, %",
+              "95% interval of the mean, %"]  # fmt: skip
     return Section(
         "noise-live",
         "Repeated live runs",

@@ -13,11 +13,9 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 from matplotlib.text import Text
-from sample_runs import write_run
 from test_report import read_page
 
 from reports import style, table_files
-from reports.__main__ import main
 from reports.claims import ledger
 from reports.drawing import Table
 from reports.figures import FIGURES
@@ -37,26 +35,8 @@ TABLE = Table(
 )
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("runs")
-    for repetition in range(5):
-        write_run(root, live=True, repetition=repetition)
-        write_run(root, scheduler="uniform", live=True, repetition=repetition)
-    write_run(root)
-    write_run(root, scheduler="uniform")
-    return root
-
-
-@pytest.fixture(scope="module")
-def site(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("site")
-    assert main(["--results", str(store), "--out", str(out)]) == 0
-    return out
-
-
-def test_every_figure_and_table_has_its_files_and_links(site: Path) -> None:
-    page = site / "studies" / "demo" / "index.html"
+def test_every_figure_and_table_has_its_files_and_links(full_site: Path) -> None:
+    page = full_site / "studies" / "demo" / "index.html"
     links = set(read_page(page).links)
     figures = {path.stem for path in (page.parent / "figures").iterdir()}
     tables = {path.stem for path in (page.parent / "tables").iterdir()}
@@ -66,12 +46,12 @@ def test_every_figure_and_table_has_its_files_and_links(site: Path) -> None:
     assert {f"tables/{name}.{form}" for name in tables for form in table_files.FORMATS} <= links
 
 
-def test_every_paper_has_its_claims_as_files(site: Path) -> None:
+def test_every_paper_has_its_claims_as_files(full_site: Path) -> None:
     for paper in ledger.load():
-        links = read_page(site / f"{paper.id}.html").links
+        links = read_page(full_site / f"{paper.id}.html").links
         for form in table_files.FORMATS:
             assert f"tables/claims-{paper.id}.{form}" in links
-        text = (site / "tables" / f"claims-{paper.id}.csv").read_text(encoding="utf-8")
+        text = (full_site / "tables" / f"claims-{paper.id}.csv").read_text(encoding="utf-8")
         rows = list(csv.DictReader(io.StringIO(text)))
         assert {row["entry"] for row in rows} == {claim.id for claim in paper.claims}
         assert all(row["verdict"] for row in rows)
@@ -94,8 +74,8 @@ def test_latex_is_a_booktabs_table_of_plain_letters() -> None:
     assert text.isascii()
 
 
-def test_no_letter_of_the_site_is_unknown_to_latex(site: Path) -> None:
-    for path in [*(site / "tables").glob("*.tex"), *site.glob("studies/*/tables/*.tex")]:
+def test_no_letter_of_the_site_is_unknown_to_latex(full_site: Path) -> None:
+    for path in [*(full_site / "tables").glob("*.tex"), *full_site.glob("studies/*/tables/*.tex")]:
         assert path.read_text(encoding="utf-8").isascii(), path
 
 
@@ -104,8 +84,8 @@ def test_markdown_cells_keep_their_columns() -> None:
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {5}
 
 
-def test_text_is_readable_where_a_figure_is_printed(store: Path) -> None:
-    runs, checked = select([store]), 0
+def test_text_is_readable_where_a_figure_is_printed(full_store: Path) -> None:
+    runs, checked = select([full_store]), 0
     with mpl.rc_context(style.RC):
         for draw in FIGURES.values():
             for drawing in draw(runs):
@@ -119,13 +99,14 @@ def test_text_is_readable_where_a_figure_is_printed(store: Path) -> None:
     assert checked > 100
 
 
+@pytest.mark.long
 def test_files_do_not_depend_on_when_or_by_which_process_they_are_made(
-    store: Path, tmp_path: Path
+    full_store: Path, tmp_path: Path
 ) -> None:
     made = []
     for name, seed, now in (("a", "1", "0"), ("b", "2", "1000000000")):
         subprocess.run(
-            [sys.executable, "-m", "reports", "--results", str(store), "--out",
+            [sys.executable, "-m", "reports", "--results", str(full_store), "--out",
              str(tmp_path / name), "--figures", "jct_distribution", "--formats", "pdf", "png"],
             check=True,
             cwd=ROOT,

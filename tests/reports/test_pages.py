@@ -20,78 +20,40 @@ from reports.pages.fidelity import job_errors, word
 from reports.selection import select
 
 PAGES = ("noise", "fidelity", "hardware", "untested")
-RECORD = {
-    "hardware": {"cpu": "Quiet CPU", "cores": 4, "memory_bytes": 16 << 30, "accelerators": []},
-    "load": {"load_1min": 0.5},
-    "load_1min": {"median": 0.25},
-    "packages": {"torch": "9.9.9"},
-    "cells": [
-        {
-            "workload": "tiny/vgg16",
-            "num_workers": 2,
-            "trials": 7,
-            "median": {"noise": {"value": 1.02, "low": 0.99, "high": 1.05}},
-        }
-    ],
-}
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two schedulers in both engines, five trials each; a record of the overhead."""
-    root = tmp_path_factory.mktemp("runs")
-    for scheduler in ("fifo", "uniform"):
-        for repetition in range(5):
-            write_run(root, scheduler=scheduler, repetition=repetition)
-            write_run(
-                root,
-                scheduler=scheduler,
-                live=True,
-                repetition=repetition,
-                load={"load_1min": 0.2 * (repetition + 1)},
-            )
-    (root / "bench_overhead").mkdir()
-    (root / "bench_overhead" / "record.json").write_text(json.dumps(RECORD))
-    return root
-
-
-@pytest.fixture(scope="module")
-def site(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("site")
-    assert main(["--results", str(store), "--out", str(out), "--formats", "svg"]) == 0
-    return out
-
-
-def rows(site: Path, name: str) -> list[dict[str, Any]]:
-    with (site / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+def rows(full_site: Path, name: str) -> list[dict[str, Any]]:
+    with (full_site / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def test_pages_are_linked_from_the_overview_and_from_each_other(site: Path) -> None:
+def test_pages_are_linked_from_the_overview_and_from_each_other(full_site: Path) -> None:
     for page in ("index", *PAGES):
-        links = read_page(site / f"{page}.html").links
+        links = read_page(full_site / f"{page}.html").links
         assert {f"{other}.html" for other in PAGES} <= set(links)
 
 
-def test_noise_is_of_the_records(site: Path, store: Path) -> None:
-    (step,) = rows(site, "noise-steps")
+def test_noise_is_of_the_records(full_site: Path, full_store: Path) -> None:
+    (step,) = rows(full_site, "noise-steps")
     assert (step["workload, workers"], step["trials"]) == ("tiny/vgg16, 2", "7")
     assert step["second over first, %"] == "+2.0"
     assert step["95% interval, %"] == "-1.0 to +5.0"
-    live = [row for row in rows(site, "noise-live") if row["metric"] == "mean JCT"]
+    live = [row for row in rows(full_site, "noise-live") if row["metric"] == "mean JCT"]
     assert {(row["system"], row["trials"]) for row in live} == {
         ("fifo / stop_resume", "5"),
         ("uniform / stop_resume", "5"),
     }
-    values = [r.metrics["jct_mean_s"] for r in select([store]) if r.is_live and "fifo" in r.system]
+    values = [
+        r.metrics["jct_mean_s"] for r in select([full_store]) if r.is_live and "fifo" in r.system
+    ]
     spread = 100 * (max(values) - min(values)) / (sum(values) / len(values))
     (fifo,) = (row for row in live if row["system"].startswith("fifo"))
     assert float(fifo["largest − smallest, %"]) == pytest.approx(spread, abs=0.06)
     assert fifo["95% interval of the mean, %"].startswith("±")
 
 
-def test_simulations_that_differ_are_noticed(site: Path, tmp_path: Path) -> None:
-    (row,) = rows(site, "noise-simulated")
+def test_simulations_that_differ_are_noticed(full_site: Path, tmp_path: Path) -> None:
+    (row,) = rows(full_site, "noise-simulated")
     assert (row["runs"], row["configurations"], row["with equal records"]) == ("10", "2", "2")
     for repetition in range(2):
         stored = write_run(tmp_path / "runs", repetition=repetition)
@@ -103,27 +65,27 @@ def test_simulations_that_differ_are_noticed(site: Path, tmp_path: Path) -> None
     assert (row["configurations"], row["with equal records"]) == ("1", "0")
 
 
-def test_hardware_is_of_the_manifests(site: Path) -> None:
-    machines = {row["processor"]: row for row in rows(site, "machines")}
+def test_hardware_is_of_the_manifests(full_site: Path) -> None:
+    machines = {row["processor"]: row for row in rows(full_site, "machines")}
     assert machines["Example CPU"]["manifests"] == "20"
     assert machines["Example CPU"]["memory, GiB"] == "8.0"
     assert machines["Quiet CPU"]["cores"] == "4"
-    load = {row["study"]: row for row in rows(site, "load")}
+    load = {row["study"]: row for row in rows(full_site, "load")}
     assert (load["demo"]["runs"], load["demo"]["least load a core"]) == ("10", "0.10")
     assert (load["demo"]["median"], load["demo"]["most"]) == ("0.30", "0.50")
-    (torch,) = (row for row in rows(site, "versions") if row["package"] == "torch")
+    (torch,) = (row for row in rows(full_site, "versions") if row["package"] == "torch")
     assert (torch["version"], torch["studies without it"]) == ("9.9.9", "demo")
 
 
-def test_fidelity_holds_errors_to_the_target(site: Path) -> None:
-    errors = rows(site, "fidelity-errors")
+def test_fidelity_holds_errors_to_the_target(full_site: Path) -> None:
+    errors = rows(full_site, "fidelity-errors")
     assert {row["metric"] for row in errors} == {"mean JCT", "makespan", "single jobs' JCT, p95"}
     for row in errors:
         error, half = float(row["error, %"]), float(row["95% interval"].removeprefix("±"))
         target = float(row["target, %"])
         met = -target <= error - half and error + half <= target
         assert (row["verdict"] == "met") == met
-    (condition,) = rows(site, "fidelity-conditions")
+    (condition,) = rows(full_site, "fidelity-conditions")
     assert condition["fewest live trials"] == "5"
     assert "10 trials" in condition["as the target asks"]
 
@@ -143,21 +105,23 @@ def test_a_target_is_met_by_the_whole_interval(
     assert word(Estimate(mean, 5, half_width), 0.03) == expected
 
 
-def test_errors_of_single_jobs_are_none_beside_themselves(store: Path) -> None:
-    live = [run for run in select([store]) if run.is_live and "fifo" in run.system]
+def test_errors_of_single_jobs_are_none_beside_themselves(full_store: Path) -> None:
+    live = [run for run in select([full_store]) if run.is_live and "fifo" in run.system]
     assert job_errors(live) == []  # nothing is simulated
-    both = [run for run in select([store]) if "fifo" in run.system]
+    both = [run for run in select([full_store]) if "fifo" in run.system]
     found = job_errors(both)
     assert len(found) == len(live)
     assert all(error > 0 for error in found)
 
 
-def test_everything_without_a_verdict_is_listed_with_its_need(site: Path, store: Path) -> None:
-    verdicts = judge(ledger.load(), by_study(select([store])))
+def test_everything_without_a_verdict_is_listed_with_its_need(
+    full_site: Path, full_store: Path
+) -> None:
+    verdicts = judge(ledger.load(), by_study(select([full_store])))
     missing = {Status.NOT_HERE, Status.AWAITED, Status.OPEN}
     wanted = {each.claim.id for each in verdicts if each.status in missing}
     listed = {
-        row["entry"]: row for paper in ledger.PAPERS for row in rows(site, f"untested-{paper}")
+        row["entry"]: row for paper in ledger.PAPERS for row in rows(full_site, f"untested-{paper}")
     }
     assert set(listed) == wanted
     assert all(row["what it would need"] for row in listed.values())
@@ -165,7 +129,8 @@ def test_everything_without_a_verdict_is_listed_with_its_need(site: Path, store:
 
 def test_a_site_of_simulations_alone_says_what_it_lacks(tmp_path: Path) -> None:
     write_run(tmp_path / "runs")
-    assert main(["--results", str(tmp_path / "runs"), "--out", str(tmp_path / "site")]) == 0
+    words = ["--results", str(tmp_path / "runs"), "--out", str(tmp_path / "site")]
+    assert main([*words, "--formats", "svg"]) == 0
     for page in PAGES:
         read_page(tmp_path / "site" / f"{page}.html")
     text = (tmp_path / "site" / "noise.html").read_text(encoding="utf-8")

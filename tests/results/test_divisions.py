@@ -69,6 +69,7 @@ def test_the_study_must_be_named_or_known(submit):
     assert "2 runs of mine: are not of a shipped study; say of which with --study" in said
 
 
+@pytest.mark.long
 def test_a_missing_point_is_refused(folder, submit):
     shutil.rmtree(next(run_paths(folder)))
     code, said = submit()
@@ -77,6 +78,7 @@ def test_a_missing_point_is_refused(folder, submit):
     assert "refused for the closed division" in said
 
 
+@pytest.mark.long
 def test_other_work_is_refused_and_says_what_differs(folder, submit):
     asked = {
         "cluster.": ["cluster=t4x64", "profile=t4_elasticflow"],
@@ -95,6 +97,7 @@ def test_other_work_is_refused_and_says_what_differs(folder, submit):
     assert submit(division="open")[0] == 0
 
 
+@pytest.mark.long
 def test_other_jobs_behind_the_same_configuration_are_refused(folder, submit):
     path = next(run_paths(folder))
     change(path, trace=load_run(path).manifest["trace"] | {"digest": "f" * 64})
@@ -103,6 +106,7 @@ def test_other_jobs_behind_the_same_configuration_are_refused(folder, submit):
     assert f"{path.name}: its trace has the digest ffffffffffff" in said
 
 
+@pytest.mark.long
 def test_criteria_must_be_those_of_the_study(folder, submit):
     for path in run_paths(folder):
         change(path, sweep=STUDY, criteria={"easyscale-fig15/1": "0" * 64})
@@ -120,6 +124,7 @@ def test_an_unsound_run_is_in_no_division(folder, submit):
         assert f"refused for the {division} division" in said
 
 
+@pytest.mark.long
 def test_a_scripted_scheduler_is_work_of_the_study(tmp_path, capsys):
     """Only the backend is free then: without the script there would be other changes of size."""
     (tmp_path / "study.yaml").write_text(
