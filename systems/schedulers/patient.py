@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from harness.contracts.engine import JobState
 from harness.contracts.scheduler import (
     ClusterView,
     Decision,
@@ -93,6 +94,8 @@ class Patient:
         self._answer_after = answer_after
         self._tries = tries
         self._waiting: dict[str, ShareJob] = {}
+        self._hopeless: dict[str, ShareJob] = {}
+        """Jobs that are refused as soon as they hold nothing more."""
         self._promised: set[str] = set()
         self._plan: Plan | None = None
         self._before: dict[str, int] = {}
@@ -112,18 +115,22 @@ class Patient:
             return Decision(changes, self._time.wake_s)
         book.refresh(view)
         self._promised = {name for name in self._promised if name in view.jobs}
-        self._waiting = {name: job for name, job in self._waiting.items() if name in view.jobs}
+        for left in (self._waiting, self._hopeless):
+            for job_id in [job_id for job_id in left if job_id not in view.jobs]:
+                del left[job_id]
         self._promise(view.time_s)
         num_slots = view.num_usable
         self._plan_again(slot, num_slots)
         arrived, book.arrived = book.arrived, []
-        changes |= self._give_up_hopeless(arrived, slot, num_slots)
+        changes |= self._give_up_hopeless(arrived, slot, view)
         self._take_in(arrived, slot, num_slots)
         waiting = self._try_again(slot, num_slots)
         plan = self._plan
         assert plan is not None, "made anew above"
         self._before = {job.job_id: place for place, job in enumerate(book.promised)}
         more, short_of = book.changes(plan, book.promised, [*waiting, *book.others], False)
+        if self._hopeless:
+            short_of = slot + 1
         return Decision(changes | more, self._time.wake(short_of))
 
     def _promise(self, now_s: float) -> None:
@@ -173,21 +180,28 @@ class Patient:
         shares = [before.share(place).from_slot(slot) for place in places]
         return plan if plan.keep(shares) else None
 
-    def _give_up_hopeless(self, arrived: list[ShareJob], slot: int, num_slots: int) -> _Changes:
-        """Sort out jobs that have no deadline, or one that the whole cluster could not keep;
-        refusals of those whose deadline is hard. ``arrived`` keeps the rest."""
-        refusals: _Changes = {}
+    def _give_up_hopeless(self, arrived: list[ShareJob], slot: int, view: ClusterView) -> _Changes:
+        """Sort out jobs whose deadline the whole cluster could not keep, or that have none.
+
+        Refused is only who holds nothing; who does is suspended by this decision, as it is in no
+        list any more, and refused by the next. ``arrived`` keeps the rest.
+        """
         for job in [*arrived, *self._waiting.values()]:
-            if could_alone(job, slot, num_slots):
+            if could_alone(job, slot, view.num_usable):
                 continue
             if job in arrived:
                 arrived.remove(job)
             self._waiting.pop(job.job_id, None)
             if job.spec.deadline_kind is DeadlineKind.HARD:
-                self._book.drop(job)
-                refusals[job.job_id] = Refuse("its deadline can no more be kept by any share")
+                self._hopeless[job.job_id] = job
             else:
                 self._book.others.add(job)
+        refusals: _Changes = {}
+        for job_id, job in list(self._hopeless.items()):
+            if view.jobs[job_id].state in (JobState.PENDING, JobState.SUSPENDED):
+                del self._hopeless[job_id]
+                self._book.drop(job)
+                refusals[job_id] = Refuse("its deadline can no more be kept by any share")
         return refusals
 
     def _take_in(self, arrived: Sequence[ShareJob], slot: int, num_slots: int) -> None:
