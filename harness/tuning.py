@@ -35,6 +35,9 @@ METRICS: Mapping[str, float] = {
 }
 """Metrics by which a choice is made, with the sign that makes more better."""
 
+RESULTS = (Path("results/runs"), Path("results/reference"))
+"""Where runs are looked for; of two of the same id, the first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -135,9 +138,8 @@ def build_parser() -> argparse.ArgumentParser:
         help=f"metric=NAME; {known(METRICS)} (default: deadline_satisfactory_ratio)",
     )  # fmt: skip
     parser.add_argument(
-        "--results", type=Path, nargs="+", metavar="DIR",
-        default=[Path("results/runs"), Path("results/reference")],
-        help="where the runs are (default: results/runs, then results/reference)",
+        "--results", type=Path, action="append", metavar="DIR",
+        help="where the runs are; may be repeated (default: results/runs and results/reference)",
     )  # fmt: skip
     return parser
 
@@ -154,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         metric = words["metric"]
         if metric not in METRICS:
             raise UserError([Problem(f"metric={metric}", "decides nothing here", known(METRICS))])
-        found = candidates(words["study"], options.results, metric)
+        found = candidates(words["study"], options.results or RESULTS, metric)
         chosen = choose(found, metric)
     except UserError as error:
         print(render(error.problems), file=sys.stderr)
