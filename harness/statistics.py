@@ -69,6 +69,15 @@ def percentile_interval(
     return _bootstrap([values], lambda drawn: _percentile(drawn[0], percent), confidence)
 
 
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """A mean of the values with its percentile-bootstrap interval.
+
+    Raises:
+        ValueError: no values.
+    """
+    return _bootstrap([values], lambda drawn: drawn[0].mean(axis=-1), confidence)
+
+
 def ratio_of_medians(
     numerator: Sequence[float], denominator: Sequence[float], confidence: float = CONFIDENCE
 ) -> Interval:

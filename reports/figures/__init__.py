@@ -19,6 +19,7 @@ from reports.figures import (
     recovery_time,
     rescale_cost,
     rescale_phases,
+    same_inputs,
     samples_lost_noise,
     sensitivity,
     simulated_against_live,
@@ -56,6 +57,7 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "class_accuracy": class_accuracy.draw,
     "decay_curves": decay_curves.draw,
     "sensitivity": sensitivity.draw,
+    "same_inputs": same_inputs.draw,
 }
 """Figures by name, in the order of the page; studies name those they want."""
 ALWAYS = frozenset({"comparison"})
@@ -80,6 +82,7 @@ ON_REQUEST = frozenset(
         "class_accuracy",
         "decay_curves",
         "sensitivity",
+        "same_inputs",
     }
 )
 """About studies of their own: drawn when a study or ``--figures`` names them; a report of

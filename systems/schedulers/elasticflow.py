@@ -97,7 +97,7 @@ class ElasticFlow:
         book = self._book
         refusals: dict[str, Grant | Suspend | Refuse] = {}
         arrived, book.arrived = book.arrived, []
-        hopeful = [job for job in arrived if _could_alone(job, slot, num_slots)]
+        hopeful = [job for job in arrived if could_alone(job, slot, num_slots)]
         plan = self._plan_with(hopeful, slot, num_slots)
         # Where many arrive at once and all fit as if each were alone, they also do one by one.
         together = plan is not None and not plan.capped
@@ -149,7 +149,7 @@ class ElasticFlow:
         return self._plan_promised(slot, num_slots) if lost else plan
 
 
-def _could_alone(job: ShareJob, slot: int, num_slots: int) -> bool:
+def could_alone(job: ShareJob, slot: int, num_slots: int) -> bool:
     """Whether a job has a deadline that it could keep if the whole cluster were its own."""
     levels, demand = job.demand.levels, job.demand
     rates = zip(levels.counts, levels.rates, strict=True)

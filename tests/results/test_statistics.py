@@ -9,6 +9,7 @@ import pytest
 
 from harness.statistics import (
     equivalence,
+    mean_interval,
     percentile_interval,
     poisson_rate,
     ratio_of_medians,
@@ -25,6 +26,17 @@ def test_the_interval_of_a_median() -> None:
     assert percentile_interval(list(map(float, range(101))), 95).value == pytest.approx(95)
     with pytest.raises(ValueError, match="no values"):
         percentile_interval([])
+
+
+def test_the_interval_of_a_mean() -> None:
+    found = mean_interval([0.0, 0.0, 0.0, 0.0, 5.0])
+    assert (found.value, found.num_trials) == (1.0, 5)
+    # None of five draws is the 5 with probability 0.8**5 = 33 %; three or more are with 5.8 %,
+    # four or more with 0.7 %.
+    assert (found.low, found.high) == (0.0, 3.0)
+    assert mean_interval([1.0, 2.0]).high is None
+    with pytest.raises(ValueError, match="no values"):
+        mean_interval([])
 
 
 def test_intervals_hold_the_true_median_as_often_as_they_say() -> None:

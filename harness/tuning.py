@@ -1,0 +1,194 @@
+"""``python -m harness.tuning study=NAME``: the options that the records of a study choose.
+
+A candidate is a scheduler with options (the axes ``scheduler`` and ``scheduler.*`` of the study);
+every other axis makes an input (trace, seed). The rule: of the candidates of a scheduler, the one
+with the best mean of the metric over the inputs; of equal means, the first in the study. Every
+scheduler must have as many candidates, and every candidate a finished run of every input.
+
+Exit code 0: chosen; 2: a wrong argument, or the study does not allow a choice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from rich import box
+from rich.table import Table
+
+from harness.experiment import Library, plan
+from harness.interrupts import run_command
+from harness.problems import Problem, UserError, known, render
+from harness.store import StoredRun, StoreError, iter_runs
+from harness.study import load_study
+from harness.summary import console
+from harness.sweep import read_words
+
+METRICS: Mapping[str, float] = {
+    "deadline_satisfactory_ratio": 1.0,
+    "jct_mean_s": -1.0,
+    "jct_penalised_mean_s": -1.0,
+}
+"""Metrics by which a choice is made, with the sign that makes more better."""
+
+RESULTS = (Path("results/runs"), Path("results/reference"))
+"""Where runs are looked for; of two of the same id, the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One scheduler with options, and what it reached on every input."""
+
+    scheduler: str
+    options: tuple[str, ...]
+    values: Mapping[str, float]
+    """The metric by input."""
+
+    @property
+    def mean(self) -> float:
+        """Mean of the metric over the inputs."""
+        return fmean(self.values.values())
+
+
+def candidates(label: str, results: Sequence[Path], metric: str) -> list[Candidate]:
+    """The candidates of a study, in its order, from its finished runs.
+
+    Raises:
+        UserError: the study is unknown or has no axis ``scheduler``, points have not been run, the
+            metric is missing, or it is a mean over the jobs that finished and some did not.
+        StoreError: a run cannot be read by this version.
+    """
+    study, library = load_study(label), Library()
+    found: dict[str, StoredRun] = {}
+    for directory in results:
+        for stored in iter_runs(directory):
+            found.setdefault(stored.run_id, stored)
+    problems: list[Problem | str] = []
+    values: dict[tuple[str, ...], dict[str, float]] = {}
+    for point in study.points():
+        place = " ".join(point.overrides)
+        if "scheduler" not in point.axes:
+            raise UserError([Problem(f"study {label}", "varies no scheduler", "choose another")])
+        config = read_words([*study.base, *point.overrides])
+        run = found.get(plan(config, library, check_workloads=False).run_id)
+        problem = _problem(run, metric, label)
+        if problem is not None:
+            problems.append(Problem(place, *problem))
+            continue
+        assert run is not None, "that would be a problem"
+        own = {axis: text for axis, text in point.axes.items() if axis.startswith("scheduler.")}
+        others = [text for axis, text in point.axes.items() if axis.split(".")[0] != "scheduler"]
+        candidate = (point.axes["scheduler"], *(f"{axis}={text}" for axis, text in own.items()))
+        values.setdefault(candidate, {})[" ".join(others)] = run.metrics[metric]
+    if problems:
+        raise UserError(problems)
+    return [Candidate(key[0], key[1:], own) for key, own in values.items()]
+
+
+def _problem(run: StoredRun | None, metric: str, label: str) -> tuple[str, str] | None:
+    """Why a run cannot count, and the way out."""
+    if run is None:
+        return "has no finished run", f"run it: python -m harness study={label}"
+    if metric not in run.metrics:
+        return f"has no {metric}", "choose another metric"
+    others = run.metrics["jobs_submitted"] - run.metrics["jobs_finished"]
+    if metric == "jct_mean_s" and others:
+        fact = f"{others:.0f} jobs did not finish, so that its mean is not of the same jobs"
+        return fact, "choose metric=jct_penalised_mean_s, or make deadlines soft"
+    return None
+
+
+def choose(found: Sequence[Candidate], metric: str) -> dict[str, Candidate]:
+    """The best candidate of every scheduler.
+
+    Raises:
+        UserError: budgets or inputs are not the same.
+    """
+    budgets: dict[str, list[Candidate]] = {}
+    for candidate in found:
+        budgets.setdefault(candidate.scheduler, []).append(candidate)
+    if len({len(own) for own in budgets.values()}) > 1:
+        listed = ", ".join(f"{name} {len(own)}" for name, own in budgets.items())
+        fact = f"schedulers have different numbers of points: {listed}"
+        raise UserError([Problem("budget", fact, "give every scheduler as many")])
+    if len({frozenset(candidate.values) for candidate in found}) > 1:
+        fact = "candidates were not run on the same inputs"
+        raise UserError([Problem("inputs", fact, "give all grids the same traces and seeds")])
+    sign = METRICS[metric]
+    return {name: max(own, key=lambda one: sign * one.mean) for name, own in budgets.items()}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.tuning",
+        description=(
+            "The options that a tuning study chooses for every scheduler: the best mean of a"
+            " metric over its inputs; of equal means the first in the study."
+        ),
+        epilog="Exit codes: 0 chosen; 2 a wrong argument, or no choice can be made.",
+    )
+    parser.add_argument("study", help="study=NAME")
+    parser.add_argument(
+        "metric", nargs="?", default="metric=deadline_satisfactory_ratio",
+        help=f"metric=NAME; {known(METRICS)} (default: deadline_satisfactory_ratio)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--results", type=Path, action="append", metavar="DIR",
+        help="where the runs are; may be repeated (default: results/runs and results/reference)",
+    )  # fmt: skip
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Choose and print; the exit code."""
+    options = build_parser().parse_intermixed_args(argv)
+    try:
+        words = {}
+        for word, key in ((options.study, "study"), (options.metric, "metric")):
+            name, _, words[key] = word.partition("=")
+            if name != key or not words[key]:
+                raise UserError([Problem(word, "is no argument", f"write {key}=NAME")])
+        metric = words["metric"]
+        if metric not in METRICS:
+            raise UserError([Problem(f"metric={metric}", "decides nothing here", known(METRICS))])
+        found = candidates(words["study"], options.results or RESULTS, metric)
+        chosen = choose(found, metric)
+    except UserError as error:
+        print(render(error.problems), file=sys.stderr)
+        return 2
+    except StoreError as error:
+        print(error, file=sys.stderr)
+        return 2
+    _show(found, chosen, metric)
+    return 0
+
+
+def _show(found: Sequence[Candidate], chosen: Mapping[str, Candidate], metric: str) -> None:
+    table = Table(box=box.SIMPLE_HEAD)
+    inputs = list(found[0].values)
+    for heading in ("scheduler", "options", *inputs, "mean", ""):
+        table.add_column(heading, overflow="fold", justify="right" if heading in inputs else "left")
+    for candidate in found:
+        table.add_row(
+            candidate.scheduler,
+            " ".join(word.removeprefix("scheduler.") for word in candidate.options),
+            *(f"{candidate.values[name]:,.5g}" for name in inputs),
+            f"{candidate.mean:,.5g}",
+            "chosen" if chosen[candidate.scheduler] is candidate else "",
+        )
+    out = console()
+    out.print(table)
+    better = "greatest" if METRICS[metric] > 0 else "least"
+    out.print(f"Chosen by the {better} mean {metric}; of equal means, the first in the study:")
+    for candidate in chosen.values():
+        words = " ".join([f"scheduler={candidate.scheduler}", *candidate.options])
+        print(f"  {words}")
+
+
+if __name__ == "__main__":
+    run_command(main)

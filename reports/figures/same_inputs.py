@@ -1,0 +1,126 @@
+"""Systems held to each other input by input, where the inputs and not the trials are many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from statistics import fmean
+
+from matplotlib.axes import Axes
+
+from harness.statistics import Interval, mean_interval
+from reports import style
+from reports.drawing import Drawing, Table
+from reports.selection import ReportRun, groups
+
+TITLE = "On the same inputs"
+_PANELS = (
+    ("deadline_satisfactory_ratio", 0.01, "deadlines met (% of jobs)", 1.0),
+    ("jct_mean_s", 60.0, "mean JCT (min)", -1.0),
+)
+"""Metric, its unit, its label, and the sign that makes more better."""
+_EQUAL = 1e-9
+"""Relative difference below which two means are the same but for rounding."""
+
+_Values = Mapping[str, Mapping[str, float]]
+"""Mean over trials by input and system."""
+
+
+def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
+    """Per metric one figure of all inputs, their table, and a table of differences.
+
+    An input is a setting that all systems have. A metric is left out where some system lacks it;
+    mean JCT also where one refused jobs, as it would be of fewer jobs.
+    """
+    systems = sorted({run.system for run in runs})
+    drawings = []
+    for metric, unit, label, sign in _PANELS:
+        values = _values(runs, systems, metric, unit)
+        is_fair = metric != "jct_mean_s" or not any(run.metrics.get("jobs_refused") for run in runs)
+        if len(systems) > 1 and values and is_fair:
+            drawings += _drawings(runs, systems, values, metric, label, sign)
+    if drawings:
+        return drawings
+    text = "No two systems have the same inputs and a metric in common."
+    return [Drawing("same_inputs", TITLE, missing=text)]
+
+
+def _values(
+    runs: Sequence[ReportRun], systems: Sequence[str], metric: str, unit: float
+) -> dict[str, dict[str, float]]:
+    """Of every input on which all systems have the metric."""
+    found: dict[str, dict[str, float]] = {}
+    for (setting, system), trials in groups(runs, "setting", "system").items():
+        known = [run.metrics[metric] for run in trials if metric in run.metrics]
+        if known:
+            found.setdefault(setting, {})[system] = fmean(known) / unit
+    return {setting: own for setting, own in found.items() if len(own) == len(systems)}
+
+
+def _drawings(
+    runs: Sequence[ReportRun],
+    systems: Sequence[str],
+    values: _Values,
+    metric: str,
+    label: str,
+    sign: float,
+) -> list[Drawing]:
+    run_ids = [run.run_id for run in runs if run.setting in values]
+    figure = style.new_figure(1.2 + 0.22 * len(values))
+    _scatter(figure.subplots(), systems, values, label)
+    style.put_note(figure, runs)
+    style.put_legend(figure)
+    rows = [[name, *(f"{own[system]:,.1f}" for system in systems)] for name, own in values.items()]
+    means = (fmean(own[system] for own in values.values()) for system in systems)
+    rows.append(["mean of the inputs", *(f"{mean:,.1f}" for mean in means)])
+    pairs = [_pair(first, other, values, sign) for first, other in combinations(systems, 2)]
+    return [
+        Drawing(
+            name=f"same_inputs-{metric}",
+            title=f"{TITLE}: {label}",
+            caption="Every input with all systems.",
+            run_ids=run_ids,
+            figure=figure,
+            table=Table([f"{label} on", *systems], rows),
+        ),
+        Drawing(
+            name=f"same_inputs-{metric}-differences",
+            title=f"{TITLE}: differences of {label}",
+            caption="Mean over the inputs of the first system's value less the other's, with the"
+            " 95% bootstrap interval over inputs, given from 5 on; windows of one trace count as"
+            " inputs of their own. Beside it on how many inputs the first is better, the same"
+            " or worse.",
+            run_ids=run_ids,
+            table=Table(["first, other", "difference", "better", "the same", "worse"], pairs),
+        ),
+    ]
+
+
+def _scatter(axis: Axes, systems: Sequence[str], values: _Values, label: str) -> None:
+    looks = style.Looks(systems)
+    places = range(len(values))
+    for marker, system in zip("osD^vPX*" * len(systems), systems, strict=False):
+        xs = [own[system] for own in values.values()]
+        colour = looks.colour(system)
+        axis.plot(xs, places, marker, label=system, color=colour, markersize=4.5, alpha=0.85)
+    axis.set_yticks(list(places), [style.shorten(name, 70) for name in values])
+    axis.invert_yaxis()
+    axis.set_xlabel(label)
+    axis.set_xlim(left=0)
+
+
+def _pair(first: str, other: str, values: _Values, sign: float) -> list[str]:
+    differences = [own[first] - own[other] for own in values.values()]
+    scales = [max(abs(own[first]), abs(own[other])) for own in values.values()]
+    signs = [
+        0 if abs(difference) <= _EQUAL * scale else (1 if sign * difference > 0 else -1)
+        for difference, scale in zip(differences, scales, strict=True)
+    ]
+    counts = [str(signs.count(one)) for one in (1, 0, -1)]
+    return [f"{first}, {other}", _said(mean_interval(differences)), *counts]
+
+
+def _said(found: Interval) -> str:
+    if found.low is None or found.high is None:
+        return f"{found.value:+.1f}"
+    return f"{found.value:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"

@@ -1,0 +1,277 @@
+"""Patient: ElasticFlow's shares and promises, with time to think before a promise is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from harness.contracts.engine import JobState
+from harness.contracts.scheduler import (
+    ClusterView,
+    Decision,
+    Grant,
+    Knowledge,
+    Refuse,
+    Requirement,
+    Suspend,
+)
+from harness.trace.job import DeadlineKind
+from systems.schedulers.elasticflow import check_time_slots, could_alone
+from systems.schedulers.min_share import Plan, fill_all
+from systems.schedulers.share_book import ShareBook, ShareJob, TimeSlots
+
+_Changes = dict[str, Grant | Suspend | Refuse]
+
+
+class Patient:
+    """Admission that promises late, lets cheap jobs go first, and asks again.
+
+    Time slots, minimum satisfactory shares and what is done with the slots that they leave are
+    ElasticFlow's. ElasticFlow promises or refuses at the arrival, for ever, so that jobs of a
+    burst, or one big job, keep out many small ones that come a minute later. Here a job with a
+    deadline is in one of three states:
+
+    - *planned*: it has a share in the plan and runs by it, but is not promised anything yet. An
+      arrival is planned if all planned jobs still fit with it. Where they do not, planned jobs
+      that are not promised are taken out, each time that one with the greatest usage (slot time
+      of its share, alone) among those that end no later than the first job that does not fit;
+      the newcomer may be the one. That is Moore's rule, which keeps most deadlines on one
+      machine.
+    - *promised*: planned when ``answer_after`` of the time from its arrival to its deadline had
+      passed. Nobody takes its place from then on.
+    - *waiting*: not in the plan. It gets what is left, before jobs without a deadline, and is
+      planned again as soon as it fits, the least usage first. It is refused, or if its deadline
+      is soft waits among the jobs without one, when the whole cluster could not save it.
+
+    The guarantee is ElasticFlow's: a promised job meets its deadline if changes of slots cost
+    nothing (or no more than ``margin_s``), no slots are lost, and the stated work and speeds are
+    right. What is weaker: the promise comes later, and a job may hear late that there is none,
+    after it has used slots; nobody is refused before it is hopeless.
+
+    Source: ours; the shares are those of Gu et al., "ElasticFlow", ASPLOS 2023, and the rule for
+    whom to leave out is Moore's, Management Science 15 (1968). Progressive filling is a
+    heuristic, so the rule is one here too.
+
+    Checked: ``compared``: the promise under random traces, and the jobs that are kept with brute
+    force over all subsets where every job arrives at once.
+    """
+
+    checked: ClassVar[str] = "compared"
+    needs = frozenset({Knowledge.DEADLINE, Knowledge.REMAINING_WORK, Knowledge.THROUGHPUT})
+    requires = frozenset({Requirement.RESCALE, Requirement.SUSPEND})
+    wants_progress = False
+
+    def __init__(
+        self,
+        slot_s: float = 60.0,
+        powers_of_two: bool = True,
+        margin_s: float = 0.0,
+        answer_after: float = 0.5,
+        tries: int = 4,
+    ) -> None:
+        """Nothing is known yet.
+
+        Args:
+            slot_s: length of a time slot, seconds.
+            powers_of_two: jobs have powers of two only; otherwise any count.
+            margin_s: deadlines are planned for so much earlier, seconds, for what changes of
+                slots cost.
+            answer_after: share of the time from a job's arrival to its deadline after which it is
+                promised, if it is planned; from 0 to below 1.
+            tries: so many waiting jobs that do not fit are tried at a decision before the others
+                are left for the next one; bounds what a decision costs.
+        """
+        check_time_slots(slot_s, margin_s)
+        problems = []
+        if not 0.0 <= answer_after < 1.0:
+            problems.append(f"answer_after is {answer_after}; give a share from 0 to below 1")
+        if tries < 0:
+            problems.append(f"tries is {tries}; give a number of jobs from 0 on")
+        if problems:
+            raise ValueError("\n".join(problems))
+        self._book = ShareBook(slot_s, powers_of_two, margin_s)
+        self._time = TimeSlots(slot_s)
+        self._answer_after = answer_after
+        self._tries = tries
+        self._waiting: dict[str, ShareJob] = {}
+        self._hopeless: dict[str, ShareJob] = {}
+        """Jobs that are refused as soon as they hold nothing more."""
+        self._promised: set[str] = set()
+        self._plan: Plan | None = None
+        self._before: dict[str, int] = {}
+        """Jobs of the plan before, with their places in it."""
+
+    @property
+    def promised(self) -> frozenset[str]:
+        """Ids of the live jobs that have been promised their deadlines."""
+        return frozenset(self._promised)
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Promise, plan and grow, where a time slot begins."""
+        book = self._book
+        changes = book.look_again(view)
+        slot = self._time.begins(view.time_s)
+        if slot is None:
+            return Decision(changes, self._time.wake_s)
+        book.refresh(view)
+        self._promised = {name for name in self._promised if name in view.jobs}
+        for left in (self._waiting, self._hopeless):
+            for job_id in [job_id for job_id in left if job_id not in view.jobs]:
+                del left[job_id]
+        self._promise(view.time_s)
+        num_slots = view.num_usable
+        self._plan_again(slot, num_slots)
+        arrived, book.arrived = book.arrived, []
+        changes |= self._give_up_hopeless(arrived, slot, view)
+        self._take_in(arrived, slot, num_slots)
+        waiting = self._try_again(slot, num_slots)
+        plan = self._plan
+        assert plan is not None, "made anew above"
+        self._before = {job.job_id: place for place, job in enumerate(book.promised)}
+        more, short_of = book.changes(plan, book.promised, [*waiting, *book.others], False)
+        if self._hopeless:
+            short_of = slot + 1
+        return Decision(changes | more, self._time.wake(short_of))
+
+    def _promise(self, now_s: float) -> None:
+        """Promise their deadlines to planned jobs whose answer is due."""
+        for job in self._book.promised:
+            spec = job.spec
+            assert spec.deadline_s is not None, "only jobs with a deadline are planned"
+            if now_s >= spec.arrival_s + self._answer_after * (spec.deadline_s - spec.arrival_s):
+                self._promised.add(job.job_id)
+
+    def _plan_again(self, slot: int, num_slots: int) -> None:
+        """A plan of the jobs that were planned before, less those that have ended.
+
+        Where filling fails for them all, the rest of the plan before still holds, unless slots
+        were lost or a job is behind; then jobs that were not promised anything go first.
+        """
+        book = self._book
+        planned = list(book.promised)
+        plan = fill_all([job.demand for job in planned], slot, num_slots)
+        plan = plan or self._rest_of_plan(planned, slot, num_slots)
+        if plan is None or plan.missed:
+            kept, plan = self._leave_out(planned, slot, num_slots)
+            self._set_planned(kept, planned)
+        if plan is None:
+            planned = [job for job in planned if job.job_id in self._promised]
+            plan = self._rest_of_plan(planned, slot, num_slots)
+            plan = plan or fill_all([job.demand for job in planned], slot, num_slots, skip=True)
+            assert plan is not None, "no job must be in it"
+            lost = [planned[index] for index in plan.missed]
+            for job in lost:
+                book.promised.remove(job)
+                book.others.add(job)
+                self._promised.discard(job.job_id)
+            if lost:
+                self._plan_again(slot, num_slots)
+                return
+        self._plan = plan
+
+    def _rest_of_plan(self, planned: Sequence[ShareJob], slot: int, num_slots: int) -> Plan | None:
+        """The plan before for these jobs, from now on; None if there is none, or it does not fit.
+        Those that it does not serve have missed."""
+        before = self._plan
+        if before is None or any(job.job_id not in self._before for job in planned):
+            return None
+        places = [self._before[job.job_id] for job in planned]
+        plan = Plan([job.demand for job in planned], slot, num_slots)
+        shares = [before.share(place).from_slot(slot) for place in places]
+        return plan if plan.keep(shares) else None
+
+    def _give_up_hopeless(self, arrived: list[ShareJob], slot: int, view: ClusterView) -> _Changes:
+        """Sort out jobs whose deadline the whole cluster could not keep, or that have none.
+
+        Refused is only who holds nothing; who does is suspended by this decision, as it is in no
+        list any more, and refused by the next. ``arrived`` keeps the rest.
+        """
+        for job in [*arrived, *self._waiting.values()]:
+            if could_alone(job, slot, view.num_usable):
+                continue
+            if job in arrived:
+                arrived.remove(job)
+            self._waiting.pop(job.job_id, None)
+            if job.spec.deadline_kind is DeadlineKind.HARD:
+                self._hopeless[job.job_id] = job
+            else:
+                self._book.others.add(job)
+        refusals: _Changes = {}
+        for job_id, job in list(self._hopeless.items()):
+            if view.jobs[job_id].state in (JobState.PENDING, JobState.SUSPENDED):
+                del self._hopeless[job_id]
+                self._book.drop(job)
+                refusals[job_id] = Refuse("its deadline can no more be kept by any share")
+        return refusals
+
+    def _take_in(self, arrived: Sequence[ShareJob], slot: int, num_slots: int) -> None:
+        """Plan newcomers, and leave out whom Moore's rule says."""
+        planned = list(self._book.promised)
+        self._waiting |= {job.job_id: job for job in arrived}
+        if arrived:
+            jobs = sorted([*planned, *arrived], key=lambda job: job.by_deadline)
+            kept, plan = self._leave_out(jobs, slot, num_slots)
+            if plan is not None:
+                self._set_planned(kept, planned)
+                self._plan = plan
+
+    def _leave_out(
+        self, jobs: Sequence[ShareJob], slot: int, num_slots: int
+    ) -> tuple[list[ShareJob], Plan | None]:
+        """Jobs that fit beside each other, by deadline, and their plan.
+
+        Leaves out as few as Moore's rule does, and none that is promised; no plan if that is not
+        enough.
+        """
+        kept = list(jobs)
+        usage = dict(zip(_ids(jobs), _usage(jobs, slot, num_slots), strict=True))
+        while True:
+            plan = fill_all([job.demand for job in kept], slot, num_slots, skip=True)
+            assert plan is not None, "no job must be in it"
+            if not plan.missed:
+                return kept, plan
+            free = [job for job in kept[: plan.missed[0] + 1] if job.job_id not in self._promised]
+            if not free:
+                return [job for job in kept if job.job_id in self._promised], None
+            kept.remove(max(free, key=lambda job: (usage[job.job_id], job.spec.order)))
+
+    def _set_planned(self, kept: Sequence[ShareJob], before: Sequence[ShareJob]) -> None:
+        """These jobs are planned now; those that were and are not wait."""
+        book = self._book
+        names = set(_ids(kept))
+        for job in before:
+            if job.job_id not in names:
+                book.promised.remove(job)
+                self._waiting[job.job_id] = job
+        for job in kept:
+            if self._waiting.pop(job.job_id, None) is not None:
+                book.promised.add(job)
+
+    def _try_again(self, slot: int, num_slots: int) -> list[ShareJob]:
+        """Plan waiting jobs that fit; those that wait on, the least usage first."""
+        book, failures = self._book, 0
+        jobs = list(self._waiting.values())
+        usage = dict(zip(_ids(jobs), _usage(jobs, slot, num_slots), strict=True))
+        jobs.sort(key=lambda job: (usage[job.job_id], job.spec.order))
+        for job in jobs:
+            if failures == self._tries:
+                break
+            planned = sorted([*book.promised, job], key=lambda one: one.by_deadline)
+            plan = fill_all([one.demand for one in planned], slot, num_slots)
+            if plan is None:
+                failures += 1
+            else:
+                self._plan = plan
+                self._set_planned(planned, ())
+        return [job for job in jobs if job.job_id in self._waiting]
+
+
+def _ids(jobs: Sequence[ShareJob]) -> list[str]:
+    """Ids of jobs, in their order."""
+    return [job.job_id for job in jobs]
+
+
+def _usage(jobs: Sequence[ShareJob], slot: int, num_slots: int) -> list[int]:
+    """Slots times time slots of each job's share if it were alone; each can be served alone."""
+    usage: list[int] = Plan([job.demand for job in jobs], slot, num_slots).alone.usage.tolist()
+    return usage
