@@ -8,6 +8,7 @@ from statistics import median
 from harness.contracts.engine import ChangeKind, JobState
 from harness.records import ChangeRecord, StepRecord
 from reports.claims.cluster_numbers import CLUSTER_NUMBERS
+from reports.claims.live_numbers import LIVE_NUMBERS
 from reports.selection import ReportRun
 
 
@@ -90,5 +91,6 @@ NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
     "steps_with_equal_losses": _steps_with_equal_losses,
     "jobs_finished_by_last_arrival": _finished_by_last_arrival,
     **CLUSTER_NUMBERS,
+    **LIVE_NUMBERS,
 }
 """By the name that criteria have for them; the unit is in the name."""
