@@ -22,7 +22,7 @@ from reports import overview, site, style, wording
 from reports.claims import kept, ledger
 from reports.claims.verdicts import judge
 from reports.drawing import Drawing
-from reports.figures import ALWAYS, FIGURES, ON_REQUEST
+from reports.figures import ALWAYS, FIGURES, FROM_METRICS, ON_REQUEST
 from reports.files import FORMATS
 from reports.pages.base import Drawn
 from reports.selection import ReportRun, SelectionError, name, select, study_figures
@@ -112,7 +112,7 @@ def _drawings(runs: Sequence[ReportRun], asked: Sequence[str]) -> list[tuple[str
             (figure, drawing)
             for figure in FIGURES
             if figure in {*wanted, *ALWAYS}
-            for drawing in FIGURES[figure](runs if figure in ALWAYS else whole)
+            for drawing in FIGURES[figure](runs if figure in FROM_METRICS else whole)
         ]
 
 
@@ -123,7 +123,7 @@ def _num_drawn(drawings: Sequence[tuple[str, Drawing]]) -> int:
 def _say(drawn: int, runs: Sequence[ReportRun], began: float, out: Path) -> None:
     copied = sum(not run.is_drawable for run in runs)
     if copied:
-        print(f"{copied} runs were copied without tables: only in the comparison")
+        print(f"{copied} runs were copied without tables: only in figures made from metrics")
     seconds = time.perf_counter() - began
     print(f"{drawn} figures of {len(runs)} runs in {seconds:.1f} s: {out / 'index.html'}")
 

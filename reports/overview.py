@@ -29,10 +29,11 @@ DrawStudy = Callable[[str, Sequence[ReportRun], Path, str], list[Drawn]]
 
 
 def by_study(runs: Sequence[ReportRun]) -> dict[str, list[ReportRun]]:
-    """Runs by the study that made them, sorted; ``other`` for those that none did."""
+    """Runs by the studies that have them, sorted; ``other`` for those that none has."""
     found: dict[str, list[ReportRun]] = {}
     for run in runs:
-        found.setdefault(run.study or _OTHERS, []).append(run)
+        for study in (run.study, *run.also_in) if run.study else run.also_in or (_OTHERS,):
+            found.setdefault(study, []).append(run)
     return dict(sorted(found.items()))
 
 

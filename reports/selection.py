@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ class ReportRun:
     system: str
     """Scheduler and backend, with the options that tell it from others of these names."""
     engine: str
+    also_in: tuple[str, ...] = ()
+    """Other studies that have it among their points: a point is run once, and copied to each."""
 
     @property
     def run_id(self) -> str:
@@ -138,16 +140,18 @@ def select(directories: Sequence[Path], study: str | None = None) -> list[Report
         StoreError: one cannot be read by this version.
     """
     found: dict[str, StoredRun] = {}
+    folders: dict[str, set[str]] = {}
     for directory in directories:
         for run in iter_runs(directory):
             found.setdefault(run.run_id, run)
+            folders.setdefault(run.run_id, set()).update(run.path.parts)
     listed = _listed(directories, study) if study else set()
     runs = [
         run
         for run in found.values()
         if study is None
         or run.manifest.get("sweep") == study
-        or study in run.path.parts
+        or study in folders[run.run_id]
         or run.run_id in listed
     ]
     if not runs:
@@ -161,7 +165,11 @@ def select(directories: Sequence[Path], study: str | None = None) -> list[Report
         one_version([run.manifest for run in runs], ", ".join(map(str, directories)))
     except VersionError as error:
         raise SelectionError(str(error)) from error
-    return name(runs)
+    studies = {path.stem for path in STUDIES.glob("*.yaml")}
+    return [
+        replace(run, also_in=tuple(sorted((folders[run.run_id] & studies) - {run.study})))
+        for run in name(runs)
+    ]
 
 
 def study_figures(study: str) -> tuple[str, ...] | None:

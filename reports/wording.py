@@ -154,6 +154,9 @@ def rule(criterion: Criterion) -> str:
         "value": f"{criterion.metric} of {of}",
         "trend": f"slope of {criterion.metric} over {criterion.along}, of {of}",
     }[criterion.measure]
+    if criterion.beside is not None:
+        one, other = (_options(criterion.beside[side]) for side in ("of", "over"))
+        what += f", itself over that of {one} over {other}"
     ((kind, bound),) = criterion.holds_if.items()
     ends = f"{bound[0]:g} to {bound[1]:g}" if kind == "within" else f"{bound:g}"
     return f"Holds if it is {kind} {ends}: {what}."

@@ -40,6 +40,8 @@ class Criterion:
     """One of ``above: x``, ``below: x``, ``within: [low, high]``."""
     over: Mapping[str, str] | None = None
     """Options of the runs compared with."""
+    beside: Mapping[str, Mapping[str, str]] | None = None
+    """Of a ratio: ``of`` and ``over`` of another ratio, by which it is divided, trial by trial."""
     along: str | None = None
     """Of a trend: the key of the configuration that numbers its points."""
     each: tuple[str, ...] = ()
@@ -167,9 +169,16 @@ def _criterion(place: str, source: Any, problems: list[Problem | str]) -> Criter
     for key in ("of", "over"):
         if values.get(key) is not None:
             values[key] = {name: str(value) for name, value in values[key].items()}
+    if values.get("beside") is not None:
+        values["beside"] = {
+            side: {key: str(value) for key, value in options.items()}
+            for side, options in values["beside"].items()
+        }
     if not _fits(Criterion, values, place, problems):
         return None
     found = Criterion(**values)
+    if found.beside is not None and (found.measure != "ratio" or {*found.beside} != {"of", "over"}):
+        problems.append(Problem(f"{place}.beside", "is a ratio's alone, with of and over"))
     if not (STUDIES / f"{found.study}.yaml").is_file():
         studies = sorted(path.stem for path in STUDIES.glob("*.yaml"))
         fact = f"there is no study {found.study}"

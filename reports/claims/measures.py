@@ -46,7 +46,24 @@ def samples(criterion: Criterion, runs: Iterable[ReportRun]) -> list[Sample]:
     of = _by_trial(criterion, criterion.of, runs)
     if criterion.over is None:
         return [Sample(key[0], value, (run,)) for key, (value, run) in of.items()]
-    over = _by_trial(criterion, criterion.over, runs)
+    found = _paired(criterion, of, _by_trial(criterion, criterion.over, runs))
+    if criterion.beside is None:
+        return [sample for _, sample in found]
+    other = _paired(criterion, *(_by_trial(criterion, criterion.beside[k], runs) for k in _SIDES))
+    beside = dict(other)
+    return [
+        Sample(key[0], one.value / beside[key].value, one.run_ids + beside[key].run_ids)
+        for key, one in found
+        if key in beside
+    ]
+
+
+_Trial = tuple[Cell, tuple[int, int]]
+_Values = Mapping[_Trial, tuple[float, str]]
+_SIDES = ("of", "over")
+
+
+def _paired(criterion: Criterion, of: _Values, over: _Values) -> list[tuple[_Trial, Sample]]:
     found = []
     for key in sorted(of.keys() & over.keys()):
         (value, run), (other, other_run) = of[key], over[key]
@@ -56,11 +73,8 @@ def samples(criterion: Criterion, runs: Iterable[ReportRun]) -> list[Sample]:
             effect = value / other
         else:
             raise MeasureError(f"{criterion.metric} is {value} over {other}: no ratio")
-        found.append(Sample(key[0], effect, (run, other_run)))
+        found.append((key, Sample(key[0], effect, (run, other_run))))
     return found
-
-
-_Trial = tuple[Cell, tuple[int, int]]
 
 
 def _by_trial(

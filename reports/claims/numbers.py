@@ -7,6 +7,8 @@ from statistics import median
 
 from harness.contracts.engine import ChangeKind, JobState
 from harness.records import ChangeRecord, StepRecord
+from reports.claims.cluster_numbers import CLUSTER_NUMBERS
+from reports.claims.live_numbers import LIVE_NUMBERS
 from reports.selection import ReportRun
 
 
@@ -88,5 +90,7 @@ NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
     "throughput_per_slot_samples_per_s": _throughput_per_slot,
     "steps_with_equal_losses": _steps_with_equal_losses,
     "jobs_finished_by_last_arrival": _finished_by_last_arrival,
+    **CLUSTER_NUMBERS,
+    **LIVE_NUMBERS,
 }
 """By the name that criteria have for them; the unit is in the name."""

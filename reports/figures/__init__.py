@@ -62,6 +62,8 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
 """Figures by name, in the order of the page; studies name those they want."""
 ALWAYS = frozenset({"comparison"})
 """Drawn for every study, whatever it asks for."""
+FROM_METRICS = frozenset({*ALWAYS, "sensitivity"})
+"""Drawn from metrics alone, so also of runs that were copied without tables."""
 ON_REQUEST = frozenset(
     {
         "jobs_completed",

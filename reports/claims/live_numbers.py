@@ -1,0 +1,82 @@
+"""Numbers of a live run that only criteria need: phases, profiles, stragglers, transient slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from statistics import fmean, median
+
+from harness.contracts.engine import ChangeKind
+from harness.records import StepRecord
+from reports.figures.profiling_time import profiles
+from reports.figures.transient_slots import whole_windows
+from reports.selection import ReportRun
+from reports.stragglers import Case, cases
+
+CONTEXT = ("spawn", "import", "warm_up")
+"""Phases of a change that EDL calls preparation of the execution context."""
+TOPOLOGY = ("group",)
+MODEL = ("build", "load", "copy", "save")
+SETTLED_STEPS = 10
+"""Left out at the beginning of a run that keeps its size."""
+
+
+def _context_share(run: ReportRun) -> float | None:
+    """Of the time of a scale-out, what the execution context takes; median over scale-outs.
+
+    The time is that of context, communication topology and model, as in EDL's figure 6.
+    """
+    shares = []
+    for change in run.changes:
+        grows = len(change.to_slots) > len(change.from_slots)
+        if change.kind != ChangeKind.RESCALE or not grows or not change.phases_s:
+            continue
+        context, topology, model = (
+            sum(change.phases_s.get(name, 0.0) for name in names)
+            for names in (CONTEXT, TOPOLOGY, MODEL)
+        )
+        shares.append(context / (context + topology + model))
+    return median(shares) if shares else None
+
+
+def _profiling_s(run: ReportRun) -> float | None:
+    """From the first step at the largest size to the last one measured at one slot, mean."""
+    found = [each.total_s for each in profiles(run.changes, run.dilation)]
+    return fmean(found) if found else None
+
+
+def _straggler(run: ReportRun, number: Callable[[Case], float | None]) -> float | None:
+    found = cases([run])
+    return number(found[0]) if found else None
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def _transient_speed(run: ReportRun) -> float | None:
+    """Samples a second over whole windows but the first; of a run without windows, once settled."""
+    steps: list[StepRecord] = run.stored.rows("steps")
+    window_s = float(run.stored.config.get("scheduler", {}).get("every_s") or 0.0)
+    if window_s > 0:
+        return whole_windows(steps, window_s)
+    settled = steps[SETTLED_STEPS:]
+    if len(settled) < SETTLED_STEPS:
+        return None
+    length_s = settled[-1].started_s + settled[-1].duration_s - settled[0].started_s
+    return sum(step.global_batch for step in settled) / length_s
+
+
+LIVE_NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
+    "context_share_of_scale_out": _context_share,
+    "profiling_time_mean_s": _profiling_s,
+    "speed_with_straggler_over_usual": lambda run: _straggler(
+        run, lambda case: _share(case.slow, case.usual)
+    ),
+    "speed_after_removal_over_usual": lambda run: _straggler(
+        run, lambda case: _share(case.after, case.usual)
+    ),
+    "straggler_detected_s": lambda run: _straggler(run, lambda case: case.detected_s),
+    "straggler_gone_s": lambda run: _straggler(run, lambda case: case.switched_s),
+    "windowed_samples_per_s": _transient_speed,
+}
+"""By the name that criteria have for them; the unit is in the name."""

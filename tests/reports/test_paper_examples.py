@@ -1,0 +1,51 @@
+"""Worked examples and tables of the papers that are neither a scheduler's nor a backend's."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import yaml
+
+from harness.cluster import uniform_cluster
+from harness.profiles import load_profile
+from harness.trace.build import TRACES, load_trace
+from harness.trace.transforms import TransformContext
+from reports.figures.transient_slots import break_even_s
+
+TABLE_1 = {
+    "resnet50": {64, 128, 256},
+    "vgg16": {64, 128, 256},
+    "inception3": {64, 128},
+    "bert": {64, 128},
+    "gpt2": {128, 256},
+    "deepspeech2": {32, 64},
+}
+"""ElasticFlow, section 5: global batches of every model."""
+
+
+def test_hu_speed_of_nodes() -> None:
+    curve = load_profile({"path": "modelarts.yaml"}).throughput("modelarts", 1)
+    speeds = [curve.samples_per_s(nodes) for nodes in (1, 2, 4, 8, 16)]
+    assert speeds == pytest.approx([1.0, 1.6, 2.56, 4.096, 6.5536])
+    for fewer, more in pairwise(speeds):
+        assert more / fewer == pytest.approx(2 * (1 - 0.2))  # 20% lost a doubling
+
+
+@pytest.mark.parametrize("cluster", ["01", "02", "03", "05", "07", "08", "09"])
+def test_elasticflow_pool_is_what_the_traces_draw_from(cluster: str) -> None:
+    config = yaml.safe_load((TRACES / f"itp{cluster}.yaml").read_text(encoding="utf-8"))
+    where = uniform_cluster(name="c", num_hosts=16, devices_per_host=8, device_type="a100")
+    jobs = load_trace(config, TransformContext(cluster=where)).jobs
+    pairs = {(job.workload, job.global_batch) for job in jobs}
+    assert pairs == {(model, batch) for model, own in TABLE_1.items() for batch in own}
+    assert len(pairs) == 14
+
+
+def test_edl_four_minutes_of_a_transient_slot_do_not_pay() -> None:
+    """Four slots and one for 240 s, an adjustment of 30 s at either end: 900 against 960."""
+    slots, window_s, stop_s = 4, 240.0, 30.0
+    used = (slots + 1) * (window_s - 2 * stop_s)
+    assert (used, slots * window_s) == (900.0, 960.0)
+    # The same by the figure's rule: a window has to be longer than it is.
+    assert break_even_s(stop_s, gain=1 / slots) > window_s
