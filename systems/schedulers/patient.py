@@ -46,7 +46,8 @@ class Patient:
     The guarantee is ElasticFlow's: a promised job meets its deadline if changes of slots cost
     nothing (or no more than ``margin_s``), no slots are lost, and the stated work and speeds are
     right. What is weaker: the promise comes later, and a job may hear late that there is none,
-    after it has used slots; nobody is refused before it is hopeless.
+    after it has used slots; nobody is refused before it is hopeless, and one that
+    runs on what is left may end late if no decision came between.
 
     Source: ours; the shares are those of Gu et al., "ElasticFlow", ASPLOS 2023, and the rule for
     whom to leave out is Moore's, Management Science 15 (1968). Progressive filling is a

@@ -195,13 +195,14 @@ def tight_traces(draw):
 @given(jobs=tight_traces())
 def test_a_job_that_is_promised_meets_its_deadline(options, jobs):
     """With exact times: changes of slots are free. Nobody is refused who was promised; a job with
-    a hard deadline is in time or refused; everybody else ends."""
+    a hard deadline ends or is refused, everybody else ends. One that was promised nothing may be
+    late: between two decisions nobody sees that it has become hopeless."""
     scheduler = Promises(Patient(1.0, **options))
     records, _ = run(jobs, scheduler, cluster(2, 4), known=KNOWN)
     assert scheduler.since_s.keys() <= met(records)
     for record in records.jobs:
         if record.deadline_kind == "hard":
-            assert record.state == "refused" or record.job_id in met(records)
+            assert record.state in ("finished", "refused")
         else:
             assert record.state == "finished"
     for moment in {grant.start_s for grant in records.grants}:
