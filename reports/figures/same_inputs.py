@@ -106,6 +106,7 @@ def _scatter(axis: Axes, systems: Sequence[str], values: _Values, label: str) ->
     axis.set_yticks(list(places), [style.shorten(name, 70) for name in values])
     axis.invert_yaxis()
     axis.set_xlabel(label)
+    axis.set_ylabel("input (trace and its options)")
     axis.set_xlim(left=0)
 
 

@@ -172,10 +172,11 @@ def pages(tmp_path_factory):
     papers, studies = load(), overview.by_study(runs)
 
     def draw(study, own, folder, claims):
-        site.write(folder, study, "python -m reports", own, [], home="../../i", claims=claims)
-        return 0
+        site.write(folder, study, "python -m reports", own, [], ["svg"], "../../i", claims)
+        return []
 
-    overview.write_site(out, "make report", papers, judge(papers, studies), studies, draw)
+    verdicts = judge(papers, studies)
+    overview.write_site(out, "make report", papers, verdicts, studies, [REFERENCE], draw)
     return sorted(out.rglob("*.html"))
 
 
