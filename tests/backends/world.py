@@ -247,6 +247,16 @@ class World:
             self.unread.extend(self.backend.poll(0.5))
         raise AssertionError(f"not reported within {timeout_s} s; reports: {self.reports[-8:]}")
 
+    def until_answered(self, change_id, until=None):
+        """The answer to a change; it may have been read already, by ``poll``."""
+        answers = (ReportKind.DONE, ReportKind.FAILED, ReportKind.RETRY)
+
+        def is_answer(report):
+            return report.change_id == change_id and report.kind in answers
+
+        read = next(filter(is_answer, self.reports), None)
+        return read or (until or self.until)(is_answer)
+
     def poll(self, timeout_s):
         """What is unread, or the next reports; all of it is read then."""
         found = list(self.unread) or self.backend.poll(timeout_s)

@@ -97,8 +97,7 @@ class Life:
             for _ in range(rng.randint(0, 12)):
                 self.world.poll(0.01)
             self._kill()
-        overs = (ReportKind.DONE, ReportKind.FAILED, ReportKind.RETRY)
-        self._until(lambda report: report.change_id == change and report.kind in overs)
+        self.world.until_answered(change, self._until)
         self._settle()
 
     def kill(self):

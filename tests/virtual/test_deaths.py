@@ -10,8 +10,6 @@ from tests.backends.world import warm_launcher, workers
 from tests.elastic.histories import STEP_S
 from tests.virtual.worlds import BATCH, check_same_bits, virtual
 
-OVER = (ReportKind.DONE, ReportKind.FAILED, ReportKind.RETRY)
-
 
 @pytest.fixture(scope="module")
 def launcher():
@@ -34,7 +32,7 @@ def hurt(world, rng, num_deaths):
             for _ in range(rng.randint(0, 10)):
                 world.poll(0.01)
             rng.choice(workers()).kill()
-        world.until(lambda r, c=change: r.change_id == c and r.kind in OVER)
+        world.until_answered(change)
         world.until_step(world.reports[-1].step + 3)
         world.do(ChangeKind.RESCALE, (0, 1, 2), batch=BATCH)
 
