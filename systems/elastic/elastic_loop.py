@@ -326,14 +326,15 @@ class ElasticLoop:
         donor, session = self._donor, self.bench.session
         self._late = self.pacer.finish(self._started_at)
         verdict = self.words.end()
-        if donor is None:
-            self.trainer.commit()
-        else:
-            with donor.lock:
-                consumed, rate_batch = session.data_state.consumed, self.trainer.rate_batch
-                buckets = self.bench.reduction.buckets
-                donor.reduced(session.step, rate_batch, consumed, buckets)
+        with self.giving.watching():
+            if donor is None:
                 self.trainer.commit()
+            else:
+                with donor.lock:
+                    consumed, rate_batch = session.data_state.consumed, self.trainer.rate_batch
+                    buckets = self.bench.reduction.buckets
+                    donor.reduced(session.step, rate_batch, consumed, buckets)
+                    self.trainer.commit()
         self._ended_at = time.monotonic()
         self._verdict = verdict
         computed, is_donor = self.trainer.computed_at, donor is not None

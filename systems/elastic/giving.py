@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from systems.elastic.order import ElasticOrder
@@ -34,11 +35,22 @@ class Giving:
         self._token = token
         self._timeout_s = order.recovery_timeout_s
         self._wanted: Addresses = ()
+        self._keeps_gradients = True
         self.donor: Donor | None = None
 
     def connect(self, addresses: Addresses) -> None:
         """Give the state to these receivers, from the next step boundary on."""
         self._wanted = addresses
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Around an update. Whether it changes gradients in place, as one that clips them does,
+        decides how a donor may send them; only the update itself shows it."""
+        buckets = self._reduction.buckets
+        before = [bucket._version for bucket in buckets]
+        yield
+        if [bucket._version for bucket in buckets] != before:
+            self._keeps_gradients = False
 
     def present(self) -> Donor | None:
         """The transfer under way, which has to see every update; between two steps."""
@@ -52,6 +64,7 @@ class Giving:
                 self._state,
                 self._reduction.layout,
                 timeout_s=self._timeout_s,
+                keeps_gradients=self._keeps_gradients,
             )
         donor = self.donor
         if donor is not None and (donor.finished or donor.failed is not None):
