@@ -138,6 +138,7 @@ def test_a_callback_that_fails_does_not_end_the_election(server, vote, key, capl
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.long
 def test_the_leader_stays_when_its_store_is_replaced(kind, vote, signal_number):
     old, new = KINDS[kind](), KINDS[kind]()
     try:

@@ -67,6 +67,7 @@ def measure(capsys, *words):
     return code, capsys.readouterr()
 
 
+@pytest.mark.long
 def test_measure_refuses_a_file_that_it_did_not_write(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("--workloads", "resnet50", "--dry")
