@@ -18,8 +18,6 @@ BATCH = 12
 TRANSFERS = ("background", "peer", "broadcast")
 STEP_S = 0.005
 """Least time of a step: the fewer steps a life has, the sooner it is forced again."""
-PATIENCE_S = 15.0
-"""``hang_timeout_s`` where deaths are meant: a machine that stands still for seconds is no hang."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ def history(job_dir, last_step):
 
 def stop_free(launcher, folder, **options):
     """A world of stop-free training at toy size."""
-    backend = StopFree(**{"start": "preimported", "hang_timeout_s": PATIENCE_S, **DATA, **options})
+    backend = StopFree(start="preimported", **{**DATA, **options})
     return World(backend, launcher, folder)
 
 

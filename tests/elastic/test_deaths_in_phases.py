@@ -12,7 +12,6 @@ from tests.backends.world import ENDS, World, warm_launcher
 from tests.elastic.histories import (
     BATCH,
     DATA,
-    PATIENCE_S,
     STEP_S,
     TRANSFERS,
     check_samples,
@@ -38,9 +37,7 @@ def struck_once(launcher, folder, moment, who="any", transfer="background"):
     """One life with one death, held to its history; returns the fault."""
     watched = WatchedLauncher(launcher)
     plan = FaultPlan(count=1, at=(moment,), who=who, settle_s=0.1, spread_s=0.2)
-    inner = StopFree(
-        start="preimported", transfer=transfer, recovery="exact", **DATA, hang_timeout_s=PATIENCE_S
-    )
+    inner = StopFree(start="preimported", transfer=transfer, recovery="exact", **DATA)
     backend = FaultyBackend(inner, watched, plan, str(folder))
     world = World(backend, watched, folder / "free")
     try:

@@ -168,7 +168,7 @@ def test_nobody_is_taken_out_while_the_machine_is_busy(worlds):
 
 @pytest.mark.long
 def test_nobody_is_taken_out_in_a_long_run_on_a_busy_machine(worlds):
-    check_nobody_is_named(worlds(), 1000)
+    check_nobody_is_named(worlds(), 2000)
 
 
 def check_nobody_is_named(world, steps):
