@@ -15,6 +15,7 @@ import yaml
 from harness import sweep
 from harness.compose import understand
 from harness.config import GROUPS, RunConfig, hash_json
+from harness.config_file import read_config
 from harness.estimate import estimate_wall_s
 from harness.experiment import Library, Plan, config_yaml, execute, mirror_run, plan
 from harness.help import of_group, overview
@@ -90,7 +91,7 @@ def _read_flag(flag: str, value: str, found: Arguments) -> None:
     if flag == "--from":
         found.base_path = value
         if not Path(value).is_file():
-            way_out = "give the config.yaml of a stored run"
+            way_out = "give the config.yaml, or config.yaml.gz, of a stored run"
             found.problems.append(Problem("--from", f"there is no file {value!r}", way_out))
     elif value == "job":
         found.show_config = True
@@ -175,8 +176,8 @@ def _read_base(arguments: Arguments) -> Mapping[str, Any] | None:
     if path is None or not Path(path).is_file():
         return None
     try:
-        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        document = yaml.safe_load(read_config(Path(path)))
+    except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
         document = " ".join(str(error).split())
     if not isinstance(document, Mapping):
         way_out = "give the config.yaml of a stored run"

@@ -1,8 +1,9 @@
 """``python -m harness.reference study=NAME``: copies a study's finished runs to the reference.
 
 The copies lie in ``results/reference/<hardware>/<study>/<run id>/`` and are ordinary runs,
-without the logs and checkpoints of their jobs. With ``--slim`` large tables are left out too;
-the manifest of such a copy lists them (``left_out``), and everything that reads it says so.
+without the logs and checkpoints of their jobs. With ``--slim`` the configuration is
+compressed and large tables are left out; the manifest of such a copy lists them (``left_out``),
+and everything that reads it says so.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.config_file import compress_config
 from harness.experiment import Library, plan
 from harness.interrupts import run_command
 from harness.manifest import hardware_slug
@@ -40,6 +42,7 @@ class Copy:
     to: Path
     left_out: Mapping[str, int]
     """Tables that are not copied, and their bytes."""
+    slim: bool
 
 
 def find_runs(label: str, results: Path, words: Sequence[str] = ()) -> list[StoredRun]:
@@ -138,7 +141,7 @@ def plan_copies(
         fact = f"holds {len(others)} runs of another machine, {_machine(others[0])}"
         raise UserError([Problem(str(folder), fact, "move them, or give another --to")])
     return [
-        Copy(run, folder / run.run_id, _large(run, limit_bytes or SLIM_BYTES) if slim else {})
+        Copy(run, folder / run.run_id, _large(run, limit_bytes or SLIM_BYTES) if slim else {}, slim)
         for run in own
     ]
 
@@ -188,6 +191,8 @@ def _copy(copy: Copy) -> None:
     for path in copy.run.files():
         if path.name not in without:
             shutil.copyfile(path, partial / path.name)
+    if copy.slim:
+        compress_config(partial)
     text = json.dumps(_manifest(copy), indent=1) + "\n"
     (partial / MANIFEST).write_text(text, encoding="utf-8")
     if copy.to.exists():

@@ -1,8 +1,8 @@
 """Results on disk: one directory per finished run. The truth; everything else is a mirror.
 
-A run directory holds ``manifest.json``, ``config.yaml``, the tables of its records (see
-``tables.py``; an empty one has no file), ``facts.json``, ``digests.json`` and
-``metrics.json``. It is written beside its place, in ``.partial-<run id>-<pid>-<host>``, and
+A run directory holds ``manifest.json``, ``config.yaml`` (see ``config_file.py``), the tables
+of its records (see ``tables.py``; an empty one has no file), ``facts.json``, ``digests.json``
+and ``metrics.json``. It is written beside its place, in ``.partial-<run id>-<pid>-<host>``, and
 moved there in one step when it is complete: a run that is listed is whole.
 """
 
@@ -24,13 +24,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from harness.benchmark import BENCHMARK_VERSION, KEY
+from harness.config_file import CONFIG, config_path, read_config
 from harness.records import SCHEMA_VERSION, RunRecords
 from harness.tables import TABLES, TableError, read_frame, read_table, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MANIFEST, CONFIG, METRICS = "manifest.json", "config.yaml", "metrics.json"
+MANIFEST, METRICS = "manifest.json", "metrics.json"
 FACTS, DIGESTS = "facts.json", "digests.json"
 RESULT_DIRS = (Path("results/reference"), Path("results/runs"))
 """Where runs are looked for if nothing else is said: committed ones, then those made here."""
@@ -124,7 +125,7 @@ class StoredRun:
         if name in self.left_out:
             raise TableError(
                 f"{self.path}: table {name} was left out when this run was copied (--slim);"
-                f" run the point again: python -m harness --from {self.path / CONFIG}"
+                f" run the point again: python -m harness --from {config_path(self.path)}"
             )
         return self.path / f"{name}.csv.gz"
 
@@ -266,11 +267,9 @@ def load_run(path: Path) -> StoredRun:
             f" {SCHEMA_VERSION}; run the point again, or read it with the version that wrote it"
         )
     try:
-        config = yaml.load((path / CONFIG).read_text(encoding="utf-8"), Loader=_LOADER) or {}
-    except (OSError, yaml.YAMLError) as error:
-        raise StoreError(
-            f"{path / CONFIG}: cannot be read ({error}); run the point again"
-        ) from error
+        config = yaml.load(read_config(config_path(path)), Loader=_LOADER) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise StoreError(_damaged(config_path(path), error)) from error
     return StoredRun(path, manifest, config, _read_json(path / METRICS))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
+from harness.config_file import config_path
 from reports import style, table_files
 from reports.drawing import Drawing
 from reports.files import FORMATS, save_all
@@ -184,7 +185,7 @@ def _facts(run: ReportRun) -> str:
         for key, value in facts.items()
         if value
     )
-    again = f"python -m harness --from {shlex.quote(str(run.stored.path / 'config.yaml'))}"
+    again = f"python -m harness --from {shlex.quote(str(config_path(run.stored.path)))}"
     return (
         f"<details><summary>{html.escape(run.run_id)}</summary><dl>{rows}</dl>"
         f"<p>Run it again: <code>{html.escape(again)}</code></p></details>"

@@ -21,6 +21,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.config_file import config_path
 from harness.interrupts import Interrupted, interruptible, run_command
 from harness.kick.checks import Finding, mirrored, replays, same_replay, sound_training
 from harness.kick.commands import Commands
@@ -69,7 +70,7 @@ class _Kick:
         common = [f"results_dir={self._runs}", "tracking=none", "progress=false", "force=true"]
         for run in self._expected:
             name = f"replay of {run.manifest.get('sweep')}"
-            words = ["--from", str(run.path / "config.yaml"), *common]
+            words = ["--from", str(config_path(run.path)), *common]
             process = self._commands.run(name.replace(" ", "-"), "harness", words)
             found = RunStore(self._runs).find(run.run_id)
             if process.returncode or found is None:

@@ -81,7 +81,11 @@ def missing_paths(words):
 
 
 def harness_problems(words, document):
-    given = [word for word in words if not (word == "--from" or word.endswith("config.yaml"))]
+    given = [
+        word
+        for word in words
+        if not (word == "--from" or word.endswith(("config.yaml", "config.yaml.gz")))
+    ]
     arguments = read_arguments(given)
     found = [str(problem) for problem in arguments.problems]
     if arguments.help_of:

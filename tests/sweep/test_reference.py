@@ -8,8 +8,9 @@ import pytest
 
 from harness import reference, validate
 from harness.__main__ import main as run_harness
+from harness.config_file import config_path
 from harness.manifest import hardware_slug
-from harness.store import iter_runs, load_run
+from harness.store import StoreError, iter_runs, load_run
 from harness.tables import TableError
 from reports.__main__ import main as draw
 
@@ -121,7 +122,8 @@ def test_slim_copies_leave_large_tables_out_and_say_so(folder, export, capsys, m
         run = runs_of(folder)[run_id]
         large = {p.name for p in run.path.glob("*.csv.gz") if p.stat().st_size > 2_000}
         assert "jobs.csv.gz" in large
-        assert files(run.path).keys() - files(copy.path).keys() == large
+        assert files(run.path).keys() - files(copy.path).keys() == {*large, "config.yaml"}
+        assert copy.config == run.config
         assert {f"{name}.csv.gz" for name in copy.left_out} == large
         assert f"{run_id}: without" in text
         assert copy.metrics == run.metrics
@@ -133,6 +135,23 @@ def test_slim_copies_leave_large_tables_out_and_say_so(folder, export, capsys, m
     assert "2 runs checked, 0 problems" in said
     assert said.count("copied without") == 2
     assert "jobs (" in said
+
+
+def test_a_slim_copy_is_run_again_from_its_own_configuration(folder, export, capsys):
+    export("--slim")
+    (copy, *_) = copies_of(folder).values()
+    path = config_path(copy.path)
+    assert path.name == "config.yaml.gz"
+    again = [f"results_dir={folder / 'again'}", "tracking=none", "progress=false"]
+    assert run_harness(["--from", str(path), *again]) == 0
+    (run,) = iter_runs(folder / "again")
+    assert (run.run_id, run.metrics["jct_mean_s"]) == (copy.run_id, copy.metrics["jct_mean_s"])
+    capsys.readouterr()
+    path.write_bytes(path.read_bytes()[:-9])
+    assert run_harness(["--from", str(path), *again]) == 2
+    assert "holds no configuration: damaged" in capsys.readouterr().err
+    with pytest.raises(StoreError, match=r"config\.yaml\.gz: cannot be read"):
+        load_run(copy.path)
 
 
 def test_reports_show_slim_copies_by_their_metrics(folder, export, capsys, monkeypatch):
