@@ -152,6 +152,7 @@ def rule(criterion: Criterion) -> str:
         "ratio": f"{criterion.metric} of {of} over that of {over}",
         "difference": f"{criterion.metric} of {of} less that of {over}",
         "value": f"{criterion.metric} of {of}",
+        "group": f"{criterion.metric} of all runs of {of}",
         "trend": f"slope of {criterion.metric} over {criterion.along}, of {of}",
     }[criterion.measure]
     if criterion.beside is not None:

@@ -15,13 +15,14 @@ from typing import Any, Literal
 
 from harness.criteria import LEDGER, digest, name, read_yaml
 from harness.problems import Problem, UserError, suggest
+from reports.claims.group_numbers import GROUP_NUMBERS
 from reports.selection import STUDIES
 
 ROOT = LEDGER.parents[1]
 PAPERS = ("edl", "saxena", "easyscale", "elasticflow", "hu")
 """In the order of the report; each is a file of the ledger."""
 
-_MEASURES = ("ratio", "difference", "value", "trend")
+_MEASURES = ("ratio", "difference", "value", "trend", "group")
 _BOUNDS = ("above", "below", "within")
 
 
@@ -30,10 +31,11 @@ class Criterion:
     """A criterion: what of a study's records decides a claim, and how."""
 
     study: str
-    measure: Literal["ratio", "difference", "value", "trend"]
-    """Of one system's metric over another's; less it; of one alone; its slope along a key."""
+    measure: Literal["ratio", "difference", "value", "trend", "group"]
+    """Of one system's metric over another's; less it; of one alone; its slope along a key; of all
+    runs of a trial at once."""
     metric: str
-    """A metric of the runs, or one of ``reports/claims/measures.py``."""
+    """A metric of the runs, or one of ``numbers.py``; of a group, one of ``group_numbers.py``."""
     of: Mapping[str, str]
     """Options of the runs meant: chosen options, or keys of the configuration."""
     holds_if: Mapping[str, Any]
@@ -191,6 +193,9 @@ def _criterion(place: str, source: Any, problems: list[Problem | str]) -> Criter
         problems.append(Problem(f"{place}.holds_if", "is no bound", f"give one of {bounds}"))
     if (found.over is not None) != (found.measure in ("ratio", "difference")):
         problems.append(Problem(f"{place}.over", "is what ratios and differences have, alone"))
+    if found.measure == "group" and found.metric not in GROUP_NUMBERS:
+        fact = f"{found.metric} is no number of a group"
+        problems.append(Problem(f"{place}.metric", fact, suggest(found.metric, GROUP_NUMBERS)))
     if (found.along is not None) != (found.measure == "trend"):
         problems.append(Problem(f"{place}.along", "is what trends have, alone"))
     if (found.stated is None) != (found.margin is None):

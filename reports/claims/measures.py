@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.tables import TableError
+from reports.claims.group_numbers import GROUP_NUMBERS
 from reports.claims.ledger import Criterion
 from reports.claims.numbers import NUMBERS
 from reports.selection import ReportRun, options
@@ -43,6 +44,8 @@ def samples(criterion: Criterion, runs: Iterable[ReportRun]) -> list[Sample]:
     runs = list(runs)
     if criterion.measure == "trend":
         return list(_slopes(criterion, runs))
+    if criterion.measure == "group":
+        return list(_groups(criterion, runs))
     of = _by_trial(criterion, criterion.of, runs)
     if criterion.over is None:
         return [Sample(key[0], value, (run,)) for key, (value, run) in of.items()]
@@ -126,6 +129,21 @@ def _slopes(criterion: Criterion, runs: Sequence[ReportRun]) -> Iterable[Sample]
         if len(found) > 1:
             slope = float(np.polyfit(places, [value for _, value, _ in found], 1)[0])
             yield Sample(cell, slope, tuple(run for _, _, run in found))
+
+
+def _groups(criterion: Criterion, runs: Sequence[ReportRun]) -> Iterable[Sample]:
+    """Per trial, the number of all its runs that fit."""
+    members: dict[_Trial, list[ReportRun]] = {}
+    for run, own in _fitting(criterion.of, runs):
+        key = (tuple(own.get(key, "") for key in criterion.each), run.trial)
+        members.setdefault(key, []).append(run)
+    for (cell, _), found in sorted(members.items()):
+        try:
+            value = GROUP_NUMBERS[criterion.metric](found)
+        except TableError as error:
+            raise MeasureError(f"no {criterion.metric}: {error}") from None
+        if value is not None:
+            yield Sample(cell, value, tuple(run.run_id for run in found))
 
 
 def measured(metric: str, run: ReportRun) -> float | None:

@@ -81,14 +81,20 @@ def _chart(
 def _row(way: str, own: Sequence[Trained]) -> list[str]:
     by_gamma = sorted(own, key=lambda one: one.gamma or 0.0)
     finals = [model.losses[-1][1] for model in by_gamma]
-    falling = {after < before for before, after in pairwise(finals) if after != before}
     return [
         way,
         str(len(own)),
         "yes" if same_before_decay(own) else "no",
         ", ".join(f"{m.gamma}: {loss:.4f}" for m, loss in zip(by_gamma, finals, strict=True)),
-        "yes" if len(falling) <= 1 else "no",
+        "yes" if ordered_by_gamma(own) else "no",
     ]
+
+
+def ordered_by_gamma(models: Sequence[Trained]) -> bool:
+    """Whether the losses at the end rise, or fall, with gamma all along."""
+    by_gamma = sorted(models, key=lambda one: one.gamma or 0.0)
+    pairs = pairwise(model.losses[-1][1] for model in by_gamma)
+    return len({after < before for before, after in pairs if after != before}) <= 1
 
 
 def same_before_decay(models: Sequence[Trained]) -> bool:

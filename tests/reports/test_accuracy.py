@@ -16,6 +16,8 @@ from harness.records import EvaluationRecord, JobRecord, RunRecords, StepRecord
 from harness.store import RunStore, StoredRun
 from reports import style
 from reports.accuracy import epoch_losses, models_of_a_seed, sizes, trained
+from reports.claims.ledger import Criterion
+from reports.claims.measures import samples
 from reports.figures import FIGURES
 from reports.figures.accuracy_curves import largest_spread
 from reports.figures.class_accuracy import spread
@@ -141,3 +143,28 @@ def test_decays_are_comparable_only_with_one_beginning(tmp_path: Path) -> None:
 def test_runs_that_were_not_trained_whole_are_left_out(tmp_path: Path, figure: str) -> None:
     (drawing,) = FIGURES[figure](name([write_run(tmp_path, live=True)]))
     assert drawing.missing
+
+
+def test_criteria_judge_all_runs_of_a_trial_at_once(runs: list[ReportRun], tmp_path: Path) -> None:
+    def judged(own: list[ReportRun], metric: str, of: dict[str, str]) -> list[float]:
+        criterion = Criterion("easyscale_fig2", "group", metric, of, {"above": 0.0}, is_fact=True)
+        return [round(sample.value, 9) for sample in samples(criterion, own)]
+
+    weak, strong = {"scaling": "weak"}, {"scaling": "strong"}
+    assert judged(runs, "different_models", strong) == [1.0]
+    assert judged(runs, "different_models", weak) == [2.0]
+    assert judged(runs, "class_accuracy_spread_most_points", weak) == [40.0]
+    assert judged(runs, "class_accuracy_spread_mean_points", weak) == [25.0]
+    assert judged(runs, "accuracy_spread_points", weak) == [17.5]
+    assert judged(runs, "class_spread_most_less_overall_points", weak) == [22.5]
+    assert judged(runs, "class_accuracy_spread_most_points", strong) == [0.0]
+    assert judged(runs, "accuracy_spread_points", {"scaling": "adaptive"}) == []
+    assert judged(runs[:1], "accuracy_spread_points", {}) == [], "one model differs from none"
+    decayed = name(
+        [
+            write_model(tmp_path / "decay", "weak", 4, (1.0, 1.0), gamma=gamma, first_loss=first)
+            for gamma, first in ((0.1, 2.0), (0.5, 2.0), (0.3, 3.0))
+        ]
+    )
+    assert judged(decayed, "losses_ordered_by_gamma", weak) == [1.0]
+    assert judged(decayed, "losses_same_before_decay", weak) == [0.0]
