@@ -1,4 +1,4 @@
-"""Numbers of a live run that only criteria need: phases, profiles, stragglers, transient slots."""
+"""Numbers of a live run that only criteria need: phases, profiles, stragglers, speed, memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from harness.records import StepRecord
 from reports.figures.profiling_time import profiles
 from reports.figures.transient_slots import whole_windows
 from reports.selection import ReportRun
+from reports.step_speed import samples_per_s, workers_memory_bytes
 from reports.stragglers import Case, cases
 
 CONTEXT = ("spawn", "import", "warm_up")
@@ -78,5 +79,7 @@ LIVE_NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
     "straggler_detected_s": lambda run: _straggler(run, lambda case: case.detected_s),
     "straggler_gone_s": lambda run: _straggler(run, lambda case: case.switched_s),
     "windowed_samples_per_s": _transient_speed,
+    "settled_samples_per_s": samples_per_s,
+    "workers_memory_peak_bytes": workers_memory_bytes,
 }
 """By the name that criteria have for them; the unit is in the name."""

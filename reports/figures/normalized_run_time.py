@@ -1,0 +1,80 @@
+"""Time of a step for each worker beside stock DDP's (EasyScale, figures 11 and 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+import numpy as np
+
+from reports import style
+from reports.drawing import Drawing, Table
+from reports.selection import ReportRun
+from reports.step_speed import Speed, speeds
+
+TITLE = "Run time beside stock DistributedDataParallel"
+BASELINE = "static"
+
+
+def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
+    """One figure: for each program the systems' times over the baseline's, every trial a dot."""
+    found = ratios(speeds(runs))
+    if not found:
+        reason = "No program of the selection was trained alone under static and another backend."
+        return [Drawing("normalized_run_time", TITLE, missing=reason)]
+    return [_chart(found, [run for run in runs if run.is_live])]
+
+
+def ratios(found: Sequence[Speed]) -> dict[tuple[str, str], list[float]]:
+    """By workload and system: a worker's samples a second under the baseline over those under the
+    system, of every trial that both have."""
+    stock = {_same(speed): speed.per_slot for speed in found if speed.backend == BASELINE}
+    normalized: dict[tuple[str, str], list[float]] = {}
+    for speed in found:
+        base = stock.get(_same(speed))
+        if base is not None and speed.backend != BASELINE:
+            key = (speed.workload, speed.name)
+            normalized.setdefault(key, []).append(base / speed.per_slot)
+    return normalized
+
+
+def _same(speed: Speed) -> tuple[object, ...]:
+    """What two runs share that are compared."""
+    return (speed.workload, speed.logical_workers, speed.trial)
+
+
+def _chart(found: dict[tuple[str, str], list[float]], runs: Sequence[ReportRun]) -> Drawing:
+    workloads = sorted({workload for workload, _ in found})
+    systems = sorted({system for _, system in found})
+    looks = style.Looks(systems)
+    figure = style.new_figure(3.0)
+    axis = figure.subplots()
+    width = 0.8 / len(systems)
+    for number, system in enumerate(systems):
+        places = np.arange(len(workloads)) + (number - (len(systems) - 1) / 2) * width
+        values = [found.get((workload, system), []) for workload in workloads]
+        middles = [median(own) if own else np.nan for own in values]
+        axis.bar(places, middles, 0.9 * width, color=looks.colour(system), alpha=0.75, label=system)
+        for place, own in zip(places, values, strict=True):
+            axis.plot([place] * len(own), own, ".", color=style.INK, markersize=3)
+    axis.axhline(1.0, color=style.MUTED, linewidth=0.8)
+    axis.set_xticks(range(len(workloads)), workloads, rotation=0 if len(workloads) < 6 else 25)
+    axis.set_ylabel("run time over stock DDP's (ratio)")
+    axis.set_ylim(bottom=0)
+    style.put_legend(figure)
+    style.put_count_note(figure, [len(values) for values in found.values()], runs)
+    rows = [
+        [f"{workload}: {system}", str(len(values)), f"{median(values):.3f}",
+         f"{min(values):.3f} to {max(values):.3f}"]
+        for (workload, system), values in sorted(found.items())
+    ]  # fmt: skip
+    return Drawing(
+        name="normalized_run_time-1",
+        title=TITLE,
+        caption="Samples a second of a slot under the static backend, over those under the system:"
+        " 1 is as fast, 2 takes twice as long for the same samples. Bars: medians; dots: trials."
+        " After EasyScale (Li et al., SC '23), figures 11 and 13.",
+        run_ids=[run.run_id for run in runs],
+        figure=figure,
+        table=Table(["program: system", "n", "run time (ratio)", "least to most"], rows),
+    )

@@ -1,0 +1,82 @@
+"""How fast jobs trained that ran alone and kept their size, and the memory of their workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from harness.records import StepRecord, SystemRecord
+from reports.rescales import system_names
+from reports.selection import ReportRun
+
+WARM_UP_STEPS = 5
+"""Left out at the beginning."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One run of one job."""
+
+    run_id: str
+    workload: str
+    name: str
+    """The system, by what tells it from the others, and whether workers take turns."""
+    backend: str
+    trial: tuple[int, int]
+    logical_workers: int
+    """Those that the job asked for."""
+    samples_per_s: float
+    """Of the median step."""
+    per_slot: float
+    memory_bytes: float | None
+    """Most resident memory beyond that at the start of the run; None: not sampled in time."""
+
+
+def speeds(runs: Sequence[ReportRun]) -> list[Speed]:
+    """Of every live run that trained one job without a change of its size."""
+    own = [run for run in runs if run.is_live and len(run.jobs) == 1]
+    names = system_names(own)
+    found = []
+    for run in own:
+        (job,) = run.jobs
+        speed = samples_per_s(run)
+        if speed is None:
+            continue
+        num_slots, logical = len(run.grants[0].slots), job.requested_slots
+        named = names[run.run_id]
+        if num_slots != logical:
+            named += ", in turns"
+        found.append(
+            Speed(
+                run.run_id,
+                job.workload,
+                named,
+                run.backend,
+                run.trial,
+                logical,
+                speed,
+                speed / num_slots,
+                workers_memory_bytes(run),
+            )
+        )
+    return found
+
+
+def samples_per_s(run: ReportRun) -> float | None:
+    """Of the median step, the first ones left out; None if it changed its size, or was short."""
+    steps: list[StepRecord] = run.stored.rows("steps")[WARM_UP_STEPS:]
+    if len(steps) < WARM_UP_STEPS or len({tuple(grant.slots) for grant in run.grants}) != 1:
+        return None
+    return steps[0].global_batch / median(step.duration_s for step in steps)
+
+
+def workers_memory_bytes(run: ReportRun) -> float | None:
+    """Most resident memory of all its processes less that at the start, before any worker.
+
+    Pages that processes share count in each of them.
+    """
+    samples: list[SystemRecord] = run.stored.rows("system")
+    if len(samples) < 2:
+        return None
+    return float(max(s.memory_bytes for s in samples[1:]) - samples[0].memory_bytes)
