@@ -11,6 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from harness.benchmark import KEY, version_of
 from harness.store import StoredRun
 
 PARAM_LENGTH = 500
@@ -66,6 +67,7 @@ def tags(run: StoredRun) -> dict[str, str]:
         "sweep": manifest.get("sweep"),
         "seed": manifest.get("seed"),
         "repetition": manifest.get("repetition"),
+        KEY: version_of(manifest),
         "commit": manifest.get("git_commit"),
         "dirty": manifest.get("git_dirty"),
         "config_hash": manifest.get("config_hash"),

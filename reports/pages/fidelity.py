@@ -24,6 +24,7 @@ JOB_TARGET, JOB_PERCENT = 0.05, 95
 """Of the error of single jobs' JCT: aimed at for this percentile over jobs."""
 TARGET_SEEDS = 10
 """Live trials of a system that the target asks for."""
+_PERCENT = "\N{NO-BREAK SPACE}%"  # a number is not parted from it where a line ends
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,9 @@ def build(material: Material) -> Page:
         short="Fidelity",
         title="Fidelity: simulated against live",
         lead="What simulation says of runs that were really trained, held to the target:"
-        f" mean JCT and makespan within {100 * TARGETS['jct_mean_s']:g} %, the"
-        f" {JOB_PERCENT}th percentile of single jobs' errors within {100 * JOB_TARGET:g} %, with"
-        f" {TARGET_SEEDS} live trials, every step executed and a profile from another trace;"
+        f" mean JCT and makespan within {100 * TARGETS['jct_mean_s']:g}{_PERCENT}, the"
+        f" {JOB_PERCENT}th percentile of single jobs' errors within {100 * JOB_TARGET:g}{_PERCENT},"
+        f" with {TARGET_SEEDS} live trials, every step executed and a profile from another trace;"
         " and no two schedulers swapped that live runs can tell apart.",
         sections=[
             _errors(material, pairs),
