@@ -34,6 +34,21 @@ def _stop_s(run: ReportRun, kind: Callable[[ChangeRecord], bool]) -> float | Non
     return _median([stop for stop in stops if stop is not None])
 
 
+def _stops_by_case(run: ReportRun) -> list[float]:
+    """Median stopping time of every kind of change and pair of sizes, seconds."""
+    found: dict[tuple[str, int, int], list[float]] = {}
+    for change in run.changes:
+        if change.kind in (ChangeKind.RESCALE, ChangeKind.MIGRATE) and change.stopping_time_s:
+            case = (str(change.kind), len(change.from_slots), len(change.to_slots))
+            found.setdefault(case, []).append(change.stopping_time_s)
+    return [median(own) for own in found.values()]
+
+
+def _stop_most_over_least(run: ReportRun) -> float | None:
+    stops = _stops_by_case(run)
+    return max(stops) / min(stops) if len(stops) > 1 else None
+
+
 def _steps(run: ReportRun) -> list[StepRecord]:
     return run.stored.rows("steps")
 
@@ -87,6 +102,8 @@ NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
     "stop_scale_out_median_steps": lambda run: _stop_steps(run, _grows),
     "stop_scale_in_median_steps": lambda run: _stop_steps(run, _shrinks),
     "stop_scale_in_over_out": _in_over_out,
+    "stop_most_over_least_case": _stop_most_over_least,
+    "stop_of_longest_case_s": lambda run: max(_stops_by_case(run), default=None),
     "throughput_per_slot_samples_per_s": _throughput_per_slot,
     "steps_with_equal_losses": _steps_with_equal_losses,
     "jobs_finished_by_last_arrival": _finished_by_last_arrival,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from harness.trace.build import TRACES, load_trace
 from harness.trace.transforms import TransformContext
 from reports.figures.transient_slots import break_even_s
 
+CONFIGS = Path(__file__).parents[2] / "configs"
 TABLE_1 = {
     "resnet50": {64, 128, 256},
     "vgg16": {64, 128, 256},
@@ -30,6 +32,24 @@ def test_hu_speed_of_nodes() -> None:
     assert speeds == pytest.approx([1.0, 1.6, 2.56, 4.096, 6.5536])
     for fewer, more in pairwise(speeds):
         assert more / fewer == pytest.approx(2 * (1 - 0.2))  # 20% lost a doubling
+
+
+def test_hu_simplification_saves_500_variables_and_1800_rows() -> None:
+    """Section 4.3: y and eqs. (7), (8), (10), (11), of 100 jobs and five steps."""
+    every_step = list(product(range(100), range(1, 6)))
+    later_steps = [(job, step) for job, step in every_step if step >= 2]
+    rows = {7: every_step, 8: every_step, 10: later_steps, 11: later_steps}
+    assert [len(own) for own in rows.values()] == [500, 500, 400, 400]
+    assert (len(every_step), sum(map(len, rows.values()))) == (500, 1800)
+
+
+@pytest.mark.parametrize("size", ["tiny", "small", "paper"])
+def test_easyscale_eight_models_are_presets(size: str) -> None:
+    """Section 5, table 1: four that convolve, and four others."""
+    path = CONFIGS / "workload" / f"{size}.yaml"
+    pool = yaml.safe_load(path.read_text(encoding="utf-8"))["pool"]
+    convolve = {"shufflenetv2", "resnet50", "vgg19", "yolov3"}
+    assert convolve | {"ncf", "bert_qa", "electra", "swin_t"} <= set(pool)
 
 
 @pytest.mark.parametrize("cluster", ["01", "02", "03", "05", "07", "08", "09"])

@@ -38,6 +38,19 @@ def test_several_executors():
     assert executors_that_fit(16e9, 5e9) == 3
 
 
+def test_more_executors_pay_where_they_leave_each_other_room():
+    """Section 3.4.1, <1x2> against <2x1>: m * I above 1 for models that leave the device idle for
+    most of the time, and not for those that saturate it."""
+
+    def perf(interference, executors, threads):
+        device = Device(2.0, interference=(1.0, interference), max_executors=2)
+        return evaluate((device,), (1,), (executors,), (threads,), 2).perf
+
+    assert perf(0.9, 2, 1) == pytest.approx(1.8 * perf(0.9, 1, 2))
+    assert perf(0.5, 2, 1) == pytest.approx(perf(0.5, 1, 2))
+    assert perf(0.4, 2, 1) < perf(0.4, 1, 2)
+
+
 @pytest.mark.parametrize(
     ("nums", "threads"),
     [((1, 1), (2, 1)), ((0, 0), (5, 5)), ((1, 1), (5, 0)), ((0, 1), (0, 9))],

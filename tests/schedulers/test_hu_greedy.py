@@ -4,6 +4,7 @@ import pytest
 
 from harness.contracts.engine import Event, EventKind, JobState
 from harness.contracts.scheduler import ClusterView, Grant, JobView
+from systems.schedulers.fifo import Fifo
 from systems.schedulers.hu_greedy import HuGreedy
 from tests.replay.worlds import cluster, job
 from tests.schedulers.world import periods, run
@@ -30,6 +31,15 @@ def decided(jobs, num_nodes, scheduler=None):
     )
     changes = (scheduler or HuGreedy()).decide(view).changes
     return {job_id: grant.num_slots for job_id, grant in changes.items()}
+
+
+def test_section_1_a_job_of_fixed_size_leaves_92_of_100_nodes_idle():
+    idle = {}
+    for scheduler in (Fifo(), HuGreedy()):
+        records, _ = run([job("j", 0, 8, 1e5, max_slots=64)], scheduler, cluster(100, 1))
+        idle[type(scheduler).__name__] = {100 - len(grant.slots) for grant in records.grants}
+    assert idle["Fifo"] == {92}
+    assert max(idle["HuGreedy"]) < 92
 
 
 def test_figure_4_above_the_newest_job_takes_the_two_idle_nodes():

@@ -64,6 +64,14 @@ def test_the_papers_example_of_efficiency():
     assert found["sjs_efficiency"] == pytest.approx(10 / 12)
 
 
+def test_the_platform_has_to_create_delete_halt_and_resume_and_no_more():
+    """Section II, figure 1; a rescale is a halt and a resumption on other slots."""
+    jobs = [category_1(f"j{number}", 200.0 * number) for number in range(12)]
+    records, _ = run(jobs, SaxenaDp(), cluster(1, 10), known=P100)
+    kinds = {change.kind for change in records.changes}
+    assert {"start", "rescale"} <= kinds <= {"start", "stop", "suspend", "resume", "rescale"}
+
+
 @pytest.mark.parametrize(("batch", "slots", "used"), [("best", 5, 160), ("min", 2, 32)])
 def test_one_job_on_five_slots(batch, slots, used):
     """Section IV-D: 160 on 5 GPUs, against 32 on 2 with the smallest batch."""
