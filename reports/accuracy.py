@@ -32,7 +32,7 @@ class Trained:
     """Who trained it, and by which policy."""
     workload: str
     workers: str
-    """``4``, or ``4→1→2`` where they changed."""
+    """``4``, or ``4→1→2`` where they changed; of one worker, ``batch 32→8`` where its batch did."""
     seed: int
     accuracy: float
     """On held-out samples, at the end."""
@@ -77,7 +77,9 @@ def worker_names(models: Iterable[Trained]) -> list[str]:
 
 
 def named_workers(workers: str) -> str:
-    """For a legend: ``1 worker``, ``4→1→2 workers``."""
+    """For a legend: ``1 worker``, ``4→1→2 workers``, ``batch 32→8``."""
+    if workers.startswith("batch"):
+        return workers
     return "1 worker" if workers == "1" else f"{workers} workers"
 
 
@@ -123,7 +125,7 @@ def _trained(run: ReportRun, final: Mapping[str, float]) -> Trained:
         run_id=run.run_id,
         way=f"{run.backend}: {POLICIES.get(scaling, scaling)}",
         workload=workload,
-        workers=sizes(steps),
+        workers=variation(steps, scaling),
         seed=run.trial[0],
         accuracy=final["accuracy"],
         by_class=classes(final),
@@ -155,9 +157,21 @@ def values_by_step(evaluations: Iterable[EvaluationRecord]) -> dict[int, dict[st
 
 def sizes(steps: Sequence[StepRecord]) -> str:
     """The numbers of workers one after another."""
-    counts = [step.num_workers for step in steps]
-    kept = counts[:1] + [after for before, after in pairwise(counts) if after != before]
-    return "→".join(map(str, kept))
+    return "→".join(map(str, _runs([step.num_workers for step in steps])))
+
+
+def variation(steps: Sequence[StepRecord], scaling: str) -> str:
+    """What tells models of one way and seed apart: the workers; of a fixed number of them under a
+    policy that leaves the batch to others, the batches if they changed."""
+    batches = _runs([step.global_batch for step in steps])
+    if scaling == "strong" and len(batches) > 1 and len({s.num_workers for s in steps}) == 1:
+        return f"batch {'→'.join(map(str, batches))}"
+    return sizes(steps)
+
+
+def _runs(values: Sequence[int]) -> list[int]:
+    """Without those that are the same as the one before."""
+    return [*values[:1], *(after for before, after in pairwise(values) if after != before)]
 
 
 def epoch_losses(steps: Sequence[StepRecord], num_samples: float) -> list[tuple[float, float]]:

@@ -15,7 +15,14 @@ from harness import metrics
 from harness.records import EvaluationRecord, JobRecord, RunRecords, StepRecord
 from harness.store import RunStore, StoredRun
 from reports import style
-from reports.accuracy import epoch_losses, models_of_a_seed, sizes, trained
+from reports.accuracy import (
+    epoch_losses,
+    models_of_a_seed,
+    named_workers,
+    sizes,
+    trained,
+    variation,
+)
 from reports.claims.ledger import Criterion
 from reports.claims.measures import samples
 from reports.figures import FIGURES
@@ -168,3 +175,11 @@ def test_criteria_judge_all_runs_of_a_trial_at_once(runs: list[ReportRun], tmp_p
     )
     assert judged(decayed, "losses_ordered_by_gamma", weak) == [1.0]
     assert judged(decayed, "losses_same_before_decay", weak) == [0.0]
+
+
+def test_batches_are_named_where_they_are_what_differs() -> None:
+    changed = [step(1, 1, 32, 1.0), step(2, 1, 8, 1.0), step(3, 1, 8, 1.0), step(4, 1, 64, 1.0)]
+    assert variation(changed, "strong") == "batch 32→8→64"
+    assert named_workers("batch 32→8→64") == "batch 32→8→64"
+    assert variation(changed, "adaptive") == variation(changed[1:3], "strong") == "1"
+    assert variation([*changed, step(5, 2, 64, 1.0)], "strong") == "1→2"
