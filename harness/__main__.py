@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import traceback
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from harness.problems import Problem, UserError, render, suggest
 from harness.progress import RunProgress
 from harness.similarity import similarity_lines
 from harness.store import StoredRun, StoreError, load_run
-from harness.study import Point, Study, load_study, product
+from harness.study import Point, Study, key_of, load_study, product
 from harness.summary import console, executed_line, fixed_size_lines, metrics_table, seconds
 from harness.tracking import REFILL
 
@@ -285,43 +285,26 @@ def _sweeps(
         return [_sweep(arguments.words, swept, None)]
     members = [load_study(name) for name in study.studies] or [study]
     is_quick = arguments.size == "quick" or bool(study.studies)
-    own = {_key(word) for word in arguments.words}
     return [
-        _sweep([*arguments.words, *_quick_words(member, own, is_quick)], swept, member)
+        _sweep(member.sized(arguments.words) if is_quick else arguments.words, swept, member)
         for member in members
     ]
-
-
-def _quick_words(study: Study, given: Collection[str], is_quick: bool) -> list[str]:
-    """What makes a study quick, but for keys that the command gives itself."""
-    return [word for word in study.quick if is_quick and _key(word) not in given]
 
 
 def _sweep(
     words: Sequence[str], swept: Mapping[str, list[str]], study: Study | None
 ) -> sweep.Sweep:
     """The points of a command: the study's, each with every combination of the lists."""
-    common = [word for word in words if _key(word) not in swept]
+    common = [word for word in words if key_of(word) not in swept]
     crossed = product(swept, quoted=True)
     if study is None:
         return sweep.Sweep("sweep-" + hash_json([common, swept])[:8], common, crossed)
-    only = {_key(word): word.partition("=")[2] for word in common}
     points = [
         Point((*point.overrides, *extra.overrides), {**point.axes, **extra.axes})
-        for point in study.points()
-        if all(only.get(axis, value) == value for axis, value in point.axes.items())
+        for point in study.chosen(common)
         for extra in crossed
     ]
-    if not points:
-        axes = {axis for point in study.points() for axis in point.axes}
-        fact = "no point of the study has " + " ".join(f"{k}={only[k]}" for k in only if k in axes)
-        way_out = f"python -m harness study={study.name} dry=true lists the points"
-        raise UserError([Problem("study", fact, way_out)])
     return sweep.Sweep(study.name, [*study.base, *common], points, study.parallel)
-
-
-def _key(word: str) -> str:
-    return word.partition("=")[0].lstrip("+")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,8 @@ def find_runs(label: str, results: Path, words: Sequence[str] = ()) -> list[Stor
     Args:
         label: name or file of a study, or the label of a sweep.
         results: folder with the runs.
-        words: overrides with which the study was run.
+        words: overrides with which the study was run; those that name one of its axes choose
+            among its points.
 
     Raises:
         UserError: there is no such run, or points of the study have not been run.
@@ -73,7 +74,7 @@ def find_runs(label: str, results: Path, words: Sequence[str] = ()) -> list[Stor
     library, store = Library(), RunStore(results)
     found: dict[str, StoredRun] = {}
     missing = []
-    for point in study.points():
+    for point in study.chosen(words):
         config = read_words([*study.base, *words, *point.overrides])
         run_id = plan(config, library, check_workloads=False).run_id
         run = store.find(run_id)
@@ -211,7 +212,9 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Exit codes: 0 copied; 2 a wrong argument, or nothing that can be copied.",
     )
     parser.add_argument("study", help="study=NAME, NAME a study or the label of a sweep")
-    parser.add_argument("words", nargs="*", metavar="KEY=VALUE", help="overrides it was run with")
+    parser.add_argument(
+        "words", nargs="*", metavar="KEY=VALUE", help="overrides it was run with, or size=quick"
+    )
     parser.add_argument("--results", type=Path, default=Path("results/runs"), metavar="DIR")
     parser.add_argument("--to", type=Path, default=Path("results/reference"), metavar="DIR")
     parser.add_argument("--slim", action="store_true", help="leave out tables above --slim-kb")
@@ -232,7 +235,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if key != "study" or not label:
             raise UserError([Problem(options.study, "is no argument", "write study=NAME")])
         name = Path(label).stem if label.endswith((".yaml", ".yml")) else label
-        runs = find_runs(label, options.results, options.words)
+        words = options.words
+        if "size=quick" in words:
+            rest = [word for word in words if word != "size=quick"]
+            study = _study(label)
+            words = rest if study is None else study.sized(rest)
+        runs = find_runs(label, options.results, words)
         copies = plan_copies(
             runs,
             name,

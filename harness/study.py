@@ -67,6 +67,36 @@ class Study:
             ]
         return points
 
+    def chosen(self, words: Sequence[str]) -> list[Point]:
+        """The points that agree with those of the words that name an axis.
+
+        Raises:
+            UserError: there is none.
+        """
+        points = self.points()
+        only = {key_of(word): word.partition("=")[2] for word in words}
+        found = [
+            point
+            for point in points
+            if all(only.get(axis, value) == value for axis, value in point.axes.items())
+        ]
+        if not found:
+            axes = {axis for point in points for axis in point.axes}
+            asked = " ".join(f"{key}={value}" for key, value in only.items() if key in axes)
+            way_out = f"python -m harness study={self.name} dry=true lists the points"
+            raise UserError([Problem("study", f"no point of the study has {asked}", way_out)])
+        return found
+
+    def sized(self, words: Sequence[str]) -> list[str]:
+        """The words, and those that make the study quick but for keys that are among them."""
+        given = {key_of(word) for word in words}
+        return [*words, *(word for word in self.quick if key_of(word) not in given)]
+
+
+def key_of(word: str) -> str:
+    """The key of an override."""
+    return word.partition("=")[0].lstrip("+")
+
 
 def product(grid: Mapping[str, Sequence[Any]], quoted: bool = False) -> list[Point]:
     """The points of one grid.

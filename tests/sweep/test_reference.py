@@ -114,6 +114,19 @@ def test_an_unfinished_study_is_refused(folder, export):
     assert not (folder / "reference").exists()
 
 
+def test_a_study_of_which_the_quick_size_was_run_is_copied_so(folder, export):
+    with (folder / "pair.yaml").open("a") as file:
+        file.write("quick: [scheduler=edf]\n")
+    other = next(run for run in runs_of(folder).values() if "fifo" in run.run_id)
+    shutil.rmtree(other.path)
+    assert export()[0] == 2
+    code, text = export("size=quick")
+    assert (code, "1 runs copied" in text) == (0, True)
+    assert export("scheduler=edf")[0] == 0, "the same by its words"
+    code, text = export("scheduler=tiresias")
+    assert (code, "no point of the study has scheduler=tiresias" in text) == (2, True)
+
+
 def test_slim_copies_leave_large_tables_out_and_say_so(folder, export, capsys, monkeypatch):
     monkeypatch.setattr(reference, "SLIM_BYTES", 2_000)
     code, text = export("--slim")
