@@ -38,7 +38,10 @@ class Pair:
 
     def additional_by_count(self) -> float | None:
         """The same by counting: what the system has finished more when the baseline has finished
-        its 100th, 200th ... job, for each 100 of them; None below 100 jobs."""
+        its 100th, 200th ... job, for each 100 of them; None below 100 jobs, and for runs that were
+        copied without the table of their jobs."""
+        if any("jobs" in run.stored.left_out for run in (self.baseline_run, self.run)):
+            return None
         return additional_by_count(_finishes_s(self.baseline_run.jobs), _finishes_s(self.run.jobs))
 
 

@@ -66,7 +66,7 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
 """Figures by name, in the order of the page; studies name those they want."""
 ALWAYS = frozenset({"comparison"})
 """Drawn for every study, whatever it asks for."""
-FROM_METRICS = frozenset({*ALWAYS, "same_inputs", "sensitivity"})
+FROM_METRICS = frozenset({*ALWAYS, "node_pools", "same_inputs", "sensitivity"})
 """Drawn from metrics alone, so also of runs that were copied without tables."""
 ON_REQUEST = frozenset(
     {

@@ -71,6 +71,19 @@ def test_additional_jobs_by_counting():
     assert additional_by_count(baseline[:99], own) is None
 
 
+def test_copies_without_tables_have_all_but_what_is_counted(runs):
+    slim = []
+    for run in runs:
+        (run.stored.path / "jobs.csv.gz").unlink()
+        manifest = {**run.stored.manifest, "left_out": {"jobs": 1}}
+        slim.append(replace(run, stored=replace(run.stored, manifest=manifest)))
+    with mpl.rc_context(style.RC):
+        curves, bars = FIGURES["node_pools"](slim)
+    assert {row[-1] for row in curves.table.rows} == {""}
+    assert curves.table.rows[0][-2].startswith("+27.0 ±")
+    assert bars.figure is not None
+
+
 def test_figures_for_every_scenario_and_all_together(runs):
     with mpl.rc_context(style.RC):
         curves, bars = FIGURES["node_pools"](runs)
