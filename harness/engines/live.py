@@ -22,7 +22,8 @@ from harness.records import RunRecords
 from harness.trace.job import JobSpec
 
 EVIDENCE = ("none", "digests", "tensors", "operators")
-_GUESSED_STEP_S = 0.3
+_GUESSED_STEP_S, _TOY_STEP_S, _TOY_BYTES = 0.3, 0.003, 350_000_000
+"""A program that needs no more memory than the libraries is a toy, whose steps are short."""
 _GUESSED_START_S = 4.0
 
 
@@ -149,13 +150,14 @@ class Live:
         """Starting every job once and its executed steps, as many side by side as fit.
 
         A step takes what the profile says when paced or when the profile was measured with
-        real runs here, and is guessed at 0.3 s otherwise; with fast-forward a job executes
+        real runs here, and is guessed otherwise; with fast-forward a job executes
         its first steps and three steady stretches. A reference costs as much as its job.
         """
         knows = self.pace == "profile" or bool(setup.profile.provenance.get("measured_here"))
         slot_s = 0.0
         for job in setup.jobs:
-            step_s = _GUESSED_STEP_S
+            is_toy = 0 < setup.memory_bytes_per_worker.get(job.workload, 0) <= _TOY_BYTES
+            step_s = _TOY_STEP_S if is_toy else _GUESSED_STEP_S
             if knows:
                 curve = setup.profile.throughput(job.workload, job.global_batch)
                 step_s = job.global_batch / curve.samples_per_s(job.requested_slots)
