@@ -27,6 +27,15 @@ _GUESSED_STEP_S, _TOY_STEP_S, _TOY_BYTES = 0.3, 0.003, 350_000_000
 _GUESSED_START_S = 4.0
 
 
+def _guessed_step_s(setup: EngineSetup, job: JobSpec) -> float:
+    """Of a program whose speed nobody has measured."""
+    if not 0 < setup.memory_bytes_per_worker.get(job.workload, 0) <= _TOY_BYTES:
+        return _GUESSED_STEP_S
+    spec = setup.workloads.get(job.workload)
+    on_device_s = float(spec.options.get("sample_s") or 0.0) if spec is not None else 0.0
+    return _TOY_STEP_S + on_device_s * job.global_batch / job.requested_slots
+
+
 @dataclass(frozen=True)
 class Live:
     """Options of the live engine.
@@ -156,8 +165,7 @@ class Live:
         knows = self.pace == "profile" or bool(setup.profile.provenance.get("measured_here"))
         slot_s = 0.0
         for job in setup.jobs:
-            is_toy = 0 < setup.memory_bytes_per_worker.get(job.workload, 0) <= _TOY_BYTES
-            step_s = _TOY_STEP_S if is_toy else _GUESSED_STEP_S
+            step_s = _guessed_step_s(setup, job)
             if knows:
                 curve = setup.profile.throughput(job.workload, job.global_batch)
                 step_s = job.global_batch / curve.samples_per_s(job.requested_slots)
