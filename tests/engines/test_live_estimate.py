@@ -1,0 +1,35 @@
+"""How long a live run is said to take where nobody has measured its program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.contracts.training import WorkloadSpec
+from harness.engines.live import Live
+from tests.engines.setups import setup
+from tests.replay.worlds import job, profile
+
+WORK = 80_000.0
+"""10,000 steps of eight samples."""
+
+
+def estimate_s(memory_bytes: int, **options: object) -> float:
+    world = setup(profile(), job("a", 0.0, 2, WORK, workload="net"))
+    world = replace(
+        world,
+        workloads={"net": WorkloadSpec("net", "workloads.toy.Toy", options)},
+        memory_bytes_per_worker={"net": memory_bytes},
+    )
+    return Live(fast_forward=False).estimated_wall_s(world)
+
+
+def test_steps_of_toys_are_short_and_those_of_an_emulated_device_as_long_as_it_says() -> None:
+    toy = estimate_s(318_000_000)
+    real = estimate_s(1_000_000_000)
+    assert toy < 60 < 1000 < real
+    # Eight samples of 10 ms on two slots, on half of the slots of the cluster.
+    slow = estimate_s(318_000_000, sample_s=0.01)
+    assert slow - toy == pytest.approx(10_000 * 0.04 / 2)
+    assert estimate_s(0) == real, "of which nothing is known"
