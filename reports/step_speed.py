@@ -72,11 +72,11 @@ def samples_per_s(run: ReportRun) -> float | None:
 
 
 def workers_memory_bytes(run: ReportRun) -> float | None:
-    """Most resident memory of all its processes less that at the start, before any worker.
+    """Most resident memory of all its processes less that at the start, before any worker; None
+    if it was over, or its workers were, before it was sampled again.
 
     Pages that processes share count in each of them.
     """
-    samples: list[SystemRecord] = run.stored.rows("system")
-    if len(samples) < 2:
-        return None
-    return float(max(s.memory_bytes for s in samples[1:]) - samples[0].memory_bytes)
+    first, *later = run.stored.rows("system") or [SystemRecord(0.0, 0.0, 0, 0)]
+    sizes = [s.memory_bytes for s in later if s.num_processes > first.num_processes]
+    return float(max(sizes) - first.memory_bytes) if sizes else None

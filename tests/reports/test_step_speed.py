@@ -36,8 +36,9 @@ def write_alone(
             for number, (at_s, length_s) in enumerate(zip(starts_s, lengths_s, strict=True))
         ],
         system=[
-            SystemRecord(at_s, 50.0, size * MB, 2)
-            for at_s, size in ((0.0, 100), (5.0, 100 + memory_mb), (10.0, 90 + memory_mb))
+            SystemRecord(0.0, 50.0, 100 * MB, 2),
+            *(SystemRecord(at_s, 50.0, (at_s + 90 + memory_mb) * MB, 3) for at_s in (5, 10)),
+            SystemRecord(15.0, 50.0, 900 * MB, 2),  # when its workers have gone
         ],
         grants=[GrantRecord("0", 0.0, 50.0, tuple(range(slots)), batch, None)],
     )
