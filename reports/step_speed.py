@@ -78,5 +78,5 @@ def workers_memory_bytes(run: ReportRun) -> float | None:
     Pages that processes share count in each of them.
     """
     first, *later = run.stored.rows("system") or [SystemRecord(0.0, 0.0, 0, 0)]
-    sizes = [s.memory_bytes for s in later if s.num_processes > first.num_processes]
-    return float(max(sizes) - first.memory_bytes) if sizes else None
+    most = max((s.memory_bytes for s in later), default=0)
+    return float(most - first.memory_bytes) if most > first.memory_bytes else None

@@ -17,7 +17,7 @@ from reports.claims.measures import measured
 from reports.figures import FIGURES
 from reports.figures.normalized_run_time import ratios
 from reports.selection import ReportRun, name
-from reports.step_speed import speeds
+from reports.step_speed import speeds, workers_memory_bytes
 
 MB = 1_000_000
 
@@ -38,7 +38,7 @@ def write_alone(
         system=[
             SystemRecord(0.0, 50.0, 100 * MB, 2),
             *(SystemRecord(at_s, 50.0, (at_s + 90 + memory_mb) * MB, 3) for at_s in (5, 10)),
-            SystemRecord(15.0, 50.0, 900 * MB, 2),  # when its workers have gone
+            SystemRecord(15.0, 50.0, 90 * MB, 2),  # when its workers have gone
         ],
         grants=[GrantRecord("0", 0.0, 50.0, tuple(range(slots)), batch, None)],
     )
@@ -77,6 +77,14 @@ def test_speed_and_memory_leave_the_beginning_out(runs: list[ReportRun]) -> None
     by_id = {run.run_id: run for run in runs}
     assert measured("settled_samples_per_s", by_id[packed.run_id]) == pytest.approx(32.0)
     assert measured("workers_memory_peak_bytes", by_id[packed.run_id]) == 400 * MB
+
+
+def test_memory_that_was_not_sampled_in_time_is_not_known(runs: list[ReportRun]) -> None:
+    (run, *_) = runs
+    first, *_, last = run.stored.rows("system")
+    for samples in ([first, last], [first], []):
+        run.stored.__dict__["rows"] = {"system": samples}.__getitem__
+        assert workers_memory_bytes(run) is None
 
 
 def test_run_time_is_that_of_a_worker_over_stock_ddps(runs: list[ReportRun]) -> None:
