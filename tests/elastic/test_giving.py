@@ -1,5 +1,6 @@
 """What a giver of state learns from the updates before somebody joins."""
 
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -23,8 +24,11 @@ def test_an_update_that_changes_gradients_is_given_from_copies(clips):
         if clips:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
         optimizer.step()
-    giving.connect([("127.0.0.1", 9)])
-    donor = giving.present()
-    giving.cancel()
-    giving.end()
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as silent:  # nobody answers, so it does not fail yet
+        giving.connect([silent.getsockname()])
+        donor = giving.present()
+        giving.cancel()
+        giving.end()
     assert donor._keeps_gradients is not clips
