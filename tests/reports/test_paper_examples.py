@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -32,15 +32,6 @@ def test_hu_speed_of_nodes() -> None:
     assert speeds == pytest.approx([1.0, 1.6, 2.56, 4.096, 6.5536])
     for fewer, more in pairwise(speeds):
         assert more / fewer == pytest.approx(2 * (1 - 0.2))  # 20% lost a doubling
-
-
-def test_hu_simplification_saves_500_variables_and_1800_rows() -> None:
-    """Section 4.3: y and eqs. (7), (8), (10), (11), of 100 jobs and five steps."""
-    every_step = list(product(range(100), range(1, 6)))
-    later_steps = [(job, step) for job, step in every_step if step >= 2]
-    rows = {7: every_step, 8: every_step, 10: later_steps, 11: later_steps}
-    assert [len(own) for own in rows.values()] == [500, 500, 400, 400]
-    assert (len(every_step), sum(map(len, rows.values()))) == (500, 1800)
 
 
 @pytest.mark.parametrize("size", ["tiny", "small", "paper"])
