@@ -222,15 +222,17 @@ class Coordinator:
             self.recovery.halted.pop(worker, None)
         return self._advance()
 
-    def build_failed(self, worker: str, generation: int, reason: str) -> list[Action]:
-        """A worker could not build the group of a generation: give the adjustment up, or, where
-        the others have only this group, meet anew."""
-        recovers = self.recovery is not None and self.recovery.number == generation
-        if recovers or generation == self.generation:
-            return self._halt()
+    def meeting_failed(self, worker: str, generation: int, reason: str) -> list[Action]:
+        """A worker could not build the group of a generation, or has not got the state for it:
+        give the adjustment up, or, where the others may already count on it, meet anew."""
+        why = f"{worker} could not meet the others: {reason}"
+        if self.recovery is not None:
+            return self._halt(why) if self.recovery.number == generation else []
+        if generation == self.generation:
+            return self._halt(why)
         if self.adjustment is None or self.adjustment.generation != generation:
             return []
-        return self._cancel(f"{worker} could not meet the others: {reason}")
+        return self._halt(why) if self.adjustment.is_announced else self._cancel(why)
 
     # What follows.
 
@@ -319,11 +321,11 @@ class Coordinator:
             actions += [Tell(worker, cancel) for worker in self.members if worker not in self._dead]
         return [*actions, _failed(adjustment.change_id, reason)]
 
-    def _halt(self) -> list[Action]:
+    def _halt(self, reason: str = "a worker died") -> list[Action]:
         """Stop the survivors at a boundary; also when another dies while they recover."""
         if self._mode == "none":
             return []  # the driver ends the job
-        self.recovery = Recovery(self._next_generation())
+        self.recovery = Recovery(self._next_generation(), reason)
         return [
             Tell(worker, self.recovery.halt_message())
             for worker in sorted(self._concerned() & self._registered)
@@ -352,7 +354,7 @@ class Coordinator:
                     for worker in adjustment.joiners
                     if worker in self._registered and worker not in recovery.halted
                 ]
-                actions.append(_failed(adjustment.change_id, "a worker died"))
+                actions.append(_failed(adjustment.change_id, recovery.reason))
         return actions
 
 

@@ -14,8 +14,9 @@ from typing import Any
 from harness.contracts.marks import Doing
 from systems.elastic.giving import Giving
 from systems.elastic.groups import Group, GroupLost
-from systems.elastic.leaving import Outcome, finish, leave, tell_halted
-from systems.elastic.member import Handlers, Member
+from systems.elastic.hearing import Hearing
+from systems.elastic.leaving import Outcome, finish, leave
+from systems.elastic.member import Member
 from systems.elastic.order import ElasticOrder
 from systems.elastic.pausing import wait_for_switch
 from systems.elastic.recovering import ENDLESS, Recovering
@@ -29,7 +30,7 @@ from systems.elastic.transfer.donor import Donor
 from systems.elastic.transfer.training_state import TrainingState
 from systems.elastic.words import Verdict, Words
 from systems.elastic.workbench import Workbench
-from systems.runtime.control import ControlClient, Message
+from systems.runtime.control import ControlClient
 from systems.runtime.pace import Pacer
 
 
@@ -62,6 +63,8 @@ class ElasticLoop:
         self.topologies: dict[int, Topology] = {}
         self.halt = 0
         """Number of the last recovery that this worker was told to take part in."""
+        self.released = 0
+        """Number of the last one for which all that went on before it was ended."""
         self.resumed = 0
         """Number of the last one that it came through."""
         self.meeting: Group | None = None
@@ -75,11 +78,11 @@ class ElasticLoop:
             order.collective_timeout_s,
             bench.reduction.reserve,
             lambda generation: self.tell("built", generation),
-            lambda generation, reason: self.tell("build_failed", generation, reason=reason),
+            self.tell_failed,
             on_devices=order.collectives == "nccl",
         )
-        self.giving = Giving(self.state, bench.reduction, token, order)
-        self.taking = Taking(self.state, bench, token, order)
+        self.giving = Giving(self.state, bench.reduction, token, order, self.tell_failed)
+        self.taking = Taking(self.state, bench, token, order, self.tell_failed)
         self.pacer = Pacer(0.0)
         self.telling = Telling(client, bench, order.worker)
         self.outcome: Outcome | None = None
@@ -99,13 +102,7 @@ class ElasticLoop:
             order,
             token,
             client,
-            Handlers(
-                self._on_topology,
-                self._on_cancel,
-                self._on_halt,
-                self._on_dismissed,
-                bench.mark.leads,
-            ),
+            Hearing(self).handlers(),
         )
 
     @property
@@ -118,45 +115,13 @@ class ElasticLoop:
         """Of this worker in the present generation."""
         return self.membership.members.index(self.worker)
 
-    # On the membership's thread.
-
-    def _on_topology(self, message: Message) -> None:
-        topology = Topology.from_message(message)
-        self.topologies = {  # the one before may just be in use
-            **dict(list(self.topologies.items())[-1:]),
-            topology.generation: topology,
-        }
-        self.regrouping.begin(topology.generation, topology.membership)
-        if self.order.transfer == "background" and topology.donors.get(self.worker):
-            self.giving.connect(topology.donors[self.worker])
-        self.taking.expect(topology)
-
-    def _on_cancel(self, generation: int) -> None:
-        self.regrouping.cancel(generation)
-        self.giving.cancel()
-
-    def _on_halt(self, number: int) -> None:
-        self.halt = max(self.halt, number)
-        self._release()
-        if self.outcome is not None:  # the training thread may be busy with the end
-            tell_halted(self, self.halt)
-
-    def _on_dismissed(self) -> None:
-        self.is_dismissed = True
-        self._release()
-
-    def _release(self) -> None:
-        """End whatever the training thread waits for: it gets GroupLost."""
-        for group in (self.group, self.meeting):
-            if group is not None:
-                group.give_up()
-        self.regrouping.cancel_all()
-        self.giving.cancel()
-        self.taking.cancel()
-
     def tell(self, kind: str, generation: int, **details: Any) -> None:
         """Tell the leader something about a generation."""
         self.member.tell({"kind": kind, "generation": generation, **details})
+
+    def tell_failed(self, generation: int, reason: str) -> None:
+        """Tell the leader that a generation cannot begin as it was meant to."""
+        self.tell("meeting_failed", generation, reason=reason)
 
     # On the training thread.
 
@@ -242,7 +207,7 @@ class ElasticLoop:
             received = self.taking.take_broadcast(topology, group)
             self.meeting = None
         else:
-            received = self.taking.take(lambda: self.tell("caught_up", generation))
+            received = self.taking.take(generation, lambda: self.tell("caught_up", generation))
         phases_s["copy"] = time.monotonic() - started
         self.bench.adopt(received)
         self.has_state = True
@@ -377,7 +342,8 @@ class ElasticLoop:
             transfer == "peer" or (transfer == "broadcast" and not topology.survivors)
         ):
             started = time.monotonic()
-            self.giving.send(topology.donors[self.worker], self.bench.session.step, values)
+            takers = topology.donors[self.worker]
+            self.giving.send(takers, generation, self.bench.session.step, values)
             phases_s["copy"] = time.monotonic() - started
         if self.worker not in topology.membership.members:
             self.generation, self.membership = generation, topology.membership

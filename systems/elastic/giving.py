@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,9 +22,19 @@ class Giving:
     """At most one transfer at a time. ``connect`` and ``cancel`` may come from any thread."""
 
     def __init__(
-        self, state: TrainingState, reduction: OrderedReduction, token: str, order: ElasticOrder
+        self,
+        state: TrainingState,
+        reduction: OrderedReduction,
+        token: str,
+        order: ElasticOrder,
+        on_failed: Callable[[int, str], None],
     ) -> None:
-        """Raises ControlError where ``transfer=background`` would not give the right state."""
+        """``on_failed``: called with the generation whose members did not all get the state, and
+        the reason; on the training thread.
+
+        Raises:
+            ControlError: ``transfer=background`` would not give the right state.
+        """
         if order.transfer == "background" and not is_elementwise(state.optimizer):
             raise ControlError(
                 "transfer=background replays gradients on a state that is only partly there, and"
@@ -34,12 +44,18 @@ class Giving:
         self._reduction = reduction
         self._token = token
         self._timeout_s = order.recovery_timeout_s
+        self._on_failed = on_failed
         self._wanted: Addresses = ()
+        self._generation = 0
+        """For which the state is given."""
+        self._is_cancelled = False
         self._keeps_gradients = True
         self.donor: Donor | None = None
 
-    def connect(self, addresses: Addresses) -> None:
-        """Give the state to these receivers, from the next step boundary on."""
+    def connect(self, addresses: Addresses, generation: int) -> None:
+        """Give the state to these receivers, from the next step boundary on, so that they can
+        train in this generation."""
+        self._generation, self._is_cancelled = generation, False
         self._wanted = addresses
 
     @contextmanager
@@ -68,23 +84,27 @@ class Giving:
             )
         donor = self.donor
         if donor is not None and (donor.finished or donor.failed is not None):
+            if donor.failed is not None and not self._is_cancelled:
+                self._on_failed(self._generation, str(donor.failed))
             donor.cancel()  # for joiners that have not failed: it sees no more updates
             self.donor = donor = None
         return donor
 
-    def send(self, addresses: Addresses, step: int, values: Mapping[str, Any]) -> str:
-        """Give the whole state at once, between two steps; what went wrong, or nothing.
+    def send(
+        self, addresses: Addresses, generation: int, step: int, values: Mapping[str, Any]
+    ) -> None:
+        """Give the whole state at once, between two steps, for this generation.
 
-        Whom it did not reach will say so, or is dead, which others notice.
+        Whom it did not reach may still be waiting for it, so the failure is told.
         """
         try:
             send_state(addresses, self._token, self._state, step, values, timeout_s=self._timeout_s)
         except TransferError as error:
-            return str(error)
-        return ""
+            self._on_failed(generation, str(error))
 
     def cancel(self) -> None:
         """Give nothing any more."""
+        self._is_cancelled = True
         self._wanted = ()
         donor = self.donor
         if donor is not None:

@@ -155,8 +155,8 @@ class LeaderServer:
                 return coordinator.prepared(worker, message["address"], message["port"])
             case "built":
                 return coordinator.built(worker, message["generation"])
-            case "build_failed":
-                return coordinator.build_failed(worker, message["generation"], message["reason"])
+            case "meeting_failed":
+                return coordinator.meeting_failed(worker, message["generation"], message["reason"])
             case "caught_up":
                 return coordinator.caught_up(worker, message["generation"])
             case "switched":

@@ -101,7 +101,8 @@ def give(loop: ElasticLoop, message: Mapping[str, Any]) -> None:
     loop.bench.report.complete()
     behind = [(str(address), int(port)) for address, port in message["behind"].values()]
     if behind:
-        loop.giving.send(behind, loop.bench.session.step, loop.bench.values())
+        step, values = loop.bench.session.step, loop.bench.values()
+        loop.giving.send(behind, message["generation"], step, values)
 
 
 def finish(loop: ElasticLoop, results: Mapping[str, Any]) -> None:

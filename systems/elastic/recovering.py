@@ -56,7 +56,7 @@ class Recovering:
                 message = self._attempt()
                 break
             except (GroupLost, TransferError):
-                continue  # another one died meanwhile
+                continue  # another one died meanwhile, or the leader was told of the failure
         if message is None:
             return Outcome.LEFT
         if message["outcome"]:
@@ -110,7 +110,7 @@ class Recovering:
             loop.bench.roll_back()
         elif loop.worker in message["behind"]:
             loop.has_state = False
-            loop.bench.adopt(loop.taking.take(lambda: None))
+            loop.bench.adopt(loop.taking.take(message["generation"]))
         elif loop.worker == message["source"]:
             give(loop, message)
         loop.has_state = True
@@ -119,7 +119,8 @@ class Recovering:
         """The number of a recovery that was not tried yet; None if this worker is dismissed."""
         loop = self._loop
         until = time.monotonic() + loop.order.recovery_timeout_s
-        while loop.halt <= self._attempted:
+        # Not ``halt``: what this worker begins anew must not be ended with what was before.
+        while loop.released <= self._attempted:
             if loop.is_dismissed:
                 return None
             try:
@@ -131,7 +132,7 @@ class Recovering:
                 ) from None
             if message["kind"] == "exit":
                 loop.is_dismissed = True
-        return None if loop.is_dismissed else loop.halt
+        return None if loop.is_dismissed else loop.released
 
     def _directive(self, kind: str, number: int) -> Message | None:
         """The leader's message of this kind in this recovery; None if dismissed.

@@ -62,6 +62,8 @@ class Recovery:
 
     number: int
     """Also the number of the generation that follows."""
+    reason: str
+    """Why, to whom a change fails by it."""
     halted: dict[str, Halted] = field(default_factory=dict)
     resumed: Membership | None = None
 

@@ -11,7 +11,7 @@ from systems.elastic.groups import Group, GroupLost
 from systems.elastic.order import ElasticOrder
 from systems.elastic.regrouping import Topology
 from systems.elastic.transfer.broadcast import broadcast_state
-from systems.elastic.transfer.channel import Cancelled, PeerLost
+from systems.elastic.transfer.channel import Cancelled, PeerLost, TransferError
 from systems.elastic.transfer.receiver import Received, Receiver
 from systems.elastic.transfer.training_state import TrainingState
 from systems.elastic.workbench import Workbench
@@ -21,12 +21,20 @@ class Taking:
     """One worker's. ``expect`` and ``cancel`` come from the membership's thread."""
 
     def __init__(
-        self, state: TrainingState, bench: Workbench, token: str, order: ElasticOrder
+        self,
+        state: TrainingState,
+        bench: Workbench,
+        token: str,
+        order: ElasticOrder,
+        on_failed: Callable[[int, str], None],
     ) -> None:
+        """``on_failed``: called with the generation that this worker has not got the state for,
+        and the reason, unless that is a ``cancel``; on the training thread."""
         self._state = state
         self._bench = bench
         self._token = token
         self._order = order
+        self._on_failed = on_failed
         self._topologies: queue.SimpleQueue[Topology | None] = queue.SimpleQueue()
         self._receiver: Receiver | None = None
 
@@ -67,8 +75,12 @@ class Taking:
             raise GroupLost("cancelled before this worker was counted in")
         return topology
 
-    def take(self, on_caught_up: Callable[[], None]) -> Received:
+    def take(self, generation: int, on_caught_up: Callable[[], None] = lambda: None) -> Received:
         """Take a state from the donor that connects: ``Donor`` or ``send_state``.
+
+        Args:
+            generation: that this worker needs it for.
+            on_caught_up: called when at most one step is missing.
 
         Raises:
             GroupLost: cancelled, or the donor has gone: it may be known here first that it has
@@ -78,8 +90,14 @@ class Taking:
         assert self._receiver is not None
         try:
             return self._receiver.run(on_caught_up, wait_s=self._order.recovery_timeout_s)
-        except (Cancelled, PeerLost) as error:
+        except Cancelled as error:
             raise GroupLost(str(error)) from None
+        except TransferError as error:
+            # The donor may be alive and nobody else miss anything, so nobody else would say it.
+            self._on_failed(generation, str(error))
+            if isinstance(error, PeerLost):
+                raise GroupLost(str(error)) from None
+            raise
         finally:
             self._receiver = None
 

@@ -205,13 +205,31 @@ def test_survivors_that_cannot_meet_halt_anew():
     lead.lost(["c"])
     lead.halted("a", 2, Halted(1, 10, "h", 1))
     assert kinds(lead.halted("b", 2, Halted(1, 10, "h", 2))) == [("a", "resume"), ("b", "resume")]
-    again = lead.build_failed("b", 2, "the store has died")
+    again = lead.meeting_failed("b", 2, "the store has died")
     assert kinds(again) == [("a", "halt"), ("b", "halt")]
     assert {action.message["generation"] for action in again} == {3}
     lead.halted("b", 3, Halted(1, 10, "h", 2))
     lead.halted("a", 3, Halted(1, 10, "h", 1))
     assert lead.switched("a", 3, Membership(("a", "b"), 12)) == []
-    assert kinds(lead.build_failed("b", 3, "late")) == [("a", "halt"), ("b", "halt")]
+    assert kinds(lead.meeting_failed("b", 3, "late")) == [("a", "halt"), ("b", "halt")]
+
+
+def test_a_member_that_cannot_enter_a_generation_others_count_on_makes_all_meet_anew():
+    """Each gives up what only it waits for; one that is late disturbs no recovery."""
+    lead = leader("a", "b", transfer="peer")
+    lead.adjust(adjust("abc", "c"))
+    lead.registered("c", STATUS)
+    lead.prepared("c", "h", 1)
+    for worker in "abc":
+        lead.built(worker, 2)
+    everybody = [("a", "halt"), ("b", "halt"), ("c", "halt")]
+    assert kinds(lead.meeting_failed("c", 2, "the donor is silent")) == everybody
+    assert lead.meeting_failed("a", 2, "the joiner is silent") == []
+    lead.halted("a", 3, Halted(1, 10, "h", 1))
+    lead.halted("b", 3, Halted(1, 10, "h", 2))
+    actions = lead.halted("c", 3, Halted(0, -1, "h", 3))
+    assert kinds(actions)[-1] == ("driver", "adjust_failed")
+    assert "could not meet the others: the donor is silent" in actions[-1].message["reason"]
 
 
 def test_a_number_that_a_leader_before_has_used_is_not_used_again():

@@ -19,7 +19,7 @@ def test_an_update_that_changes_gradients_is_given_from_copies(clips):
     bucket = torch.ones(10)
     model.weight.grad, model.bias.grad = bucket[:8].view(2, 4), bucket[8:]
     reduction = SimpleNamespace(buckets=[bucket], layout=[[(0, 0, 8), (1, 0, 2)]])
-    giving = Giving(TrainingState(model, optimizer), reduction, TOKEN, founder(0))
+    giving = Giving(TrainingState(model, optimizer), reduction, TOKEN, founder(0), print)
     with giving.watching():
         if clips:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
@@ -27,7 +27,7 @@ def test_an_update_that_changes_gradients_is_given_from_copies(clips):
     with socket.create_server(
         ("127.0.0.1", 0)
     ) as silent:  # nobody answers, so it does not fail yet
-        giving.connect([silent.getsockname()])
+        giving.connect([silent.getsockname()], 2)
         donor = giving.present()
         giving.cancel()
         giving.end()

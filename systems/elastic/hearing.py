@@ -1,0 +1,66 @@
+"""What a worker does at once when the leader says something, in the middle of a step.
+
+All of it on the membership's thread, while the training thread trains or waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from systems.elastic.leaving import tell_halted
+from systems.elastic.member import Handlers
+from systems.elastic.regrouping import Topology
+from systems.runtime.control import Message
+
+if TYPE_CHECKING:
+    from systems.elastic.elastic_loop import ElasticLoop
+
+
+class Hearing:
+    """One worker's."""
+
+    def __init__(self, loop: ElasticLoop) -> None:
+        self._loop = loop
+
+    def handlers(self) -> Handlers:
+        """For the membership."""
+        leads = self._loop.bench.mark.leads
+        return Handlers(self._topology, self._cancel, self._halt, self._dismissed, leads)
+
+    def _topology(self, message: Message) -> None:
+        loop = self._loop
+        topology = Topology.from_message(message)
+        loop.topologies = {  # the one before may just be in use
+            **dict(list(loop.topologies.items())[-1:]),
+            topology.generation: topology,
+        }
+        loop.regrouping.begin(topology.generation, topology.membership)
+        if loop.order.transfer == "background" and topology.donors.get(loop.worker):
+            loop.giving.connect(topology.donors[loop.worker], topology.generation)
+        loop.taking.expect(topology)
+
+    def _cancel(self, generation: int) -> None:
+        self._loop.regrouping.cancel(generation)
+        self._loop.giving.cancel()
+
+    def _halt(self, number: int) -> None:
+        loop = self._loop
+        loop.halt = max(loop.halt, number)
+        self._release()
+        loop.released = max(loop.released, number)
+        if loop.outcome is not None:  # the training thread may be busy with the end
+            tell_halted(loop, loop.halt)
+
+    def _dismissed(self) -> None:
+        self._loop.is_dismissed = True
+        self._release()
+
+    def _release(self) -> None:
+        """End whatever the training thread waits for: it gets GroupLost."""
+        loop = self._loop
+        for group in (loop.group, loop.meeting):
+            if group is not None:
+                group.give_up()
+        loop.regrouping.cancel_all()
+        loop.giving.cancel()
+        loop.taking.cancel()

@@ -1,0 +1,85 @@
+"""Breaks one transfer of state in workers that are forked from a process that imported this.
+
+``BREAKS`` in the environment says how, ``BROKEN`` is a file that is made by the worker that
+has done so. After a death every survivor but the source is made to take its state anew: how
+many are behind would be left to chance otherwise.
+"""
+
+import os
+import threading
+from dataclasses import replace
+
+from systems.elastic import coordinator
+from systems.elastic.recovery import plan_resume
+from systems.elastic.taking import Taking
+from systems.elastic.transfer.channel import PeerLost, TransferError
+from systems.elastic.transfer.receiver import Receiver
+
+BREAKS = "ELASTRACE_TEST_BREAKS"
+BROKEN = "ELASTRACE_TEST_BROKEN"
+LATE_S = 0.5
+
+
+def all_behind(halted, *arguments):
+    plan = plan_resume(halted, *arguments)
+    if plan is None or plan.outcome or plan.from_checkpoint:
+        return plan
+    others = [worker for worker in plan.membership.members if worker != plan.source]
+    return replace(plan, behind={one: (halted[one].address, halted[one].port) for one in others})
+
+
+def is_first():
+    """Whether nobody has broken anything yet; it is done then."""
+    try:
+        os.close(os.open(os.environ[BROKEN], os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def refuse(greet=Receiver._greet):
+    """The first connection is hung up on, and another waited for."""
+
+    def broken(self, channel):
+        if is_first():
+            raise TransferError("refused")
+        greet(self, channel)
+
+    Receiver._greet = broken
+
+
+def lose(take_all=Receiver._take_all):
+    """The first connection breaks in the middle."""
+
+    def broken(self, on_caught_up):
+        if is_first():
+            raise PeerLost("lost")
+        return take_all(self, on_caught_up)
+
+    Receiver._take_all = broken
+
+
+def cancel_late(cancel=Taking.cancel, listen=Taking.listen):
+    """Every worker's first order to end what it takes is obeyed when it listens for the next
+    state, if that does not wait for it."""
+    listening, ended = threading.Event(), threading.Event()
+
+    def broken(self):
+        if not ended.is_set():
+            is_first()
+            listening.wait(LATE_S)
+        cancel(self)
+        ended.set()
+
+    def watched(self):
+        address = listen(self)
+        listening.set()
+        ended.wait(LATE_S)
+        return address
+
+    Taking.cancel, Taking.listen = broken, watched
+
+
+if BREAKS in os.environ:
+    coordinator.plan_resume = all_behind
+    {"refuse": refuse, "lose": lose, "cancel_late": cancel_late}[os.environ[BREAKS]]()

@@ -1,0 +1,87 @@
+"""A state that does not arrive although nobody has died: the others hear of it, and try again."""
+
+import pytest
+
+from harness.contracts.engine import ChangeKind
+from harness.contracts.training import ReportKind
+from systems.launchers.local import PREIMPORT, Local
+from tests.backends.world import ENDS, descendants, workers
+from tests.elastic.breaking import BREAKS, BROKEN
+from tests.elastic.histories import BATCH, STEP_S, check_samples, forced, history, stop_free
+
+ANSWERS = {
+    "background": (ReportKind.FAILED,),
+    "peer": (ReportKind.FAILED, ReportKind.DONE),
+}
+
+
+@pytest.fixture
+def breaking(monkeypatch, tmp_path):
+    opened = []
+
+    def make(how):
+        monkeypatch.setenv(BREAKS, how)
+        monkeypatch.setenv(BROKEN, str(tmp_path / "broken"))
+        launcher = Local(
+            preimport=[*PREIMPORT, "tests.backends.tiny_workload", "tests.elastic.breaking"]
+        )
+        opened.append(launcher)
+        launcher.open()
+        return launcher
+
+    yield make
+    for launcher in opened:
+        launcher.close()
+
+
+@pytest.mark.parametrize("how", ["refuse", "lose", "cancel_late"])
+def test_a_survivor_that_does_not_get_the_state_is_given_it_again(breaking, tmp_path, how):
+    """One waited in vain, and the job was given up after 30 s."""
+    launcher = breaking(how)
+    world = stop_free(launcher, tmp_path / "free", recovery="exact")
+    try:
+        world.until_change(world.start((0, 1, 2), batch=BATCH, step_s=STEP_S))
+        world.until_step(10)
+        assert not (tmp_path / "broken").exists()
+        max(workers(), key=lambda process: process.pid).kill()
+        shrunk = world.until(lambda report: report.kind in (*ENDS, ReportKind.SHRUNK))
+        assert shrunk.kind is ReportKind.SHRUNK, shrunk
+        check(world, launcher, tmp_path)
+    finally:
+        world.backend.close()
+    assert descendants() == []
+
+
+@pytest.mark.parametrize("transfer", ["peer", "background"])
+@pytest.mark.parametrize("how", ["refuse", "lose"])
+def test_a_joiner_that_does_not_get_the_state_joins_or_does_not(breaking, tmp_path, transfer, how):
+    """Before the switch is announced the change fails; later, who has switched decides."""
+    launcher = breaking(how)
+    world = stop_free(launcher, tmp_path / "free", recovery="exact", transfer=transfer)
+    try:
+        world.until_change(world.start((0,), batch=BATCH, step_s=STEP_S))
+        world.until_step(10)
+        change = world.ask(ChangeKind.RESCALE, (0, 1), batch=BATCH)
+        answer = world.until(lambda r: r.kind in ENDS or r.change_id == change)
+        while answer.kind is ReportKind.ACCEPTED:
+            answer = world.until(lambda r: r.kind in ENDS or r.change_id == change)
+        assert answer.kind in ANSWERS[transfer]
+        if answer.kind is ReportKind.FAILED:
+            assert "could not meet the others" in answer.reason
+        world.until_step(max(report.step for report in world.reports) + 10)
+        assert len(workers()) == (2 if answer.kind is ReportKind.DONE else 1)
+        check(world, launcher, tmp_path)
+    finally:
+        world.backend.close()
+    assert descendants() == []
+
+
+def check(world, launcher, folder):
+    """The job ends with the bits of its history, and something was broken on the way."""
+    world.until_step(max(report.step for report in world.reports) + 10)
+    world.backend.hold("job", 0)
+    end = world.until_end()
+    assert (folder / "broken").exists()
+    segments = history(world.job_dir(), end.step)
+    assert end.results == forced(launcher, folder / "forced", segments)
+    check_samples(world.job_dir(), end)
