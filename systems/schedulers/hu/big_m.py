@@ -14,6 +14,21 @@ def solve_big_m(instance: Instance, gap: float = EXACT) -> Plan:
     M = max(K) + 1. For the comparison with ``solve_tight``, which has the same optimum: some
     dozens of jobs take minutes here.
     """
+    model, nodes = big_m_model(instance)
+    solved = model.maximise(gap)
+    choices = tuple(
+        tuple(job.counts.index(round(solved.values[number])) for number in held)
+        for job, held in zip(instance.jobs, nodes, strict=True)
+    )
+    value = plan_value(instance, choices)
+    return Plan(choices, value, max(value, solved.bound))
+
+
+def big_m_model(instance: Instance) -> tuple[Model, list[list[int]]]:
+    """The model as printed, and the number of every job's count of nodes in every step.
+
+    In the order of jobs and steps: n, M's variable fixed at 1, delta- and delta+ of every k, s.
+    """
     model = Model()
     nodes: list[list[int]] = []
     for job in instance.jobs:
@@ -25,13 +40,7 @@ def solve_big_m(instance: Instance, gap: float = EXACT) -> Plan:
     for step in range(instance.num_steps):
         used = [(held[step], 1.0) for held in nodes]
         model.row(-INF, used, float(instance.num_nodes))
-    solved = model.maximise(gap)
-    choices = tuple(
-        tuple(job.counts.index(round(solved.values[number])) for number in held)
-        for job, held in zip(instance.jobs, nodes, strict=True)
-    )
-    value = plan_value(instance, choices)
-    return Plan(choices, value, max(value, solved.bound))
+    return model, nodes
 
 
 def _indicators(model: Model, job: Job, number: int) -> list[tuple[int, float]]:
