@@ -96,6 +96,32 @@ def size_problems(
     ]
 
 
+def device_problems(
+    scheduler: Scheduler, cluster: Cluster, names: tuple[str, str]
+) -> list[Problem | str]:
+    """A cluster of several device types under a scheduler that takes all slots for alike.
+
+    Such a scheduler says so by ``one_device_type``; the others leave the type to the placement.
+
+    Args:
+        scheduler: the deciding rule.
+        cluster: where it is to decide.
+        names: chosen options of scheduler and cluster, for the text.
+    """
+    types = cluster.device_types
+    if len(types) < 2 or not getattr(scheduler, "one_device_type", False):
+        return []
+    return [
+        Problem(
+            f"scheduler={names[0]}, cluster={names[1]}",
+            f"{names[0]} shares out devices of one type and the cluster has {len(types)}"
+            f" ({', '.join(types)})",
+            "choose a cluster of one device type, or a scheduler that tells types apart (for"
+            " example scheduler=easyscale)",
+        )
+    ]
+
+
 def event_problems(
     events: Sequence[TraceEvent], cluster: Cluster, names: tuple[str, str]
 ) -> list[Problem | str]:

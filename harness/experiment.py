@@ -17,7 +17,7 @@ import yaml
 
 from harness.annotations import show
 from harness.build import TARGET, build, is_part, signature_problems
-from harness.checks import ability_problems, event_problems, size_problems
+from harness.checks import ability_problems, device_problems, event_problems, size_problems
 from harness.cluster import Cluster
 from harness.config import PARTS, RunConfig, hash_config, hash_json
 from harness.contracts.scheduler import Placement, Scheduler
@@ -114,6 +114,8 @@ def plan(
     if scheduler is not None and backend is not None:
         names = (choices["scheduler"], choices["backend"])
         problems += ability_problems(scheduler, backend, config.scaling, names)
+    if scheduler is not None and cluster is not None:
+        problems += device_problems(scheduler, cluster, (choices["scheduler"], choices["cluster"]))
     if trace is not None and cluster is not None:
         places = (choices["trace"], choices["cluster"])
         problems += size_problems(trace.jobs, cluster, places)

@@ -85,6 +85,8 @@ class SaxenaDp:
     needs: frozenset[Knowledge] = frozenset({Knowledge.THROUGHPUT})
     requires: frozenset[Requirement] = frozenset({Requirement.RESCALE, Requirement.CHANGE_BATCH})
     wants_progress = False
+    one_device_type: ClassVar[bool] = True
+    """An autoscaler's devices are all alike (section II-D)."""
 
     def __init__(
         self,

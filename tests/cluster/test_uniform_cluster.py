@@ -119,3 +119,20 @@ def test_joined_clusters_number_hosts_slots_and_racks_on():
     assert made.device_types == ("a", "b")
     with pytest.raises(ValueError, match="parts is empty"):
         joined_cluster(name="none", parts=[])
+
+
+@pytest.mark.parametrize("name", shipped("cluster"))
+def test_links_are_slower_the_farther_they_go(name):
+    """ElasticFlow, section 3.2: in a server, above between servers, not below between racks."""
+    speeds = built("cluster", name).bandwidth_gbytes_per_s
+    levels = [speeds[level] for level in ("device", "host", "rack", "cluster") if level in speeds]
+    assert levels == sorted(levels, reverse=True)
+    if {"host", "rack"} <= set(speeds):
+        assert speeds["host"] > speeds["rack"]
+
+
+def test_the_links_of_elasticflows_testbed_are_those_it_states():
+    """NVLink 600 GB/s both ways; InfiniBand 200 GB/s a server of eight."""
+    speeds = built("cluster", "a100x128").bandwidth_gbytes_per_s
+    assert 2 * speeds["host"] == 600
+    assert 8 * speeds["rack"] == 200

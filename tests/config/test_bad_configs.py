@@ -114,6 +114,15 @@ def test_jobs_larger_than_the_cluster(command):
     assert_refused(answer, "cluster's 8 slots", "choose a larger cluster")
 
 
+@pytest.mark.parametrize("scheduler", ["saxena_dp", "saxena_max_bs", "saxena_min_bs"])
+def test_saxenas_autoscaler_is_not_given_several_device_types(command, scheduler):
+    """Section II-D: its devices are alike, so no job of its can have slots of two types."""
+    answer = command(f"scheduler={scheduler}", "cluster=v100_p100_k80", "profile=v100_p100_k80")
+    place = f"scheduler={scheduler}, cluster=v100_p100_k80: "
+    assert_refused(answer, place, "devices of one type and the cluster has 3 (k80, p100, v100)")
+    assert_refused(answer, "choose a cluster of one device type", "scheduler=easyscale")
+
+
 def test_a_workload_that_nobody_can_train(command):
     answer = command("trace=philly", "cluster=slots400", "engine=live", "engine.pace=none")
     assert_refused(answer, "workload 'recorded' of the trace is not in the pool; known: ")

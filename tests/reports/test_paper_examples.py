@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from harness.cluster import uniform_cluster
@@ -13,6 +15,9 @@ from harness.profiles import load_profile
 from harness.trace.build import TRACES, load_trace
 from harness.trace.transforms import TransformContext
 from reports.figures.transient_slots import break_even_s
+from workloads.inception import InceptionV3
+from workloads.translation import Transformer
+from workloads.vision import VGG16, ResNet50
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 TABLE_1 = {
@@ -24,6 +29,8 @@ TABLE_1 = {
     "deepspeech2": {32, 64},
 }
 """ElasticFlow, section 5: global batches of every model."""
+TABLE_2_MB = {"inception3": 92, "resnet50": 98, "vgg16": 528, "transformer": 24}
+"""EDL, section 6: model sizes."""
 
 
 def test_hu_speed_of_nodes() -> None:
@@ -41,6 +48,23 @@ def test_easyscale_eight_models_are_presets(size: str) -> None:
     pool = yaml.safe_load(path.read_text(encoding="utf-8"))["pool"]
     convolve = {"shufflenetv2", "resnet50", "vgg19", "yolov3"}
     assert convolve | {"ncf", "bert_qa", "electra", "swin_t"} <= set(pool)
+
+
+def test_edl_four_models_have_the_sizes_of_table_2() -> None:
+    """Parameters of 4 bytes, in units of 2**20, without InceptionV3's auxiliary classifier."""
+    found = {}
+    for kind, size in ((InceptionV3, "paper"), (ResNet50, "paper"), (VGG16, "paper")):
+        with torch.device("meta"):
+            found[kind.name] = _megabytes(kind(size=size, data="synthetic"))
+    with torch.device("meta"):
+        found["transformer"] = _megabytes(Transformer(size="edl", data="synthetic"))
+    assert found == pytest.approx(TABLE_2_MB, rel=0.02)
+    assert all(found["vgg16"] > 5 * other for name, other in found.items() if name != "vgg16")
+
+
+def _megabytes(workload: Any) -> float:
+    own = [p for name, p in workload.build_model(0).named_parameters() if "AuxLogits" not in name]
+    return sum(4 * parameter.numel() for parameter in own) / 2**20
 
 
 @pytest.mark.parametrize("cluster", ["01", "02", "03", "05", "07", "08", "09"])
