@@ -31,7 +31,8 @@ def by_hosts(runs: Sequence[ReportRun]) -> dict[_Program, dict[int, list[float]]
     found: dict[_Program, dict[int, list[float]]] = {}
     for run in runs:
         (job,), grant = run.jobs, run.grants[-1]
-        per_host = int(run.stored.config["cluster"]["devices_per_host"])
+        cluster = run.stored.config["cluster"]
+        per_host = cluster["devices_per_host"] * cluster.get("slots_per_device", 1)
         hosts = len({slot // per_host for slot in grant.slots})
         program = (job.workload, job.global_batch, len(grant.slots))
         speed = job.samples_done / job.executed_s
@@ -40,7 +41,10 @@ def by_hosts(runs: Sequence[ReportRun]) -> dict[_Program, dict[int, list[float]]
 
 
 def is_one_allocation(run: ReportRun) -> bool:
-    """Whether a run has one job, which held the same slots from its start to its end."""
+    """Whether a run has one job, which held the same slots from its start to its end, of hosts
+    that are all alike."""
+    if "devices_per_host" not in run.stored.config.get("cluster", {}):
+        return False
     slots = {grant.slots for grant in run.grants}
     return len(run.jobs) == len(slots) == 1 and run.jobs[0].state == JobState.FINISHED
 

@@ -19,7 +19,7 @@ from reports.selection import name
 def write_alone(root: Path, run_id: str, executed_s: float, *held: tuple[int, ...]) -> StoredRun:
     """800 samples in so long, on these slots of hosts of four, one after the other."""
     like = write_run(root / "like")
-    config = {**like.config, "cluster": {**like.config["cluster"], "devices_per_host": 4}}
+    config = {**like.config, "cluster": {"devices_per_host": 4}}
     records = RunRecords(grants=[GrantRecord("0", 0.0, 9.0, slots, 8, None) for slots in held])
     records.jobs.append(
         JobRecord("0", "toy", "", 0.0, 2, 8, 800.0, None, "none", "finished", 0.0, 9.0,
