@@ -11,7 +11,7 @@ Letters in brackets name papers: EDL, Saxena, ElasticFlow, Hu, Themis, Tiresias.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -21,6 +21,7 @@ import numpy.typing as npt
 from harness.accuracy_metrics import accuracy
 from harness.bitwise_metrics import bitwise_equal
 from harness.contracts.engine import ChangeKind, JobState
+from harness.coordination_metrics import coordination
 from harness.hang_metrics import hangs
 from harness.offline_bound import bounds
 from harness.records import (
@@ -65,6 +66,7 @@ def compute(records: RunRecords) -> dict[str, float]:
         **hangs(records),
         **bitwise_equal(records),
         **accuracy(records),
+        **coordination(records),
         **bounds(records),
         "interruptions": interruptions(records),
     }
@@ -342,11 +344,8 @@ def progress(records: RunRecords) -> dict[str, float | None]:
         if wall_s > 0 and "num_events" in facts
         else None,
     }
-    return found | {name: facts.get(name) for name in PASSED_ON} | _similarity(facts)
-
-
-def _similarity(facts: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in facts.items() if name.startswith("similarity_")}
+    similarity = (name for name in facts if name.startswith("similarity_"))
+    return found | {name: facts.get(name) for name in (*PASSED_ON, *similarity)}
 
 
 def _finished(job: JobRecord) -> bool:

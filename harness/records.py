@@ -269,4 +269,5 @@ class RunRecords:
     workers_crashed (that ended with an error and had not been struck), jobs_lost (times that no
     worker could go on), stragglers_removed, spares_used and spares_missed (starts that were given
     a spare, and those that had to do with a fork), reference_wall_s (what training the references
-    of finished jobs took), peak_memory_bytes, and the similarity numbers (similarity_*)."""
+    of finished jobs took), peak_memory_bytes, what workers noted of their coordination (see
+    ``engines.coordination``), and the similarity numbers (similarity_*)."""

@@ -124,9 +124,10 @@ class TrainingOrder:
     target_step: int
     """Steps to execute before the job is finished; ``hold`` may move it."""
     job_dir: Path
-    """Logs and step files of the job go here (``steps.jsonl``: what the engine reads, and
-    ``accusations.jsonl`` where the backend kills who is silent), and its checkpoints into
-    ``checkpoints/``, which the engine removes once the run has ended."""
+    """Logs and step files of the job go here (``steps.jsonl``: what the engine reads,
+    ``accusations.jsonl`` where the backend kills who is silent, and ``coordination-*.jsonl`` where
+    workers have a leader), and its checkpoints into ``checkpoints/``, which the engine removes
+    once the run has ended."""
     step_floor_s: Mapping[int, float] = field(default_factory=dict)
     """Paced mode: least wall-clock seconds of a step, by number of slots; empty: unpaced."""
     digest_every: int = 0

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from harness.engines.consumed import count_samples
+from harness.engines.coordination import coordination_facts, read_notes, training_period
 from harness.engines.live_job import LiveJob
 from harness.engines.setup import EngineSetup
 from harness.file_names import file_name
@@ -64,6 +65,7 @@ def collect(
     """Read what the workers of every ended job wrote down, and add it to the records."""
     requested: dict[int, float] = {}
     steps_of: dict[str, list[StepRecord]] = {}
+    coordinated = []
     for job in sorted(jobs, key=lambda job: job.spec.order):
         job_id = job.spec.job_id
         job_dir = setup.run_dir / "jobs" / file_name(job_id)
@@ -71,6 +73,7 @@ def collect(
         shutil.rmtree(job_dir / "checkpoints", ignore_errors=True)
         steps_of[job_id] = steps
         records.steps.extend(steps)
+        coordinated.append((read_notes(job_dir), *training_period(steps, started)))
         requested |= job.requested_at
         counted = count_samples(job_dir, job.steps_executed)
         if counted is not None:
@@ -84,6 +87,7 @@ def collect(
             records.evaluations.append(
                 EvaluationRecord(job_id, job.steps_executed, name, str(value))
             )
+    records.facts |= coordination_facts(coordinated)
     executed = sum(job.steps_executed for job in jobs)
     credited = sum(job.steps_credited for job in jobs)
     for workload in {job.spec.workload for job in jobs}:

@@ -66,6 +66,9 @@ class Election:
         self._key = key
         self._on_leader = on_leader
         self._clock = time.monotonic
+        self.began_at = self._clock()
+        self.first_known: tuple[float, str] | None = None
+        """When a leader was known for the first time, on ``time.monotonic``, and its address."""
         self._state = ElectionState(me, secrets.token_hex(4), expiry_s, refresh_s, is_candidate)
         self._changed = threading.Condition()
         self._is_awake = False
@@ -210,6 +213,8 @@ class Election:
                 return
             self._told = leader
         if leader is not None:
+            if self.first_known is None:
+                self.first_known = (self._clock(), leader[0])
             try:
                 self._on_leader(leader[0])
             except Exception:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from systems.elastic.coordination_log import stamped
 from systems.elastic.coordinator import Action, Coordinator, Tell
 from systems.elastic.heartbeat import HeartbeatWatch
 from systems.elastic.recovery import Halted, Membership
@@ -34,6 +35,7 @@ class LeaderServer:
         heartbeat_s: float,
         hang_timeout_s: float,
         arrival_s: float,
+        note: Callable[[Message], None] = lambda message: None,
     ) -> None:
         """Listen on a free port of ``address``.
 
@@ -45,6 +47,7 @@ class LeaderServer:
             heartbeat_s: time between two beats.
             hang_timeout_s: longest silence.
             arrival_s: within which workers notice a new leader, at the longest.
+            note: called with every message of a worker as it is handled.
 
         Raises:
             OSError: the address is none of this machine's.
@@ -52,6 +55,7 @@ class LeaderServer:
         self._to_driver = to_driver
         self._heartbeat_s = heartbeat_s
         self._arrival_s = arrival_s
+        self._note = note
         self._watch = HeartbeatWatch(hang_timeout_s)
         self._coordinator: Coordinator | None = None
         self._connections: dict[str, Connection] = {}
@@ -99,7 +103,7 @@ class LeaderServer:
             if now >= beat_at:
                 beat_at = now + self._heartbeat_s
                 for connection in list(self._connections.values()):
-                    self._server.send(connection, {"kind": "beat"})
+                    self._server.send(connection, stamped({"kind": "beat"}))
                 self._accuse(now)
         self._server.close()
 
@@ -139,6 +143,7 @@ class LeaderServer:
             else:
                 self._server.close_connection(connection)
             return
+        self._note(message)
         worker = greeting["worker"]
         if message is greeting:
             self._connections[worker] = connection
@@ -195,7 +200,7 @@ class LeaderServer:
         for action in actions:
             if isinstance(action, Tell):
                 if action.worker in self._connections:
-                    self._server.send(self._connections[action.worker], action.message)
+                    self._server.send(self._connections[action.worker], stamped(action.message))
             else:
                 self._to_driver(action.message)
 

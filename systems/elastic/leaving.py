@@ -53,6 +53,7 @@ def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
             return True
         report.save("saved")
     member.leave(hands_over=outcome is Outcome.LEFT)
+    member.write_log()
     return False
 
 
@@ -108,5 +109,6 @@ def give(loop: ElasticLoop, message: Mapping[str, Any]) -> None:
 def finish(loop: ElasticLoop, results: Mapping[str, Any]) -> None:
     """Leave as the first worker of a finished job, with its results."""
     loop.member.leave(hands_over=False)
+    loop.member.write_log()
     standing = loop.bench.report.standing()
     loop.client.send({"kind": "finished", "results": results, **standing})

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from systems.elastic.coordination_log import CoordinationLog, stamped
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.election import Election
 from systems.elastic.etcd_keystore import open_etcd
@@ -78,6 +79,7 @@ class Member:
         self._is_accused = False
         self._is_closed = False
         self.store = (order.store_address, order.store_port)
+        self._log = CoordinationLog()
         self._server = LeaderServer(
             order.address,
             order.job_id,
@@ -86,6 +88,7 @@ class Member:
             order.heartbeat_s,
             order.hang_timeout_s,
             order.leader_expiry_s,
+            self._log.note,
         )
         self._me = f"{self._server.address}:{self._server.port}/{order.worker}"
         self._election = Election(
@@ -150,6 +153,10 @@ class Member:
         self._election.close()
         self._server.close()
 
+    def write_log(self) -> None:
+        """Write down what was noted of the coordination, once this worker has left."""
+        self._log.write(self._order, self._election)
+
     # What it hears.
 
     def _listen(self) -> None:
@@ -181,6 +188,7 @@ class Member:
 
     def _dispatch(self, message: Message) -> None:
         self._heard_at = time.monotonic()
+        self._log.note(message)
         match message["kind"]:
             case "beat":
                 return
@@ -335,6 +343,6 @@ class Member:
         if self._leader is None:
             return
         try:
-            self._leader.send(message)
+            self._leader.send(stamped(message))
         except OSError:
             return  # its reader notices as well, and the next leader is told

@@ -15,6 +15,7 @@ from systems.runtime.control import (
     EXIT_DRIVER_GONE,
     MAX_MESSAGE_BYTES,
     TOKEN_VARIABLE,
+    ControlClient,
     ControlError,
     LineBuffer,
     encode,
@@ -95,6 +96,15 @@ def recorder():
     yield recorder
     recorder.server.close()
     recorder.server.close()
+
+
+def test_no_end_waits_to_send_more_at_once(recorder):
+    """Nagle's algorithm is off on both (EDL, section 4.4)."""
+    client = ControlClient(*recorder.server.address, GREETING, on_end=lambda: None)
+    recorder.until(lambda: recorder.messages)
+    for sock in (client._socket, recorder.connections[0].socket):
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+    client.close()
 
 
 def test_the_token_is_checked_first_and_never_passed_on(recorder):
