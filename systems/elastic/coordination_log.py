@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ class CoordinationLog:
                 "num_bytes": self._num_bytes,
                 "timed": list(self._timed),
             }
-        lines = LineWriter(Path(order.job_dir) / f"coordination-{order.worker}.jsonl")
-        lines.add(entry)
-        lines.flush()
+        with suppress(OSError):  # no finished job is to be lost for want of this
+            lines = LineWriter(Path(order.job_dir) / f"coordination-{order.worker}.jsonl")
+            lines.add(entry)
+            lines.flush()
