@@ -68,7 +68,10 @@ def trained(world, num_workers, **options):
     return outcome(world, world.until_end().results)
 
 
-@pytest.mark.parametrize(("num_workers", "batch", "optimizer"), [(2, 12, "adamw"), (3, 14, "sgd")])
+@pytest.mark.parametrize(
+    ("num_workers", "batch", "optimizer"),
+    [pytest.param(2, 12, "adamw", marks=pytest.mark.long), (3, 14, "sgd")],
+)
 def test_static_equals_plain_ddp(worlds, tmp_path, num_workers, batch, optimizer):
     expected = reference(tmp_path, num_workers, batch, optimizer)
     world = worlds(Static(start="preimported"), "static")

@@ -52,8 +52,15 @@ def test_a_survivor_that_does_not_get_the_state_is_given_it_again(breaking, tmp_
     assert descendants() == []
 
 
-@pytest.mark.parametrize("transfer", ["peer", "background"])
-@pytest.mark.parametrize("how", ["refuse", "lose"])
+@pytest.mark.parametrize(
+    ("how", "transfer"),
+    [
+        ("refuse", "peer"),
+        ("lose", "background"),
+        pytest.param("lose", "peer", marks=pytest.mark.long),
+        pytest.param("refuse", "background", marks=pytest.mark.long),
+    ],
+)
 def test_a_joiner_that_does_not_get_the_state_joins_or_does_not(breaking, tmp_path, transfer, how):
     """Before the switch is announced the change fails; later, who has switched decides."""
     launcher = breaking(how)
