@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from harness.build import TARGET, build
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.training import Workload, WorkloadSpec
 from harness.interrupts import run_command
 from harness.problems import Problem, UserError
 
@@ -52,14 +53,44 @@ def workload_problems(workloads: Mapping[str, WorkloadSpec]) -> list[Problem | s
     return [Problem("workload.pool", f"a workload cannot be built ({last})", way_out)]
 
 
+def drawn_problems(workload: Workload, place: str) -> list[Problem]:
+    """Samples that come out of a random state: whoever fetches them in advance, or again after a
+    rescale, would see others, and no two backends the same."""
+    before = _random_states()
+    first = workload.samples([0], [1])
+    drawn = [name for name, state in _random_states().items() if state != before.get(name)]
+    again = workload.samples([0], [1])
+    if drawn:
+        fact = f"samples() draws from the random state of {' and '.join(drawn)}"
+    elif any((first[key] != again[key]).any() for key in first):
+        fact = "samples() gives another sample when asked for the same again"
+    else:
+        return []
+    way_out = "compute samples from the seed, the epoch and the id (docs/how-to-add-a-workload.md)"
+    return [Problem(place, fact, way_out)]
+
+
+def _random_states() -> dict[str, bytes]:
+    """Of the libraries that the workload has imported."""
+    states = {"Python": repr(random.getstate()).encode()}
+    if numpy := sys.modules.get("numpy"):
+        states["NumPy"] = repr(numpy.random.get_state(legacy=False)["state"]).encode()
+    if torch := sys.modules.get("torch"):
+        states["torch"] = torch.get_rng_state().numpy().tobytes()
+    return states
+
+
 def main() -> int:
-    """Build every workload of the pool on standard input and report what they refuse."""
+    """Build every workload of the pool on standard input and report what is wrong with them."""
     problems: list[str] = []
     for name, entry in json.load(sys.stdin).items():
+        place = f"workload.pool.{name}"
         try:
-            build(entry, f"workload.pool.{name}")
+            workload: Workload = build(entry, place)
         except UserError as error:
             problems += [str(problem) for problem in error.problems]
+        else:
+            problems += map(str, drawn_problems(workload, place))
     print(json.dumps(problems))
     return 0
 
