@@ -74,7 +74,10 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """End a job that has never been promised anything (admission control)."""
+    """End a job that has never been promised anything (admission control).
+
+    It has used no slots yet, unless the scheduler says by ``refuses_late`` that it answers later.
+    """
 
     reason: str
 

@@ -61,6 +61,8 @@ class Patient:
     needs = frozenset({Knowledge.DEADLINE, Knowledge.REMAINING_WORK, Knowledge.THROUGHPUT})
     requires = frozenset({Requirement.RESCALE, Requirement.SUSPEND})
     wants_progress = False
+    refuses_late: ClassVar[bool] = True
+    """A refused job may have used slots before."""
 
     def __init__(
         self,
@@ -199,7 +201,9 @@ class Patient:
                 self._book.others.add(job)
         refusals: _Changes = {}
         for job_id, job in list(self._hopeless.items()):
-            if view.jobs[job_id].state in (JobState.PENDING, JobState.SUSPENDED):
+            seen = view.jobs[job_id]
+            # One whose start was decided and has not come about, or has failed, has a grant.
+            if seen.grant is None and seen.state in (JobState.PENDING, JobState.SUSPENDED):
                 del self._hopeless[job_id]
                 self._book.drop(job)
                 refusals[job_id] = Refuse("its deadline can no more be kept by any share")

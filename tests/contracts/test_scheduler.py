@@ -84,7 +84,7 @@ def examine_ends(records, recorder) -> None:
             assert Knowledge.DEADLINE in recorder.needs
             assert record.deadline_kind == "hard"
             assert "deadline" in record.reason
-            assert record.first_start_s is None
+            assert recorder.refuses_late or record.first_start_s is None
 
 
 def examine(recorder) -> None:

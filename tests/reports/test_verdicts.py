@@ -241,11 +241,11 @@ def test_the_report_fails_until_changed_verdicts_are_accepted(tmp_path, capsys):
     assert main([*words, "--accept"]) == 0
     assert main(words) == 0
     accepted = (root / kept.FILE).read_text()
-    (root / kept.FILE).write_text(accepted.replace('"no study yet"', '"checked by tests"', 1))
+    (root / kept.FILE).write_text(accepted.replace('"records awaited"', '"checked by tests"', 1))
     capsys.readouterr()
     assert main(words) == 1
     said = capsys.readouterr().err
-    assert "checked by tests → no study yet (neither its criteria nor its records" in said
+    assert "checked by tests → records awaited (neither its criteria nor its records" in said
     assert "accept them with --accept" in said
     other = tmp_path / "other"
     write_run(other, scheduler="edf")

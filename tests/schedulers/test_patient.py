@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.scheduler import ClusterView, Decision
+from harness.contracts.scheduler import ClusterView, Decision, Refuse
 from systems.schedulers.elasticflow import ElasticFlow
 from systems.schedulers.patient import Patient
 from tests.replay.worlds import cluster, job
@@ -232,3 +232,25 @@ def test_of_a_burst_as_many_are_kept_as_by_any_choice(burst):
     jobs = [line(f"{index}", 0, float(work), float(end)) for index, (work, end) in enumerate(burst)]
     records, _ = run(jobs, Patient(1.0, False), FOUR, known=KNOWN)
     assert len(met(records)) == most_kept(jobs)
+
+
+def test_a_job_whose_start_fails_gives_its_grant_back_before_it_is_refused():
+    """Found at random: a start that fails leaves the job waiting, with a grant."""
+    jobs = [
+        job("00", 0.0, 1, 120.0, elastic=False),
+        job("01", 60.0, 1, 60.0, elastic=False),
+        job("02", 60.0, 1, 2220.0, deadline_s=360.0, deadline_kind="hard"),
+    ]
+    where = cluster(2, 4)
+    chaos = ChaosEngine(
+        where, seed=0, max_delay_s=0, failure_share=0.2, outages=(), deaths=(), shrinks=False
+    )
+    _, recorder = run(jobs, Patient(answer_after=0.5), where, chaos=chaos)
+    refused = [
+        view.jobs[job_id]
+        for view, decision in zip(recorder.views, recorder.decisions, strict=True)
+        for job_id, change in decision.changes.items()
+        if isinstance(change, Refuse)
+    ]
+    assert [one.job_id for one in refused] == ["02"]
+    assert all(one.grant is None for one in refused)

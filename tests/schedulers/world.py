@@ -51,6 +51,7 @@ class Recorder:
         self.needs = self.inner.needs
         self.requires = self.inner.requires
         self.wants_progress = self.inner.wants_progress
+        self.refuses_late = getattr(self.inner, "refuses_late", False)
 
     def decide(self, view: ClusterView) -> Decision:
         decision = self.inner.decide(view)
