@@ -104,8 +104,18 @@ def _fitting(
 ) -> Iterable[tuple[ReportRun, Mapping[str, str]]]:
     for run in runs:
         own = options(run.stored)
-        if all(own.get(key) == value for key, value in wanted.items()):
+        if all(says_same(own.get(key), value) for key, value in wanted.items()):
             yield run, own
+
+
+def says_same(one: str | None, other: str) -> bool:
+    """Whether two texts of options are the same, or the same number."""
+    if one == other or one is None:
+        return one == other
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return False
 
 
 def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> str:
