@@ -15,7 +15,6 @@ import yaml
 from harness import sweep
 from harness.compose import understand
 from harness.config import GROUPS, RunConfig, hash_json
-from harness.config_file import read_config
 from harness.estimate import estimate_wall_s
 from harness.experiment import Library, Plan, config_yaml, execute, mirror_run, plan
 from harness.help import of_group, overview
@@ -26,6 +25,7 @@ from harness.similarity import similarity_lines
 from harness.store import StoredRun, StoreError, load_run
 from harness.study import Point, Study, key_of, load_study, product
 from harness.summary import console, executed_line, fixed_size_lines, metrics_table, seconds
+from harness.text_file import read_text
 from harness.tracking import REFILL
 
 _SIGNALS = 128
@@ -176,7 +176,7 @@ def _read_base(arguments: Arguments) -> Mapping[str, Any] | None:
     if path is None or not Path(path).is_file():
         return None
     try:
-        document = yaml.safe_load(read_config(Path(path)))
+        document = yaml.safe_load(read_text(Path(path)))
     except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
         document = " ".join(str(error).split())
     if not isinstance(document, Mapping):

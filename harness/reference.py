@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.config_file import compress_config
 from harness.experiment import Library, plan
 from harness.interrupts import run_command
 from harness.manifest import hardware_slug
 from harness.problems import Problem, UserError, render
-from harness.store import MANIFEST, RunStore, StoredRun, StoreError, iter_runs, load_run
+from harness.store import CONFIG, MANIFEST, RunStore, StoredRun, StoreError, iter_runs, load_run
 from harness.study import Study, load_study
 from harness.sweep import read_words
 from harness.tables import TABLES
+from harness.text_file import compress, text_path
 from harness.validate import check_run
 
 SLIM_BYTES = 200_000
@@ -188,14 +188,16 @@ def _copy(copy: Copy) -> None:
     partial = copy.to.with_name(f".partial-{copy.to.name}")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    without = {MANIFEST, *(f"{name}.csv.gz" for name in copy.left_out)}
+    without = {f"{name}.csv.gz" for name in copy.left_out}
+    without.add(text_path(copy.run.path, MANIFEST).name)
     for path in copy.run.files():
         if path.name not in without:
             shutil.copyfile(path, partial / path.name)
-    if copy.slim:
-        compress_config(partial)
     text = json.dumps(_manifest(copy), indent=1) + "\n"
     (partial / MANIFEST).write_text(text, encoding="utf-8")
+    for name in (CONFIG, MANIFEST) if copy.slim else ():
+        if (partial / name).is_file():  # else it was slim before
+            compress(partial / name)
     if copy.to.exists():
         shutil.rmtree(copy.to)
     partial.rename(copy.to)

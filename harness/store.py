@@ -1,6 +1,6 @@
 """Results on disk: one directory per finished run. The truth; everything else is a mirror.
 
-A run directory holds ``manifest.json``, ``config.yaml`` (see ``config_file.py``), the tables
+A run directory holds ``manifest.json``, ``config.yaml`` (both see ``text_file.py``), the tables
 of its records (see ``tables.py``; an empty one has no file), ``facts.json``, ``digests.json``
 and ``metrics.json``. It is written beside its place, in ``.partial-<run id>-<pid>-<host>``, and
 moved there in one step when it is complete: a run that is listed is whole.
@@ -24,13 +24,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from harness.benchmark import BENCHMARK_VERSION, KEY
-from harness.config_file import CONFIG, config_path, read_config
 from harness.records import SCHEMA_VERSION, RunRecords
 from harness.tables import TABLES, TableError, read_frame, read_table, write_table
+from harness.text_file import read_text, text_path
 
 if TYPE_CHECKING:
     import pandas as pd
 
+CONFIG = "config.yaml"
 MANIFEST, METRICS = "manifest.json", "metrics.json"
 FACTS, DIGESTS = "facts.json", "digests.json"
 RESULT_DIRS = (Path("results/reference"), Path("results/runs"))
@@ -125,7 +126,7 @@ class StoredRun:
         if name in self.left_out:
             raise TableError(
                 f"{self.path}: table {name} was left out when this run was copied (--slim);"
-                f" run the point again: python -m harness --from {config_path(self.path)}"
+                f" run the point again: python -m harness --from {text_path(self.path, CONFIG)}"
             )
         return self.path / f"{name}.csv.gz"
 
@@ -223,7 +224,7 @@ class RunStore:
             StoreError: it is there but cannot be read by this version.
         """
         path = self.root / run_id
-        return load_run(path) if (path / MANIFEST).is_file() else None
+        return load_run(path) if has_run(path) else None
 
     def create(self, run_id: str, manifest: Mapping[str, Any], config_yaml: str) -> RunWriter:
         """Begin to write a run (a context manager); clears what dead processes left.
@@ -259,18 +260,24 @@ def load_run(path: Path) -> StoredRun:
     Raises:
         StoreError: no run is there, or another version of the program wrote it.
     """
-    manifest = _read_json(path / MANIFEST)
+    manifest = _read_json(text_path(path, MANIFEST))
     version = manifest.get("schema_version")
     if version != SCHEMA_VERSION:
         raise StoreError(
             f"{path}: written with schema version {version}, this program reads"
             f" {SCHEMA_VERSION}; run the point again, or read it with the version that wrote it"
         )
+    config_path = text_path(path, CONFIG)
     try:
-        config = yaml.load(read_config(config_path(path)), Loader=_LOADER) or {}
+        config = yaml.load(read_text(config_path), Loader=_LOADER) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise StoreError(_damaged(config_path(path), error)) from error
+        raise StoreError(_damaged(config_path, error)) from error
     return StoredRun(path, manifest, config, _read_json(path / METRICS))
+
+
+def has_run(path: Path) -> bool:
+    """Whether this is the directory of a finished run: its manifest is written last."""
+    return text_path(path, MANIFEST).is_file()
 
 
 def run_paths(root: Path) -> Iterator[Path]:
@@ -278,7 +285,7 @@ def run_paths(root: Path) -> Iterator[Path]:
 
     A folder with an embedded MLflow store is passed over: it holds copies of runs.
     """
-    if (root / MANIFEST).is_file():
+    if has_run(root):
         yield root
     elif root.is_dir() and not (root / _MIRROR).exists():
         for path in sorted(root.iterdir()):
@@ -319,7 +326,7 @@ def _damaged(path: Path, error: Exception) -> str:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_text(path))
     except FileNotFoundError as error:
         raise StoreError(
             f"{path} does not exist; this is no directory of a finished run"

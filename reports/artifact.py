@@ -25,6 +25,7 @@ from harness.problems import Problem, UserError
 from harness.store import FACTS, MANIFEST, RESULT_DIRS, run_paths
 from harness.study import Study, load_study
 from harness.tables import read_table
+from harness.text_file import read_text, text_path
 from reports.claims import kept
 from reports.claims.ledger import Claim, Criterion, Paper, load
 
@@ -51,7 +52,7 @@ def costs(reference: Path) -> dict[str, Cost]:
     """By study; read from manifests and facts, and the live runs' samples of the machine."""
     found: dict[str, list[Cost]] = {}
     for path in run_paths(reference):
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads(read_text(text_path(path, MANIFEST)))
         facts = json.loads((path / FACTS).read_text(encoding="utf-8"))
         found.setdefault(str(manifest.get("sweep")), []).append(_cost(path, manifest, facts))
     return {

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
-from harness.config_file import config_path
+from harness.store import CONFIG
+from harness.text_file import text_path
 from reports import style, table_files
 from reports.drawing import Drawing
 from reports.files import FORMATS, save_all
@@ -185,7 +186,7 @@ def _facts(run: ReportRun) -> str:
         for key, value in facts.items()
         if value
     )
-    again = f"python -m harness --from {shlex.quote(str(config_path(run.stored.path)))}"
+    again = f"python -m harness --from {shlex.quote(str(text_path(run.stored.path, CONFIG)))}"
     return (
         f"<details><summary>{html.escape(run.run_id)}</summary><dl>{rows}</dl>"
         f"<p>Run it again: <code>{html.escape(again)}</code></p></details>"

@@ -93,6 +93,7 @@ def claim(verdict: Verdict, studies: Mapping[str, str]) -> dict[str, Any]:
         "checked_by": entry.checked_by,
         "not_here": entry.not_here,
         "analysis": entry.analysis,
+        "ablations": [_criterion(each, studies) for each in verdict.ablations],
         "is_open": verdict.status is Status.OPEN,
         "needs": needs(entry),
         "note": entry.note,

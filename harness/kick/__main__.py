@@ -21,15 +21,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.config_file import config_path
 from harness.interrupts import Interrupted, interruptible, run_command
 from harness.kick.checks import Finding, mirrored, replays, same_replay, sound_training
 from harness.kick.commands import Commands
 from harness.problems import Problem, UserError
 from harness.processes import PointProcess
-from harness.store import RESULT_DIRS, RunStore, StoredRun, StoreError, iter_runs
+from harness.store import CONFIG, RESULT_DIRS, RunStore, StoredRun, StoreError, iter_runs
 from harness.summary import seconds
 from harness.tables import TableError
+from harness.text_file import text_path
 from harness.tracking import mirrored_metrics
 
 STUDY = "kick"
@@ -70,7 +70,7 @@ class _Kick:
         common = [f"results_dir={self._runs}", "tracking=none", "progress=false", "force=true"]
         for run in self._expected:
             name = f"replay of {run.manifest.get('sweep')}"
-            words = ["--from", str(config_path(run.path)), *common]
+            words = ["--from", str(text_path(run.path, CONFIG)), *common]
             process = self._commands.run(name.replace(" ", "-"), "harness", words)
             found = RunStore(self._runs).find(run.run_id)
             if process.returncode or found is None:

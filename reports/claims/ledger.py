@@ -92,6 +92,8 @@ class Claim:
     """Tests of the suite, as pytest names them."""
     analysis: str = ""
     """Why it comes out as it does, where it fails."""
+    ablations: tuple[Criterion, ...] = ()
+    """What shows that this is why: criteria of the same form, which do not decide the claim."""
     not_here: str = ""
     """What testing it would need, where it cannot be tested here."""
 
@@ -143,14 +145,11 @@ def load(folder: Path = LEDGER) -> list[Paper]:
 def _claim(file: str, paper: str, entry: Any, problems: list[Problem | str]) -> Claim | None:
     place = f"{file}: {entry.get('id', '?')}"
     sources = entry.get("criteria", ())
-    criteria = [
-        _criterion(f"{place}/{number}", source, problems)
-        for number, source in enumerate(sources, 1)
-    ]
     values = {
         **entry,
         "paper": paper,
-        "criteria": tuple(each for each in criteria if each is not None),
+        "criteria": _criteria(place, sources, problems),
+        "ablations": _criteria(f"{place}/ablation", entry.get("ablations", ()), problems),
         "checked_by": tuple(entry.get("checked_by", ())),
     }
     if not _fits(Claim, values, place, problems):
@@ -161,9 +160,19 @@ def _claim(file: str, paper: str, entry: Any, problems: list[Problem | str]) -> 
         problems.append(Problem(place, fact, "keep one of criteria, checked_by and not_here"))
     if not re.fullmatch(rf"{paper}-[a-z0-9-]+", claim.id):
         problems.append(Problem(place, "is no id", f"begin it with {paper}-"))
+    if claim.ablations and not claim.analysis:
+        problems.append(Problem(f"{place}.analysis", "is missing", "say what the ablations show"))
     for node in claim.checked_by:
         problems += _node_problems(place, node)
     return claim
+
+
+def _criteria(
+    place: str, sources: Sequence[Any], problems: list[Problem | str]
+) -> tuple[Criterion, ...]:
+    numbered = enumerate(sources, 1)
+    found = [_criterion(f"{place}/{number}", source, problems) for number, source in numbered]
+    return tuple(each for each in found if each is not None)
 
 
 def _criterion(place: str, source: Any, problems: list[Problem | str]) -> Criterion | None:

@@ -8,7 +8,7 @@ from statistics import fmean, median
 from harness.contracts.engine import ChangeKind
 from harness.records import StepRecord
 from reports.figures.profiling_time import profiles
-from reports.figures.transient_slots import whole_windows
+from reports.figures.transient_slots import script_end_s, whole_windows
 from reports.selection import ReportRun
 from reports.step_speed import samples_per_s, workers_memory_bytes
 from reports.stragglers import Case, cases
@@ -59,7 +59,7 @@ def _transient_speed(run: ReportRun) -> float | None:
     steps: list[StepRecord] = run.stored.rows("steps")
     window_s = float(run.stored.config.get("scheduler", {}).get("every_s") or 0.0)
     if window_s > 0:
-        return whole_windows(steps, window_s)
+        return whole_windows(steps, window_s, script_end_s(run))
     settled = steps[SETTLED_STEPS:]
     if len(settled) < SETTLED_STEPS:
         return None

@@ -111,6 +111,8 @@ class Verdict:
 
     claim: Claim
     criteria: tuple[CriterionVerdict, ...]
+    ablations: tuple[CriterionVerdict, ...] = ()
+    """They explain a verdict and have no part in it."""
 
     @property
     def status(self) -> Status:
@@ -167,6 +169,10 @@ def judge(papers: Sequence[Paper], studies: Mapping[str, Sequence[ReportRun]]) -
             tuple(
                 judge_one(name, each, studies.get(each.study, ()), paper.num_tested)
                 for name, each in claim.names().items()
+            ),
+            tuple(
+                judge_one(f"{claim.id}/ablation", each, studies.get(each.study, ()), 1)
+                for each in claim.ablations
             ),
         )
         for paper in papers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -49,7 +50,7 @@ def transient_points(runs: Sequence[ReportRun]) -> list[Point]:
     found = []
     for run in scripted:
         window_s = _every_s(run)
-        speed = whole_windows(run.stored.rows("steps"), window_s)
+        speed = whole_windows(run.stored.rows("steps"), window_s, script_end_s(run))
         stops = [c.stopping_time_s for c in run.changes if c.stopping_time_s is not None]
         if speed is not None:
             found.append(
@@ -61,14 +62,27 @@ def transient_points(runs: Sequence[ReportRun]) -> list[Point]:
     return found
 
 
-def whole_windows(steps: Sequence[StepRecord], window_s: float) -> float | None:
+def script_end_s(run: ReportRun) -> float:
+    """When the last change of slots was through; a job may train on after its script."""
+    ends = [change.ended_s for change in run.changes if change.ended_s is not None]
+    return max(ends, default=math.inf)
+
+
+def whole_windows(
+    steps: Sequence[StepRecord], window_s: float, until_s: float = math.inf
+) -> float | None:
     """Samples per second over all whole windows but the first; None if there is none.
 
     A step counts with the part of it that lies inside.
+
+    Args:
+        steps: of one job, in order.
+        window_s: length of a window; the first begins at 0.
+        until_s: windows that end later do not count.
     """
     if not steps:
         return None
-    last_s = steps[-1].started_s + steps[-1].duration_s
+    last_s = min(steps[-1].started_s + steps[-1].duration_s, until_s)
     end_s = int(last_s // window_s) * window_s
     if end_s <= window_s:
         return None

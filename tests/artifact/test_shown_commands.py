@@ -2,7 +2,6 @@
 
 import functools
 import importlib.util
-import json
 import re
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from harness.build import build
 from harness.compose import compose, defaults, is_file, options, understand
 from harness.config import GROUPS, PARTS, read_config
 from harness.problems import UserError
-from harness.store import run_paths
+from harness.store import iter_runs
 from reports import overview, site
 from reports.claims.ledger import load
 from reports.claims.verdicts import judge
@@ -192,9 +191,7 @@ def test_every_command_of_a_reports_pages_exists(pages):
 
 
 def test_every_study_on_record_has_the_command_that_its_page_shows():
-    labels = {
-        json.loads((path / "manifest.json").read_text())["sweep"] for path in run_paths(REFERENCE)
-    }
+    labels = {run.manifest["sweep"] for run in iter_runs(REFERENCE)}
     assert labels
     assert labels <= set(options("study"))
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.config_file import config_path, read_config
 from harness.kick.__main__ import main
 from harness.kick.checks import mirrored, replays, same_replay, sound_training
-from harness.store import RESULT_DIRS, iter_runs, load_run
+from harness.store import CONFIG, RESULT_DIRS, iter_runs, load_run
+from harness.text_file import read_text, text_path
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("trace=five_jobs", "cluster=dgx8", "scheduler=fifo")
@@ -140,9 +140,9 @@ def test_unsound_training_is_told(rescaled, tmp_path):
     worse = {"samples_missed": 1.0, "samples_repeated": 2.0}
     rewrite(tmp_path / "facts.json", lambda facts: facts.update(worse))
     rewrite(tmp_path / "metrics.json", lambda metrics: metrics.update(rescales=0.0))
-    config = yaml.safe_load(read_config(config_path(tmp_path)))
+    config = yaml.safe_load(read_text(text_path(tmp_path, CONFIG)))
     config["engine"]["check_reference"] = True
-    config_path(tmp_path).unlink()
+    text_path(tmp_path, CONFIG).unlink()
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     problems = [each.problem for each in sound_training(load_run(tmp_path)) if each.problem]
     assert problems == [

@@ -15,7 +15,8 @@ from reports.selection import flat_options
 BY_STUDY: dict[str, list[tuple[str, Criterion]]] = {}
 for _paper in load():
     for _claim in _paper.claims:
-        for _name, _criterion in _claim.names().items():
+        _ablations = {f"{_claim.id}/ablation {n}": a for n, a in enumerate(_claim.ablations, 1)}
+        for _name, _criterion in {**_claim.names(), **_ablations}.items():
             BY_STUDY.setdefault(_criterion.study, []).append((_name, _criterion))
 
 

@@ -193,6 +193,8 @@ def test_whole_windows_leave_out_the_first_and_the_rest() -> None:
     steps = [StepRecord("0", k, 1, 10, k * 0.4, 0.4, "0x0p+0") for k in range(30)]  # 12 s
     assert whole_windows(steps, 5.0) == pytest.approx(25.0)
     assert whole_windows(steps, 7.0) is None
+    assert whole_windows(steps[:20], 2.0, until_s=5.0) == pytest.approx(25.0)
+    assert whole_windows(steps, 5.0, until_s=9.9) is None, "its script was over in the second"
     assert whole_windows([], 5.0) is None
 
 

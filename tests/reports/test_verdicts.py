@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,8 @@ from sample_runs import write_run
 
 from harness.criteria import LEDGER, criteria_of, digest, name
 from harness.problems import UserError
+from harness.store import RESULT_DIRS
+from reports import wording
 from reports.__main__ import main
 from reports.claims import kept, ledger
 from reports.claims.ledger import PAPERS, Claim, Criterion
@@ -27,6 +30,7 @@ from reports.claims.verdicts import (
 )
 from reports.selection import STUDIES, ReportRun, select
 
+REFERENCE = Path(__file__).parents[2] / RESULT_DIRS[0]
 SOURCE = {
     "study": "demo",
     "measure": "ratio",
@@ -224,14 +228,46 @@ def test_mistakes_of_the_ledger_are_told_with_their_place(tmp_path: Path):
             first["critera"] = []
             second["criteria"][0] |= {"study": "edl_rescal", "holds_if": {"over": 2}}
             third["checked_by"] = ["tests/nowhere.py::test_nothing"]
+            second["ablations"] = [{**second["criteria"][0], "study": "edl_tabel3"}]
         (tmp_path / f"{paper}.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     with pytest.raises(UserError) as caught:
         ledger.load(tmp_path)
     text = str(caught.value)
     assert "edl.yaml: edl-headline-jct.critera: is no key; did you mean 'criteria'?" in text
     assert "edl.yaml: edl-headline-overhead/1: there is no study edl_rescal; did you mean" in text
+    assert "edl-headline-overhead/ablation/1: there is no study edl_tabel3; did you mean" in text
+    assert "edl-headline-overhead.analysis: is missing; say what the ablations show" in text
     assert "edl-headline-overhead/1.holds_if: is no bound; give one of above, below, within" in text
     assert "edl.yaml: edl-fig1: there is no test tests/nowhere.py::test_nothing" in text
+
+
+def test_ablations_are_judged_and_decide_nothing(live):
+    claim = Claim(
+        id="edl-x", paper="edl", where="", kind="", shows="", metric="", relation="", setup={},
+        stated=[], needs={}, criteria=(criterion(),), analysis="why",
+        ablations=(criterion(holds_if={"above": 0.5}), criterion(study="none_yet")),
+    )  # fmt: skip
+    paper = ledger.Paper("edl", "", "", "", (claim,))
+    (verdict,) = judge([paper], {"demo": with_jct(live, uniform=100.0, fifo=100.0)})
+    assert verdict.direction is Direction.FAILS
+    assert [each.direction for each in verdict.ablations] == [Direction.HOLDS, None]
+    without = replace(verdict, ablations=())
+    assert (verdict.stored(), verdict.status) == (without.stored(), without.status)
+    texts = wording.claim(verdict, {})["ablations"]
+    assert [len(each["cells"]) for each in texts] == [1, 0]
+    assert "No records of the study none_yet are here." in texts[1]["problem"]
+
+
+def test_what_fails_has_an_analysis_with_ablations_on_record():
+    accepted = json.loads((REFERENCE / kept.FILE).read_text(encoding="utf-8"))
+    fails = {each for each, verdict in accepted.items() if verdict["direction"] == "fails"}
+    recorded = {path.name for path in REFERENCE.glob("*/*/")}
+    assert fails
+    for claim in (claim for paper in ledger.load() for claim in paper.claims):
+        if claim.id in fails:
+            assert claim.analysis, claim.id
+            assert claim.ablations, claim.id
+            assert {each.study for each in claim.ablations} <= recorded, claim.id
 
 
 def test_the_report_fails_until_changed_verdicts_are_accepted(tmp_path, capsys):

@@ -8,10 +8,10 @@ import pytest
 
 from harness import reference, validate
 from harness.__main__ import main as run_harness
-from harness.config_file import config_path
 from harness.manifest import hardware_slug
-from harness.store import StoreError, iter_runs, load_run
+from harness.store import CONFIG, StoreError, iter_runs, load_run
 from harness.tables import TableError
+from harness.text_file import text_path
 from reports.__main__ import main as draw
 
 STUDY = """description: two schedulers
@@ -135,7 +135,9 @@ def test_slim_copies_leave_large_tables_out_and_say_so(folder, export, capsys, m
         run = runs_of(folder)[run_id]
         large = {p.name for p in run.path.glob("*.csv.gz") if p.stat().st_size > 2_000}
         assert "jobs.csv.gz" in large
-        assert files(run.path).keys() - files(copy.path).keys() == {*large, "config.yaml"}
+        assert files(run.path).keys() - files(copy.path).keys() == {
+            *large, "config.yaml", "manifest.json"
+        }  # fmt: skip
         assert copy.config == run.config
         assert {f"{name}.csv.gz" for name in copy.left_out} == large
         assert f"{run_id}: without" in text
@@ -153,7 +155,7 @@ def test_slim_copies_leave_large_tables_out_and_say_so(folder, export, capsys, m
 def test_a_slim_copy_is_run_again_from_its_own_configuration(folder, export, capsys):
     export("--slim")
     (copy, *_) = copies_of(folder).values()
-    path = config_path(copy.path)
+    path = text_path(copy.path, CONFIG)
     assert path.name == "config.yaml.gz"
     again = [f"results_dir={folder / 'again'}", "tracking=none", "progress=false"]
     assert run_harness(["--from", str(path), *again]) == 0
