@@ -30,6 +30,8 @@ from harness.validate import check_run
 
 SLIM_BYTES = 200_000
 """Tables above this size are left out of slim copies."""
+_NEVER_DRAWN = frozenset({"decisions"})
+"""Tables that no figure and no criterion reads are left out of slim copies too."""
 _MACHINE = ("cpu", "cores", "accelerators")
 """What of a manifest's hardware tells machines apart."""
 
@@ -154,7 +156,11 @@ def _machine(run: StoredRun) -> str:
 
 def _large(run: StoredRun, limit_bytes: int) -> dict[str, int]:
     sizes = {name: run.table_bytes(name) for name in TABLES if name not in run.left_out}
-    return {name: size for name, size in sizes.items() if size > limit_bytes}
+    return {
+        name: size
+        for name, size in sizes.items()
+        if size > (0 if name in _NEVER_DRAWN else limit_bytes)
+    }
 
 
 def copy_runs(copies: Sequence[Copy], *, force: bool = False) -> tuple[int, int]:
@@ -219,7 +225,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--results", type=Path, default=Path("results/runs"), metavar="DIR")
     parser.add_argument("--to", type=Path, default=Path("results/reference"), metavar="DIR")
-    parser.add_argument("--slim", action="store_true", help="leave out tables above --slim-kb")
+    parser.add_argument(
+        "--slim",
+        action="store_true",
+        help="leave out what no figure reads, and tables above --slim-kb",
+    )
     parser.add_argument(
         "--slim-kb", type=int, default=SLIM_BYTES // 1000, metavar="KB",
         help=f"of --slim (default: {SLIM_BYTES // 1000})",
