@@ -22,11 +22,12 @@ from harness.manifest import environment
 from tests.backends.world import descendants, warm_launcher
 from tests.elastic.histories import TRANSFERS, run_life
 
+PROGRAM = "tests.elastic.run_lives"
 NUM_ACTS = 8
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(prog="python -m tests.elastic.run_lives", description=__doc__)
+    parser = argparse.ArgumentParser(prog=f"python -m {PROGRAM}", description=__doc__)
     parser.add_argument("--lives", type=int, default=50, help="how many there are to be in all")
     parser.add_argument("--out", type=Path, required=True, help="folder of lives.jsonl")
     parser.add_argument("--share", default="0/1", help="only those whose number mod N is K: K/N")
@@ -35,7 +36,7 @@ def main(argv=None):
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "lives.jsonl"
     known = read(path)
-    now = describe(options.out / "machine.json", list(argv or sys.argv[1:]))
+    now = describe(options.out / "machine.json", PROGRAM, list(argv or sys.argv[1:]))
     launcher = warm_launcher()
     launcher.open()
     try:
@@ -58,9 +59,9 @@ def main(argv=None):
     return 1 if wrong else 0
 
 
-def describe(path, arguments):
-    """Machine and code of the present call; the first one's are kept beside the lives."""
-    now = environment(["python", "-m", "tests.elastic.run_lives", *arguments])
+def describe(path, module, arguments):
+    """Machine and code of the present call; the first one's are kept beside what it measured."""
+    now = environment(["python", "-m", module, *arguments])
     if not path.exists():
         path.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
     return now

@@ -25,6 +25,7 @@ from tests.backends.world import CONFIGS, warm_launcher, workers
 from tests.elastic.run_lives import describe
 from tests.virtual.worlds import SEED, virtual
 
+PROGRAM = "tests.virtual.run_memory"
 MODELS = ("resnet50", "vgg16", "bert", "transformer", "shufflenetv2", "ncf", "swin_t", "gpt2")
 COUNTS = (1, 2, 4, 8, 16)
 BATCH = 4
@@ -35,7 +36,7 @@ STEPS = 8
 
 def main(argv=None):
     parser = argparse.ArgumentParser(
-        prog="python -m tests.virtual.run_memory",
+        prog=f"python -m {PROGRAM}",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -48,7 +49,7 @@ def main(argv=None):
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     lines = [json.loads(line) for line in text.splitlines()]
     known = {(line["model"], line["pool"], line["logical_workers"]) for line in lines}
-    now = describe(options.out / "machine.json", list(argv or sys.argv[1:]))
+    now = describe(options.out / "machine.json", PROGRAM, list(argv or sys.argv[1:]))
     launcher = warm_launcher()
     launcher.open()
     try:

@@ -29,6 +29,7 @@ from tests.backends.world import CONFIGS, warm_launcher
 from tests.elastic.run_lives import describe
 from tests.virtual.worlds import SEED, check_same_bits, virtual
 
+PROGRAM = "tests.virtual.run_models"
 MODELS = (
     *("resnet50", "vgg16", "vgg19", "shufflenetv2", "bert", "electra", "ncf", "swin_t", "gpt2"),
     "transformer",
@@ -41,7 +42,7 @@ STEP_S = 0.1
 
 def main(argv=None):
     parser = argparse.ArgumentParser(
-        prog="python -m tests.virtual.run_models",
+        prog=f"python -m {PROGRAM}",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -54,7 +55,7 @@ def main(argv=None):
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "models.jsonl"
     lines = read(path)
-    now = describe(options.out / "machine.json", list(argv or sys.argv[1:]))
+    now = describe(options.out / "machine.json", PROGRAM, list(argv or sys.argv[1:]))
     launcher = warm_launcher()
     launcher.open()
     try:
