@@ -42,7 +42,7 @@ class SimulatedEngine:
         self._profile = setup.profile
         self._backend = setup.backend.name
         self._warmth = setup.backend.warmth
-        self._speeds = Speeds(setup.profile, setup.cluster)
+        self._speeds = Speeds(setup.profile, setup.cluster, setup.backend.name)
         self._abilities = setup.backend.abilities
         self._cost_factor = cost_factor
         self._checkpoint_every_s = checkpoint_every_s

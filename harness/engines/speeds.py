@@ -13,16 +13,19 @@ class Speeds:
     """Speeds by the profile, on slots of one or several device types.
 
     With a plan of virtual workers, a step lasts as long as the slot with the most to do for its
-    speed (``harness/virtual_workers.py``). Without, every slot has the same share of the batch, so
-    the slowest device type sets the pace: the least T(w) of those the job holds, of slots on one
-    host or on several.
+    speed (``harness/virtual_workers.py``); where the profile's curves were measured under the very
+    backend that is simulated, the plan that spreads them best makes T(w), whose communication
+    that model leaves out, and any other plan is slower in proportion. Without a plan, every slot
+    has the same share of the batch, so the slowest device type sets the pace: the least T(w) of
+    those the job holds, of slots on one host or on several.
     """
 
-    def __init__(self, profile: Profile, cluster: Cluster) -> None:
+    def __init__(self, profile: Profile, cluster: Cluster, backend: str) -> None:
         self._profile = profile
         self._host_of = cluster.host_of
         self._type_of = tuple(slot.device_type for slot in cluster.slots)
         self._types_matter = bool(profile.device_types)
+        self._knows_plans = profile.provenance.get("speeds_under") == backend
 
     def samples_per_s(self, progress: SimulatedJob) -> float:
         """The rate of a job that trains; 0 without slots."""
@@ -30,7 +33,7 @@ class Speeds:
         if not slots:
             return 0.0
         if progress.virtual_workers is not None:
-            return batch / step_s(progress.virtual_workers, self._capabilities(job, batch, slots))
+            return self._planned(job, batch, slots, progress.virtual_workers)
         if not self._types_matter:
             return self._even(job, batch, slots, None)
         types = {self._type_of[slot] for slot in slots}
@@ -43,6 +46,17 @@ class Speeds:
     def _capabilities(self, job: JobSpec, batch: int, slots: tuple[int, ...]) -> list[float]:
         curve = self._profile.throughput(job.workload, job.global_batch)
         return [capability(curve, job, batch, self._type_of[slot]) for slot in slots]
+
+    def _planned(
+        self, job: JobSpec, batch: int, slots: tuple[int, ...], workers: tuple[int, ...]
+    ) -> float:
+        """The rate with these virtual workers on each slot."""
+        capabilities = self._capabilities(job, batch, slots)
+        seconds = step_s(workers, capabilities)
+        if not self._knows_plans or self._types_matter:
+            return batch / seconds
+        best_s = step_s(spread(job.num_logical_workers, capabilities), capabilities)
+        return self._even(job, batch, slots, None) * best_s / seconds
 
     def _even(
         self, job: JobSpec, batch: int, slots: tuple[int, ...], device_type: str | None

@@ -90,6 +90,7 @@ def _provenance(measurement: Measurement, manifest: Mapping[str, Any]) -> dict[s
             " largest measured cost of its backend, warmth and workload"
         ),
         "measured_here": True,
+        "speeds_under": measurement.backends[0],
         "setting": setting(measurement),
         "method": (
             f"throughput: {measurement.backends[0]}, mean of at least {measurement.steps} steps at"

@@ -13,6 +13,7 @@ from harness.trace.transforms import (
     CompressArrivals,
     FirstJobs,
     LogicalWorkers,
+    RecomputeDurations,
     RecomputeWork,
     ScaleDurations,
     SetElastic,
@@ -73,6 +74,7 @@ KEEPING = st.one_of(
     ),
     st.builds(AssignBatch, batch=st.integers(1, 512)),
     st.builds(BatchPerSlot, batch=st.integers(1, 512)),
+    st.builds(RecomputeDurations),
     st.builds(RecomputeWork),
     st.builds(AssignDeadlines, share=st.floats(0, 1)),
 )

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from harness.trace.transforms import (
     FirstJobs,
     KeepDurations,
     LogicalWorkers,
+    RecomputeDurations,
     RecomputeWork,
     ScaleDurations,
     ScaleLoad,
@@ -212,6 +214,29 @@ def test_recompute_work_says_all_that_it_lacks():
     assert "has 0.0 samples/s for resnet50 with batch 32 on 3 slots" in found[1]
     unknown = problems(RecomputeWork(), context=TransformContext(profile=Speeds({})))
     assert sum("no throughput curve" in problem for problem in unknown) == 1
+
+
+def test_durations_are_what_the_work_takes_on_the_request():
+    jobs = trace(job(1, 0.0, slots=1), job(2, 1.0, slots=2, work_samples=400.0, duration_s=None))
+    profile = Speeds({("resnet50", 32): {1: 10.0, 2: 16.0}})
+    result = RecomputeDurations().apply(jobs, TransformContext(profile=profile))
+    assert [j.duration_s for j in result.jobs] == [100.0, 25.0]
+    assert result.generated == {"duration_s"}
+    assert result.history == ("RecomputeDurations: work / throughput of profile by_hand",)
+    again = RecomputeWork().apply(result, TransformContext(profile=profile))
+    assert [j.work_samples for j in again.jobs] == [j.work_samples for j in jobs.jobs]
+
+
+def test_recompute_durations_says_all_that_it_lacks():
+    assert "--profile NAME" in problems(RecomputeDurations())[0]
+    profile = Speeds({("resnet50", 32): {1: 10.0, 3: 0.0, 8: 1.0}})
+    slot_seconds = replace(THREE, work_in_slot_s=True)
+    context = TransformContext(profile=profile)
+    with pytest.raises(TraceError) as refused:
+        RecomputeDurations().apply(slot_seconds, context)
+    counted, unmeasured = refused.value.problems
+    assert "work is in slot-seconds" in counted
+    assert "has 0.0 samples/s for resnet50 with batch 32 on 3 slots" in unmeasured
 
 
 def test_scale_durations_keeps_tightness():

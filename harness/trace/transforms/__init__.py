@@ -17,13 +17,13 @@ from harness.trace.transforms.events import (
     ReadEvents,
     TransientSlots,
 )
+from harness.trace.transforms.recompute import RecomputeDurations, RecomputeWork
 from harness.trace.transforms.resample import ResampleOwners, ShakeArrivals, ShuffleArrivals
 from harness.trace.transforms.serving import ServingDemand
 from harness.trace.transforms.work import (
     AssignBatch,
     AssignWorkloads,
     BatchPerSlot,
-    RecomputeWork,
     ScaleDurations,
 )
 
@@ -40,6 +40,7 @@ __all__ = [
     "KeepDurations",
     "LogicalWorkers",
     "ReadEvents",
+    "RecomputeDurations",
     "RecomputeWork",
     "ResampleOwners",
     "ScaleDurations",

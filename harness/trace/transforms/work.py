@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from harness.problems import suggest
-from harness.profiles import ProfileError
 from harness.trace.job import JobSpec
 from harness.trace.trace import Trace, TraceError
 from harness.trace.transforms.context import TransformContext, check, positive
@@ -167,60 +166,6 @@ def _limit(limits: int | Mapping[str, int] | None, workload: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class RecomputeWork:
-    """Work becomes what the profile trains in the job's duration at its requested slots.
-
-    work_samples = duration_s x T(requested slots) at the job's workload and global batch.
-    A job alone on its request then lasts as long as its duration says, and deadlines keep
-    their tightness on other hardware.
-    """
-
-    def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs with work measured by the run's profile.
-
-        Raises:
-            TraceError: there is no profile, a job has no duration, or the profile has no
-                throughput for a workload; all of it.
-        """
-        profile = context.profile
-        if profile is None:
-            raise TraceError(
-                [
-                    "RecomputeWork: there is no profile to take throughput from; choose one"
-                    " (profile=NAME for a run, --profile NAME for the trace tools)"
-                ]
-            )
-        problems: list[str] = durations_missing("RecomputeWork", trace)
-        speeds: dict[tuple[str, int, int], float] = {}
-        for job in trace.jobs:
-            key = _speed_key(job)
-            if key in speeds:
-                continue
-            workload, batch, slots = key
-            try:
-                speeds[key] = profile.throughput(workload, batch).samples_per_s(slots)
-            except ProfileError as error:
-                problems += [f"RecomputeWork: {line}" for line in error.problems]
-                speeds[key] = float("nan")
-                continue
-            if not 0 < speeds[key] < float("inf"):
-                problems.append(
-                    f"RecomputeWork: profile {profile.name} has {speeds[key]} samples/s for"
-                    f" {workload} with batch {batch} on {slots} slots; measure that cell, or"
-                    " put CapDemand before"
-                )
-        if problems:
-            raise TraceError(dict.fromkeys(problems))
-        jobs = (
-            replace(job, work_samples=(job.duration_s or 0.0) * speeds[_speed_key(job)])
-            for job in trace.jobs
-        )
-        note = f"RecomputeWork: duration x throughput of profile {profile.name}"
-        known = trace.step(note, jobs, generated=["work_samples"])
-        return replace(known, work_in_slot_s=False)
-
-
-@dataclass(frozen=True)
 class ScaleDurations:
     """Multiply durations and work by ``factor``; arrivals stay.
 
@@ -258,10 +203,6 @@ def durations_missing(transform: str, trace: Trace) -> list[str]:
         for job in trace.jobs
         if job.duration_s is None
     ]
-
-
-def _speed_key(job: JobSpec) -> tuple[str, int, int]:
-    return job.workload, job.global_batch, job.requested_slots
 
 
 def _batch_problems(batch: int | Mapping[str, int] | None) -> list[str]:
