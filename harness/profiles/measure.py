@@ -106,8 +106,11 @@ def points_of(measurement: Measurement) -> Sweep:
     for trial in range(measurement.trials):
         turned = sizes[trial % len(sizes) :] + sizes[: trial % len(sizes)]
         for backend in measurement.backends:
-            pool, warmths, can_rescale, can_suspend = _look_at(measurement, common, backend)
+            pool, warmths, abilities = _look_at(measurement, common, backend)
+            can_rescale, can_suspend = abilities.rescale, abilities.suspend
             num_visits = len(script_visits(turned, can_rescale, can_suspend))
+            # As many virtual workers as slots at most, so that every size is within its bounds.
+            workers = max(sizes) if abilities.logical_workers else None
             for workload, warmth, placement in product(
                 pool, measurement.warmths or (None,), measurement.placements or (None,)
             ):
@@ -118,7 +121,7 @@ def points_of(measurement: Measurement) -> Sweep:
                 for batch in measurement.batches:
                     steps = num_visits * (WARM_UP_STEPS + counted)
                     trace = write_one_job(
-                        measurement.folder, workload, batch, turned, steps, _SOURCE
+                        measurement.folder, workload, batch, turned, steps, _SOURCE, workers
                     )
                     words = [
                         f"trace={trace}",
@@ -140,9 +143,8 @@ def points_of(measurement: Measurement) -> Sweep:
 
 def _look_at(
     measurement: Measurement, common: Sequence[str], backend: str
-) -> tuple[tuple[str, ...], Sequence[Warmth], bool, bool]:
-    """Workloads to measure, how the backend can start workers, whether it can rescale and
-    suspend."""
+) -> tuple[tuple[str, ...], Sequence[Warmth], Abilities]:
+    """Workloads to measure, how the backend can start workers, and what it can do."""
     config = read_words([*common, f"backend={backend}"])
     pool = tuple(read_pool(config.workload))
     problems: list[Problem | str] = []
@@ -158,7 +160,7 @@ def _look_at(
     built = build(config.backend, "backend")
     abilities: Abilities = built.abilities
     warmths = tuple(map(Warmth, built.warmths))
-    return measurement.workloads or pool, warmths, abilities.rescale, abilities.suspend
+    return measurement.workloads or pool, warmths, abilities
 
 
 def tour(sizes: Sequence[int]) -> list[int]:

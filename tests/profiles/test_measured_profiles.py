@@ -53,9 +53,10 @@ def test_tour_takes_every_direct_way_once_and_comes_home(sizes):
     assert sorted(pairwise(way)) == sorted(permutations(sizes, 2))
 
 
-def test_a_run_makes_every_change(tmp_path):
+@pytest.mark.parametrize("backend", ["stop_resume", "virtual_thread"])
+def test_a_run_makes_every_change(tmp_path, backend):
     """The points run in the simulated engine too, which shows that their scripts are whole."""
-    planned = points_of(measurement(tmp_path / "traces"))
+    planned = points_of(measurement(tmp_path / "traces", backends=(backend,)))
     assert len(planned.points) == 3
     for number, point in enumerate(planned.points):
         left_out = ("engine=live", "engine.fast_forward=false", "profile=recorded")
