@@ -38,6 +38,7 @@ PASSED_ON = (
     "replay_wall_s",
     "peak_memory_bytes",
     "pace_overrun_share",
+    "speed_over_profile",
     "workers_lost",
     "stragglers_removed",
     "spares_used",

@@ -14,6 +14,7 @@ import psutil
 from harness.engines.consumed import count_samples
 from harness.engines.coordination import coordination_facts, read_notes, training_period
 from harness.engines.live_job import LiveJob
+from harness.engines.measured_speed import speed_over_profile
 from harness.engines.setup import EngineSetup
 from harness.file_names import file_name
 from harness.records import (
@@ -104,6 +105,10 @@ def collect(
     overruns = [job.results["pace_overruns"] for job in jobs if "pace_overruns" in job.results]
     if overruns and executed:
         records.facts["pace_overrun_share"] = sum(map(float, overruns)) / executed
+    if not overruns:
+        speed = speed_over_profile(setup.profile, (job.spec for job in jobs), steps_of)
+        if speed is not None:
+            records.facts["speed_over_profile"] = speed
     records.facts["steps_executed"] = float(executed)
     records.facts["steps_credited"] = float(credited)
     if repeated := sum(len(steps) - len({s.step for s in steps}) for steps in steps_of.values()):

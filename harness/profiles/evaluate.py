@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from statistics import fmean, median
 
 from harness.contracts.engine import ChangeKind
 from harness.profiles.costs import RescaleCost
-from harness.profiles.measure import WARM_UP_STEPS
 from harness.records import ChangeRecord, RunRecords, StepRecord
+from harness.step_periods import step_periods
 
 CostKey = tuple[ChangeKind, int, int]
 """Kind of change, slots before, slots after."""
-
-_GAP_STEPS, _GAP_S = 3.0, 0.2
-"""A pause longer than both, in usual steps and seconds, ends a stretch of steps."""
 
 
 @dataclass
@@ -58,29 +54,11 @@ def evaluate(records: RunRecords, host_of: Sequence[int] = ()) -> Trial:
     return trial
 
 
-def stretches(steps: Sequence[StepRecord]) -> list[list[StepRecord]]:
-    """Steps between one change and the next: same workers, and no pause in between."""
-    if not steps:
-        return []
-    usual_s = median(step.duration_s for step in steps)
-    gap_s = max(_GAP_S, _GAP_STEPS * usual_s)
-    found = [[steps[0]]]
-    for before, step in pairwise(steps):
-        pause_s = step.started_s - before.started_s - before.duration_s
-        if step.num_workers != before.num_workers or pause_s > gap_s:
-            found.append([])
-        found[-1].append(step)
-    return found
-
-
 def step_times(steps: Sequence[StepRecord]) -> dict[int, float]:
     """Mean period of a step by number of workers, without the first steps of each stretch."""
-    periods: dict[int, list[float]] = {}
-    for stretch in stretches(steps):
-        settled = stretch[WARM_UP_STEPS:]
-        found = [later.started_s - earlier.started_s for earlier, later in pairwise(settled)]
-        periods.setdefault(stretch[0].num_workers, []).extend(found)
-    return {workers: fmean(found) for workers, found in sorted(periods.items()) if found}
+    return {
+        workers: fmean(found) for workers, found in sorted(step_periods(steps).items()) if found
+    }
 
 
 def cost_of(change: ChangeRecord, step_s: float) -> RescaleCost:

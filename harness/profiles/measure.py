@@ -18,12 +18,10 @@ from harness.contracts.engine import Abilities
 from harness.contracts.launcher import Warmth
 from harness.experiment import read_pool
 from harness.problems import Problem, UserError
+from harness.step_periods import WARM_UP_STEPS
 from harness.study import Point
 from harness.sweep import Sweep, read_words
 from harness.trace.one_job import write_one_job
-
-WARM_UP_STEPS = 3
-"""Steps after every change that do not count for the throughput."""
 
 _SOURCE = "written by python -m harness.profile measure"
 

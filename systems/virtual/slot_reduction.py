@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from systems.runtime.reduction import BucketLayout, Places
 from systems.virtual.copied_gradients import CopiedGradients
 from systems.virtual.gradient_memory import GradientMemory
-from systems.virtual.kept_gradients import KeptGradients
+from systems.virtual.running_sum import RunningSum
 from systems.virtual.virtual_reduction import VirtualReduction
 
 
@@ -25,6 +25,11 @@ class SlotReduction(VirtualReduction):
 
     _is_new = True
     """Whether no step has been made since the start."""
+
+    @property
+    def turns(self) -> range:
+        """In the order in which their gradients are added up."""
+        return self._local
 
     @property
     def loss_weight(self) -> float:
@@ -58,9 +63,9 @@ class SlotReduction(VirtualReduction):
 
     def _slot_gradients(
         self, layout: Sequence[BucketLayout], places: Sequence[Places]
-    ) -> CopiedGradients | KeptGradients:
+    ) -> CopiedGradients | RunningSum:
         if self._num_slots == 1 and self._device.type == "cpu":
-            return KeptGradients(layout, places, 1)
+            return RunningSum(layout, places, 1)
         if self._slot_memory is None:
             self._slot_memory = GradientMemory((self.first_layout, self.layout))
         alone = range(self._rank, self._rank + 1)

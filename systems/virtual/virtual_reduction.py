@@ -20,7 +20,7 @@ from systems.runtime.unused_parameters import unused
 from systems.virtual.assignment import ranges
 from systems.virtual.copied_gradients import CopiedGradients
 from systems.virtual.gradient_memory import GradientMemory
-from systems.virtual.kept_gradients import KeptGradients
+from systems.virtual.running_sum import RunningSum
 
 
 class VirtualReduction(OrderedReduction):
@@ -28,9 +28,9 @@ class VirtualReduction(OrderedReduction):
 
     Where every slot runs one worker, gloo's own all-reduce gives the right sums, overlapped with
     the backward pass; the first step alone is added up by hand, since DistributedDataParallel
-    has other buckets in it. A slot that runs all workers keeps their gradients until the
-    last one's turn is over (``KeptGradients``); else each worker's go into a copy of their own,
-    scaled, and the slots add up a part each (``CopiedGradients``).
+    has other buckets in it. A slot that runs all workers adds their gradients up as they come
+    (``RunningSum``); else each worker's go into a copy of their own, scaled, and the slots add
+    up a part each (``CopiedGradients``).
 
     The virtual workers of a step all begin with the same buffers, and the first one's are
     everybody's afterwards, as DistributedDataParallel does it.
@@ -52,7 +52,7 @@ class VirtualReduction(OrderedReduction):
         self._rank = 0
         self._by_hand = False
         self._slot_memory: GradientMemory | None = None
-        self._gradients: CopiedGradients | KeptGradients | None = None
+        self._gradients: CopiedGradients | RunningSum | None = None
         """Of the layout in use; None where DistributedDataParallel's own do."""
         self._places_in_use: Sequence[Places] = ()
         self._kept = torch.empty_like(self._flat.flat)
@@ -71,6 +71,11 @@ class VirtualReduction(OrderedReduction):
     def local(self) -> range:
         """The virtual workers of this slot."""
         return self._local
+
+    @property
+    def turns(self) -> range:
+        """The same in the order of their turns, which ``RunningSum`` wants to go down."""
+        return self._local[::-1]
 
     @property
     def loss_weight(self) -> float:
@@ -119,15 +124,16 @@ class VirtualReduction(OrderedReduction):
         """Sums of this step are made by hand, in this layout."""
         if self._gradients is None or self._places_in_use is not places:
             self._places_in_use = places
+            self._gradients = None  # its memory is free for the new one
             self._gradients = self._slot_gradients(layout, places)
         self._before_forward(self._model, ())
 
     def _slot_gradients(
         self, layout: Sequence[BucketLayout], places: Sequence[Places]
-    ) -> CopiedGradients | KeptGradients:
+    ) -> CopiedGradients | RunningSum:
         if self._num_slots == 1 and self._device.type == "cpu":
             self._slot_memory = None
-            return KeptGradients(layout, places, self._num_workers)
+            return RunningSum(layout, places, self._num_workers)
         if self._slot_memory is None:
             self._slot_memory = GradientMemory((self.first_layout, self.layout))
         return CopiedGradients(
@@ -136,7 +142,7 @@ class VirtualReduction(OrderedReduction):
 
     def begin_worker(self, worker: int) -> None:
         """Before a virtual worker's first forward pass of a step."""
-        if self._by_hand and worker > self._local.start:
+        if self._by_hand and worker != self.turns[0]:
             self._flat.gather().copy_(self._boundary)
 
     @contextmanager

@@ -130,7 +130,7 @@ class VirtualTrainer(Trainer):
         self._losses.clear()
         batches = self.batches(plan)
         try:
-            for worker in reduction.local:
+            for worker in reduction.turns:
                 self._mark.now(Doing.FORWARD)
                 batch = batches[worker]
                 reduction.begin_worker(worker)
@@ -145,7 +145,7 @@ class VirtualTrainer(Trainer):
                 recorder.after_forward(self._losses[worker])
                 reduction.after_forward(worker)
                 self._mark.now(Doing.BACKWARD)
-                if worker == reduction.local[-1]:
+                if worker == reduction.turns[-1]:
                     reduction.begin()
                     if on_losses is not None:
                         on_losses(self.losses)

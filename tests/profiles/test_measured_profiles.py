@@ -12,10 +12,11 @@ from harness.problems import UserError
 from harness.profile import main, what_failed
 from harness.profiles import load_profile
 from harness.profiles.costs import RescaleCost
-from harness.profiles.evaluate import Trial, evaluate, median_cost, stretches
-from harness.profiles.measure import WARM_UP_STEPS, Measurement, points_of, tour
+from harness.profiles.evaluate import Trial, evaluate, median_cost
+from harness.profiles.measure import Measurement, points_of, tour
 from harness.profiles.write import profile_text
 from harness.records import ChangeRecord, JobRecord, RunRecords, StepRecord
+from harness.step_periods import WARM_UP_STEPS, stretches
 from harness.store import RunStore, load_run
 from harness.sweep import Entry, read_words
 
