@@ -49,11 +49,23 @@ class Comparison:
     live: Sequence[float]
     errors: Sequence[float]
     """simulated / live - 1, one per live trial."""
+    speeds: Sequence[float | None] = ()
+    """How fast the machine was in each trial beside the profile; None: not known."""
 
     @property
     def error(self) -> Estimate:
         """Mean error and its interval."""
         return estimate(self.errors)
+
+    @property
+    def error_at_equal_speed(self) -> Estimate | None:
+        """Mean error if live times were as long as on a machine as fast as the profile says,
+        to a first approximation; None: a trial's speed is not known."""
+        speeds = [speed for speed in self.speeds if speed]
+        if len(speeds) < len(self.errors):
+            return None
+        pairs = zip(self.errors, speeds, strict=True)
+        return estimate([(1 + error) / speed - 1 for error, speed in pairs])
 
     @property
     def spread(self) -> tuple[float, float]:
@@ -98,12 +110,14 @@ def compare(runs: Sequence[ReportRun]) -> list[Comparison]:
                 if partner is None or not run.metrics.get(metric) or metric not in partner.metrics:
                     continue
                 real_s = run.dilation if metric in _WALL_CLOCK else 1.0
-                pairs.append((partner.metrics[metric], run.metrics[metric] / real_s))
+                speed = run.metrics.get("speed_over_profile")
+                pairs.append((partner.metrics[metric], run.metrics[metric] / real_s, speed))
             if pairs:
-                errors = [ours / real - 1 for ours, real in pairs]
-                simulated_mean = fmean(ours for ours, _ in pairs)
-                real = [real for _, real in pairs]
-                found.append(Comparison(metric, system, simulated_mean, real, errors))
+                errors = [ours / real - 1 for ours, real, _ in pairs]
+                simulated_mean = fmean(ours for ours, _, _ in pairs)
+                real = [real for _, real, _ in pairs]
+                speeds = [speed for _, _, speed in pairs]
+                found.append(Comparison(metric, system, simulated_mean, real, errors, speeds))
     return found
 
 

@@ -14,7 +14,7 @@ from harness.compare import welch_half_width
 from harness.statistics import CONFIDENCE, MIN_TRIALS, Estimate, estimate
 from reports.claims.verdicts import Fidelity
 from reports.drawing import Table
-from reports.figures.simulated_against_live import METRICS, compare
+from reports.figures.simulated_against_live import METRICS, Comparison, compare
 from reports.pages.base import Material, Page, Section, named_anew
 from reports.selection import ReportRun, groups
 
@@ -105,6 +105,7 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
                         METRICS[one.metric],
                         *_error_cells(one.error, target),
                         f"{100 * low:+.1f} to {100 * high:+.1f}" if len(one.live) > 1 else "",
+                        *_speed_cells(one),
                     ]
                 )
         for (system,), trials in groups(pair.runs, "system").items():
@@ -112,9 +113,9 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
             if errors:
                 title = f"single jobs' JCT, p{JOB_PERCENT}"
                 cells = _error_cells(estimate(errors), JOB_TARGET)
-                rows.append([pair.study, system, title, *cells, ""])
+                rows.append([pair.study, system, title, *cells, "", "", ""])
     header = ["study", "system", "metric", "error, %", "95% interval", "n", "target, %", "verdict",
-              "live spread, %"]  # fmt: skip
+              "live spread, %", "machine's speed", "error at equal speed, %"]  # fmt: skip
     shown = [drawn for drawn in material.drawn if drawn.figure == "simulated_against_live"]
     return Section(
         "fidelity-errors",
@@ -122,8 +123,11 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
         "Simulated over live, minus 1; of single jobs without sign, the percentile over jobs. A"
         " target is met if the whole interval keeps it and not met if none of it does; there is"
         f" an interval from {MIN_TRIALS} trials on. An error"
-        " inside what live runs differ among themselves (last column) is nothing"
-        " that simulation could do better.",
+        " inside what live runs differ among themselves (live spread) is nothing"
+        " that simulation could do better. The machine's speed is the time that the profile gives"
+        " the steps that were executed over the time that they took, mean over trials; the last"
+        " column is the error if live times are multiplied by it, to a first approximation what"
+        " is left where the machine is as fast as when the profile was measured.",
         Table(header, rows) if rows else None,
         pictures=[drawn for drawn in shown if drawn.has_picture],
         missing="" if rows else "no system of a study here ran in both engines.",
@@ -140,6 +144,16 @@ def _error_cells(error: Estimate, target: float) -> list[str]:
         f"{100 * target:g}",
         word(error, target),
     ]
+
+
+def _speed_cells(one: Comparison) -> list[str]:
+    """How fast the machine was beside the profile, and the error without that."""
+    error = one.error_at_equal_speed
+    if error is None:
+        return ["", ""]
+    half = "" if error.half_width is None else f" ±{100 * error.half_width:.2f}"
+    speed = fmean(speed for speed in one.speeds if speed)
+    return [f"{speed:.2f}", f"{100 * error.mean:+z.2f}{half}"]
 
 
 def job_errors(trials: Sequence[ReportRun]) -> list[float]:

@@ -133,6 +133,20 @@ def test_simulated_against_live_by_trial() -> None:
     assert uniform.errors == pytest.approx([0.2]), "the only simulated run serves every trial"
 
 
+def test_errors_at_equal_speed_leave_out_what_a_slow_machine_does() -> None:
+    slow = {"makespan_s": 200.0, "speed_over_profile": 0.5}
+    right = {"makespan_s": 100.0, "speed_over_profile": 1.0}
+    simulated = Fake("fifo", False, (0, 0), {"makespan_s": 100.0})
+    runs: list[Any] = [Fake("fifo", True, (0, 0), slow), Fake("fifo", True, (0, 1), right)]
+    (one,) = compare([*runs, simulated])
+    assert one.errors == pytest.approx([-0.5, 0.0])
+    assert one.error_at_equal_speed is not None
+    assert one.error_at_equal_speed.mean == pytest.approx(0.0)
+    unknown = Fake("fifo", True, (0, 2), {"makespan_s": 100.0})
+    (one,) = compare([*runs, unknown, simulated])
+    assert one.error_at_equal_speed is None
+
+
 def renamed(run: StoredRun, run_id: str, **options: object) -> StoredRun:
     """A copy of a run under another id, with other options of its backend."""
     manifest = {**run.manifest, "run_id": run_id}

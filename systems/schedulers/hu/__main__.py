@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import sys
 import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 
+from harness.manifest import environment
 from systems.schedulers.hu.instance import Instance, Job
 from systems.schedulers.hu.solve import METHODS
 
@@ -35,35 +40,65 @@ def drawn(seed: int, num_jobs: int, num_nodes: int, num_steps: int) -> Instance:
     return Instance(jobs, num_nodes, num_steps)
 
 
-def measure(args: argparse.Namespace) -> None:
-    """Solve every drawn instance by every method, in an order drawn anew, and say how it went."""
+@dataclass(frozen=True)
+class Row:
+    """One instance solved by one method."""
+
+    trial: int
+    method: str
+    wall_ms: float
+    cpu_ms: float
+    below_best_bound: float
+    """What the plan's value lacks to the best bound that any method has proven, as a share."""
+
+
+def measure(args: argparse.Namespace) -> list[Row]:
+    """Solve every drawn instance by every method, in an order drawn anew."""
     rng = np.random.default_rng(args.seed)
-    wall_ms: dict[str, list[float]] = {method: [] for method in args.methods}
-    cpu_ms: dict[str, list[float]] = {method: [] for method in args.methods}
-    short: dict[str, list[float]] = {method: [] for method in args.methods}
+    rows = []
     for trial in range(-1, args.trials):  # the first, which loads and fills caches, is not counted
         instance = drawn(args.seed + trial + 1, args.jobs, args.nodes, args.steps)
-        plans = {}
+        plans, times = {}, {}
         for method in rng.permutation(args.methods).tolist():
             wall, cpu = time.perf_counter(), time.process_time()
             plans[method] = METHODS[method](instance, args.gap)
-            if trial >= 0:
-                wall_ms[method].append((time.perf_counter() - wall) * 1e3)
-                cpu_ms[method].append((time.process_time() - cpu) * 1e3)
+            times[method] = time.perf_counter() - wall, time.process_time() - cpu
+        bound = min(plan.bound for plan in plans.values())
         if trial >= 0:
-            bound = min(plan.bound for plan in plans.values())
-            for method, plan in plans.items():
-                short[method].append(1.0 - plan.value / bound)
+            rows += [
+                Row(trial, method, 1e3 * wall, 1e3 * cpu, 1.0 - plans[method].value / bound)
+                for method, (wall, cpu) in times.items()
+            ]
+    return rows
+
+
+def show(args: argparse.Namespace, rows: list[Row]) -> None:
+    """A line for each method."""
     print(f"{args.trials} instances of {args.jobs} jobs, {args.steps} steps, {args.nodes} nodes")
     print(
         "method    wall ms p50    p95    max   cpu ms p50    p95   below the best bound p50    max"
     )
     for method in args.methods:
-        times = [*np.percentile(wall_ms[method], [50, 95]), max(wall_ms[method])]
-        busy = np.percentile(cpu_ms[method], [50, 95])
-        below = f"{np.median(short[method]):.3%} {max(short[method]):.3%}"
-        walls = f"{times[0]:12.1f} {times[1]:6.1f} {times[2]:6.1f}"
+        own = [row for row in rows if row.method == method]
+        wall = np.percentile([row.wall_ms for row in own], [50, 95, 100])
+        busy = np.percentile([row.cpu_ms for row in own], [50, 95])
+        short = [row.below_best_bound for row in own]
+        below = f"{np.median(short):.3%} {max(short):.3%}"
+        walls = f"{wall[0]:12.1f} {wall[1]:6.1f} {wall[2]:6.1f}"
         print(f"{method:8} {walls} {busy[0]:12.1f} {busy[1]:6.1f} {below:>34}")
+
+
+def keep(args: argparse.Namespace, rows: list[Row]) -> None:
+    """Write what was measured, with machine and code, beside each other."""
+    settings = {name: value for name, value in vars(args).items() if name != "out"}
+    document = {
+        **environment(["python", "-m", "systems.schedulers.hu", *sys.argv[1:]]),
+        "settings": settings,
+        "rows": [asdict(row) for row in rows],
+    }
+    args.out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document, indent=1) + "\n"
+    (args.out / "record.json").write_text(text, encoding="utf-8")
 
 
 def main() -> None:
@@ -83,10 +118,14 @@ def main() -> None:
         metavar="METHOD",
         help=f"of {', '.join(METHODS)}; big_m takes minutes from some dozen jobs on",
     )
+    parser.add_argument("--out", type=Path, help="folder to write record.json into")
     args = parser.parse_args()
     if not args.jobs <= args.nodes or min(args.jobs, args.steps, args.trials) < 1:
         parser.error("give at least 1 job, step and trial, and as many nodes as jobs")
-    measure(args)
+    rows = measure(args)
+    show(args, rows)
+    if args.out is not None:
+        keep(args, rows)
 
 
 if __name__ == "__main__":
