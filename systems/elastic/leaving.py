@@ -33,6 +33,8 @@ def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
     report, member = loop.bench.report, loop.member
     loop.bench.mark.now(Doing.LEAVE)
     report.flush()
+    if outcome in ENDS:
+        loop.giving.cancel()  # the job is over, also for those that were about to join it
     loop.giving.end()
     loop.client.send(
         {
