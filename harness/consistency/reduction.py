@@ -29,7 +29,7 @@ class Arithmetic:
     scaling: str
     """``multiply`` each by 1/N, ``divide`` each by N, or divide the ``sum``."""
     order: str
-    """``ring``: gloo's; ``ranks``: ascending."""
+    """``ring``: gloo's; ``ranks``: ascending; ``turns``: descending."""
     layout: Layout
 
 
@@ -59,7 +59,11 @@ def _words(found: Arithmetic) -> str:
         "divide": "each worker's gradients divided by N",
         "sum": "the sum divided by N",
     }[found.scaling]
-    order = {"ring": "added up in the order of gloo's ring", "ranks": "added up by rank"}
+    order = {
+        "ring": "added up in the order of gloo's ring",
+        "ranks": "added up by rank",
+        "turns": "added up by rank, the last first",
+    }
     return f"{scaled}, {order[found.order]}, in {len(found.layout)} buckets"
 
 
@@ -86,7 +90,7 @@ def _fitting(jobs: JobFiles, step: int, layouts: Sequence[Layout]) -> list[Arith
     return [
         Arithmetic(scaling, order, layout)
         for layout, order, scaling in product(
-            layouts, ("ring", "ranks"), ("multiply", "divide", "sum")
+            layouts, ("ring", "ranks", "turns"), ("multiply", "divide", "sum")
         )
         if all(
             np.array_equal(_bits(value), _bits(wanted[name]))
@@ -108,7 +112,8 @@ def _means(
             flat = [part / kind(count) for part in flat]
         total = np.empty_like(flat[0])
         for chunk in ring_chunks(total.size, total.itemsize, count):
-            ranks = chunk.order if order == "ring" else range(count)
+            ascending = range(count)
+            ranks = {"ring": chunk.order, "ranks": ascending, "turns": ascending[::-1]}[order]
             piece = slice(chunk.start, chunk.stop)
             terms = [flat[rank][piece] for rank in ranks]
             total[piece] = terms[0]

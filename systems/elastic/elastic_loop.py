@@ -130,7 +130,7 @@ class ElasticLoop:
         while self.advance():
             try:
                 self.begin_step()
-                self.trainer.compute(self.begin_words)
+                self.trainer.compute(self.begin_words, self.before_backward)
                 losses = self.end_step()
             except GroupLost as error:
                 self.lose(error)
@@ -283,8 +283,11 @@ class ElasticLoop:
         assert group is not None
         command = self._command() if group.rank == 0 else None
         self.words.begin(group, losses, command, self.straggling.last_s)
+
+    def before_backward(self) -> None:
+        """Before a step's first backward pass, which overwrites what a donor sends."""
         if self._donor is not None:
-            self._donor.wait_sent()  # the backward pass overwrites what it sends
+            self._donor.wait_sent()
 
     def end_step(self) -> tuple[float, ...]:
         """After the gradients were reduced: the step is committed. Returns its losses."""

@@ -184,6 +184,7 @@ class ScriptRun:
         try:
             reduction.begin()
             loop.begin_words([(0, 0.0)])
+            loop.before_backward()
         except GroupLost as error:
             self._lost = error
         return outputs

@@ -108,11 +108,15 @@ class Trainer:
         batch = self.batch(self.plan())
         return self.session.workload.loss(self.session.reduction.parallel, batch)
 
-    def compute(self, on_losses: OnLosses | None = None) -> None:
+    def compute(
+        self, on_losses: OnLosses | None = None, before_backward: Callable[[], None] | None = None
+    ) -> None:
         """Draw samples, run forward and backward, and reduce the gradients.
 
         Args:
             on_losses: called after the forward pass with ``losses``. Waits for the device.
+            before_backward: called before the first backward pass, from which on the gradients
+                of the last step are written over.
 
         Raises:
             GroupLost: the state is what it was, and the step can be computed again.
@@ -130,6 +134,8 @@ class Trainer:
             reduction.begin()
             if on_losses is not None:
                 on_losses(self.losses)
+            if before_backward is not None:
+                before_backward()
             torch.autograd.backward(loss if self.weight == 1.0 else loss * self.weight)
         except GroupLost:
             reduction.undo()

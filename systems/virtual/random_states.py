@@ -75,15 +75,15 @@ class ProcessRandom:
         self.num_device_bytes = self._on_device().numel() if self._device is not None else 0
         bits = np.random.get_bit_generator()  # type: ignore[attr-defined]
         self._address = cast(int, bits.ctypes.state_address)
-        self._keeps_none = False
-        """Whether NumPy is known to keep no number, since the last ``read`` said so."""
+        self._empty: bytes | None = None
+        """NumPy's bits with which it is known to keep no number: by the last ``read``."""
 
     def read(self, before: RandomStates | None = None) -> RandomStates:
         """The states as they are; ``before``: those that were written last, if any."""
         bits = ctypes.string_at(self._address, _NUMPY_BYTES)
         unused = before is not None and before.numpy_gauss is None and before.numpy_bits == bits
         gauss = None if unused else _numpy_gauss()
-        self._keeps_none = gauss is None
+        self._empty = bits if gauss is None else None
         return RandomStates(
             torch_cpu=torch.default_generator.get_state(),
             torch_device=None if self._device is None else self._on_device(),
@@ -98,11 +98,11 @@ class ProcessRandom:
         if self._device is not None and states.torch_device is not None:
             torch.cuda.set_rng_state(states.torch_device, self._device)
         random.setstate(states.python)
-        if not self._keeps_none or states.numpy_gauss is not None:
+        bits = ctypes.string_at(self._address, _NUMPY_BYTES)
+        if self._empty != bits or states.numpy_gauss is not None:  # somebody may have drawn
             found = cast(tuple[Any, ...], np.random.get_state())
             has_gauss = states.numpy_gauss is not None
             np.random.set_state((*found[:3], int(has_gauss), states.numpy_gauss or 0.0))
-        self._keeps_none = False  # whoever draws next may make it keep one
         ctypes.memmove(self._address, states.numpy_bits, _NUMPY_BYTES)
 
     def _on_device(self) -> torch.Tensor:

@@ -11,32 +11,43 @@ accumulated.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 
 from harness.ring_order import ring_chunks
 from systems.elastic.groups import Group
 from systems.runtime.reduction import BucketLayout, Places
-from systems.virtual.copied_gradients import scale
+from systems.virtual.copied_gradients import scale, scale_all
 from systems.virtual.ordered_sum import BLOCK_ELEMENTS
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Elements of one parameter that are added up in one order."""
+    """Elements of a large parameter that are added up in one order."""
 
     start: int
     stop: int
-    is_whole: bool
     first: int
     """The worker whose term the sum begins with."""
     total: torch.Tensor
-    """Where the sum goes; in the parameter's shape, if it is all of it."""
+    """Where the sum goes."""
     scratch: torch.Tensor
-    """Memory for one worker's term, as ``total``."""
+    """Memory for one worker's term."""
     kept: tuple[torch.Tensor, ...]
     """Memory for the terms of the workers above ``first``, the last worker's first."""
+
+
+@dataclass(slots=True)
+class _Small:
+    """Parameters of one piece each whose sums begin with the same worker, for one call of each
+    operation: an operation on a small tensor takes as long as to call it."""
+
+    parameters: list[torch.Tensor] = field(default_factory=list)
+    totals: list[torch.Tensor] = field(default_factory=list)
+    kept: list[list[torch.Tensor]] = field(default_factory=list)
+    """The terms of the workers above the first, the last worker's first."""
 
 
 class RunningSum:
@@ -54,13 +65,16 @@ class RunningSum:
             place.views(bucket) for place, bucket in zip(places, self.buckets, strict=True)
         ]
         """The mean, by bucket and parameter."""
+        self._pieces: dict[int, list[_Piece]] = {}
+        """Of large parameters."""
+        self._small: dict[int, _Small] = {}
+        """By the worker whose terms their sums begin with."""
         scratch = {
             bucket.dtype: torch.empty(BLOCK_ELEMENTS, dtype=bucket.dtype) for bucket in layout
         }
-        self._pieces: dict[int, list[_Piece]] = {}
-        """By parameter."""
         for place, flat, views in zip(places, self.buckets, self.gradients, strict=True):
             self._cut(place, flat, views, scratch[flat.dtype])
+        self._known = {id(parameter) for place in places for parameter in place.parameters}
         self._worker = 0
         """Whose turn it is."""
         self._missing: set[int] | None = None
@@ -74,40 +88,37 @@ class RunningSum:
         scratch: torch.Tensor,
     ) -> None:
         chunks = ring_chunks(flat.numel(), flat.element_size(), self._num_workers)
-        last = self._num_workers - 1
         kept = {
-            chunk.order[0]: torch.empty(
-                (last - chunk.order[0], chunk.stop - chunk.start), dtype=flat.dtype
+            chunk.start: torch.empty(
+                (self._num_workers - 1 - chunk.order[0], chunk.stop - chunk.start), dtype=flat.dtype
             )
             for chunk in chunks
         }
         for parameter, offset, view in zip(place.parameters, place.offsets, views, strict=True):
-            pieces = self._pieces[id(parameter)] = []
             end = offset + parameter.numel()
+            pieces = []
             for chunk in chunks:
-                begin, first = max(offset, chunk.start), chunk.order[0]
-                for start in range(begin, min(end, chunk.stop), BLOCK_ELEMENTS):
+                first, origin = chunk.order[0], chunk.start
+                for start in range(max(offset, origin), min(end, chunk.stop), BLOCK_ELEMENTS):
                     stop = min(start + BLOCK_ELEMENTS, end, chunk.stop)
-                    is_whole = stop - start == parameter.numel()
-                    total = view if is_whole else flat[start:stop]
-                    size, stride = total.size(), total.stride()
-                    rows = kept[first][:, start - chunk.start : stop - chunk.start]
-                    piece = _Piece(
-                        start=start - offset,
-                        stop=stop - offset,
-                        is_whole=is_whole,
-                        first=first,
-                        total=total,
-                        scratch=scratch.as_strided(size, stride),
-                        kept=tuple(
-                            row.as_strided(size, stride, row.storage_offset()) for row in rows
-                        ),
+                    rows = kept[origin][:, start - origin : stop - origin]
+                    total, own = flat[start:stop], scratch[: stop - start]
+                    pieces.append(
+                        _Piece(start - offset, stop - offset, first, total, own, tuple(rows))
                     )
-                    pieces.append(piece)
+            if len(pieces) > 1:
+                self._pieces[id(parameter)] = pieces
+                continue
+            for piece in pieces:
+                small = self._small.setdefault(piece.first, _Small())
+                small.parameters.append(parameter)
+                small.totals.append(view)
 
     def begin_worker(self, worker: int) -> None:
         """Before the last forward pass of a worker's turn."""
-        self._worker, self._missing = worker, set(self._pieces)
+        last = self._num_workers - 1
+        assert worker in (self._worker - 1, last), "turns go down from the last worker"
+        self._worker, self._missing = worker, set(self._known)
 
     @torch.no_grad()
     def take(self, parameter: torch.Tensor) -> None:
@@ -115,12 +126,15 @@ class RunningSum:
         if self._missing is None:
             return
         self._missing.remove(id(parameter))
-        gradient = parameter.grad
-        assert gradient is not None
+        pieces = self._pieces.get(id(parameter))
+        if pieces is None:
+            return  # it is small: until the turn is over
+        assert parameter.grad is not None
+        gradient = _flat(parameter.grad)
         parameter.grad = None
         worker, last = self._worker, self._num_workers - 1
-        for piece in self._pieces[id(parameter)]:
-            term = gradient if piece.is_whole else _flat(gradient)[piece.start : piece.stop]
+        for piece in pieces:
+            term = gradient[piece.start : piece.stop]
             if worker > piece.first:
                 scale(term, self._num_workers, piece.kept[last - worker])
                 continue
@@ -133,10 +147,31 @@ class RunningSum:
                 for later in piece.kept:
                     piece.total.add_(later)
 
+    @torch.no_grad()
     def end_worker(self) -> set[int]:
         """A worker's turn is over; ids of the parameters that had no gradient."""
-        left, self._missing = self._missing, None
-        return left or set()
+        missing, self._missing = self._missing or set(), None
+        if not missing:
+            for first, small in self._small.items():
+                gradients = [cast(torch.Tensor, parameter.grad) for parameter in small.parameters]
+                for parameter in small.parameters:
+                    parameter.grad = None
+                self._add(first, small, gradients)
+        return missing
+
+    def _add(self, first: int, small: _Small, gradients: list[torch.Tensor]) -> None:
+        """One worker's gradients of small parameters."""
+        terms = scale_all(gradients, self._num_workers)
+        if self._worker > first:
+            small.kept.append(terms)
+        elif self._worker == first:
+            torch._foreach_copy_(small.totals, terms)
+        else:
+            torch._foreach_add_(small.totals, terms)
+        if self._worker == 0:
+            for later in small.kept:
+                torch._foreach_add_(small.totals, later)
+            small.kept.clear()
 
     def add_up(self, group: Group | None) -> None:
         """All turns are over, and so is the sum."""
@@ -144,6 +179,8 @@ class RunningSum:
     def drop(self) -> None:
         """The step does not count."""
         self._missing = None
+        for small in self._small.values():
+            small.kept.clear()
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ optimizer state are the same for all at that point and are there once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -53,6 +53,8 @@ class VirtualTrainer(Trainer):
         self._sizes: tuple[int, ...] = ()
         """Samples of a step, by virtual worker."""
         self._losses: dict[int, torch.Tensor] = {}
+        self._before_backward: Callable[[], None] | None = None
+        """To be called in this step."""
 
     def set_share(
         self,
@@ -112,17 +114,21 @@ class VirtualTrainer(Trainer):
         batch = self.batches(self.plan())[self._reduction.local.start]
         return self.session.workload.loss(self._reduction.parallel, batch)
 
-    def compute(self, on_losses: OnLosses | None = None) -> None:
+    def compute(
+        self, on_losses: OnLosses | None = None, before_backward: Callable[[], None] | None = None
+    ) -> None:
         """Each local virtual worker's forward and backward pass, then the reduction.
 
         Args:
             on_losses: called after the last forward pass with the losses of the local workers.
                 Waits for the device.
+            before_backward: called before the first of their backward passes.
 
         Raises:
             GroupLost: the state is what it was, and the step can be computed again.
         """
         session, reduction = self.session, self._reduction
+        self._before_backward = before_backward
         plan = self.draw()
         reduction.begin_step(session.step)
         recorder = session.recorder
@@ -144,12 +150,11 @@ class VirtualTrainer(Trainer):
                 loss = self._forward(worker, *last)
                 recorder.after_forward(self._losses[worker])
                 reduction.after_forward(worker)
-                self._mark.now(Doing.BACKWARD)
                 if worker == reduction.turns[-1]:
                     reduction.begin()
                     if on_losses is not None:
                         on_losses(self.losses)
-                torch.autograd.backward(loss)
+                self._backward(loss)
                 reduction.end_worker(worker)
                 recorder.end_worker()
                 self._contexts.leave(worker)
@@ -162,10 +167,15 @@ class VirtualTrainer(Trainer):
             self._contexts.undo()
             raise
 
-    def _add_gradients(self, worker: int, part: Batch, share_of: float) -> None:
-        loss = self._forward(worker, part, share_of)
+    def _backward(self, loss: torch.Tensor) -> None:
         self._mark.now(Doing.BACKWARD)
+        if self._before_backward is not None:
+            self._before_backward()
+            self._before_backward = None
         torch.autograd.backward(loss)
+
+    def _add_gradients(self, worker: int, part: Batch, share_of: float) -> None:
+        self._backward(self._forward(worker, part, share_of))
         self._mark.now(Doing.FORWARD)
 
     def _forward(self, worker: int, part: Batch, share_of: float) -> torch.Tensor:

@@ -30,22 +30,28 @@ def own_states():
     random.setstate(before[2])
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(sorted(DRAWS))), max_size=30))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from(sorted(DRAWS)), st.booleans()), max_size=30
+    )
+)
 def test_workers_that_take_turns_draw_what_each_would_draw_alone(turns):
     process = ProcessRandom(torch.device("cpu"))
     states, alone = {}, {}
     for worker in range(3):
         seed(worker)
-        alone[worker] = [DRAWS[kind]() for turn, kind in turns if turn == worker]
+        alone[worker] = [DRAWS[kind]() for turn, kind, _ in turns if turn == worker]
         seed(worker)
         states[worker] = process.read()
     drawn = {worker: [] for worker in range(3)}
-    for number, (worker, kind) in enumerate(turns):
+    for number, (worker, kind, draws_between) in enumerate(turns):
         process.write(states[worker])
         drawn[worker].append(DRAWS[kind]())
         states[worker] = process.read(states[worker])
         if number % 2:  # it moves to another process
             states[worker] = RandomStates.from_bytes(states[worker].to_bytes(), 0)
+        if draws_between:  # as a user's own update may
+            np.random.randn()
     assert drawn == alone
 
 

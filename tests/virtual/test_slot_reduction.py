@@ -68,12 +68,12 @@ def trains_virtual(pipe, port, rank, size, kind):
     for step in range(RESTARTED_AT, RESTARTED_AT + STEPS):
         job.optimizer.zero_grad()
         reduction.begin_step(step)
-        for worker in reduction.local:
+        for worker in reduction.turns:
             reduction.begin_worker(worker)
             reduction.begin_last(worker)
             loss = job.loss(reduction.module, step, worker) * reduction.loss_weight
             reduction.after_forward(worker)
-            if worker == reduction.local[-1]:
+            if worker == reduction.turns[-1]:
                 reduction.begin()
             loss.backward()
             reduction.end_worker(worker)

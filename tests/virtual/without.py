@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from systems.runtime.data_order import Plan
-from systems.virtual import copied_gradients, kept_gradients, ordered_sum
+from systems.virtual import copied_gradients, ordered_sum, running_sum
 from systems.virtual.contexts import StreamContexts
 from systems.virtual.random_states import ProcessRandom
 from systems.virtual.virtual_reduction import VirtualReduction
@@ -85,16 +85,21 @@ def _division():
     def scale(gradient, num_workers, out):
         torch.div(gradient, num_workers, out=out)
 
-    kept_gradients.scale = copied_gradients.scale = scale
+    def scale_all(gradients, num_workers):
+        return [gradient / num_workers for gradient in gradients]
+
+    running_sum.scale = copied_gradients.scale = scale
+    running_sum.scale_all = scale_all
 
 
 def _order():
-    def by_rank(numel, element_bytes, num_workers):
+    def in_turn(numel, element_bytes, num_workers):
         chunks = usual(numel, element_bytes, num_workers)
-        return [type(c)(c.start, c.stop, tuple(range(num_workers))) for c in chunks]
+        order = tuple(reversed(range(num_workers)))
+        return [type(c)(c.start, c.stop, order) for c in chunks]
 
     usual = ordered_sum.ring_chunks
-    ordered_sum.ring_chunks = kept_gradients.ring_chunks = by_rank
+    ordered_sum.ring_chunks = running_sum.ring_chunks = in_turn
 
 
 def _threads():
