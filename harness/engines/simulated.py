@@ -11,6 +11,7 @@ from typing import ClassVar
 from harness.contracts.engine import ChangeKind
 from harness.engines.setup import EngineSetup
 from harness.engines.simulated_engine import SimulatedEngine
+from harness.engines.speeds import Speeds
 from harness.profiles import ProfileError
 from harness.records import RunRecords
 
@@ -20,6 +21,9 @@ class Simulated:
     """Options of the simulated engine.
 
     ``rescale_cost``: ``profile`` charges what the profile says, ``zero`` nothing.
+    ``plan_speeds``: of jobs with virtual workers. ``model``: EasyScale's, which leaves
+    communication out (``harness/virtual_workers.py``), unless the profile was measured under
+    their backend; ``curve``: T(w) always, as a live run that is paced to the profile.
 
     Raises:
         ValueError: an option has no such value.
@@ -30,6 +34,7 @@ class Simulated:
     checkpoint_every_s: float = 600.0
     """Seconds of training between checkpoints, for backends that lose a job with a worker
     (ten minutes is EDL's example); infinite: only changes save."""
+    plan_speeds: str = "model"
     name: str = "simulated"
     exclusive: ClassVar[bool] = False
     resumable: ClassVar[bool] = True
@@ -37,6 +42,8 @@ class Simulated:
     def __post_init__(self) -> None:
         if self.rescale_cost not in ("profile", "zero"):
             raise ValueError(f"rescale_cost is {self.rescale_cost!r}; known: profile, zero")
+        if self.plan_speeds not in ("model", "curve"):
+            raise ValueError(f"plan_speeds is {self.plan_speeds!r}; known: model, curve")
         if not (math.isfinite(self.rescale_cost_factor) and self.rescale_cost_factor >= 0):
             raise ValueError(
                 f"rescale_cost_factor is {self.rescale_cost_factor}; it must be finite and >= 0"
@@ -79,7 +86,8 @@ class Simulated:
     def open(self, setup: EngineSetup) -> SimulatedEngine:
         """An engine at time 0."""
         factor = 0.0 if self.rescale_cost == "zero" else self.rescale_cost_factor
-        return SimulatedEngine(setup, factor, self.checkpoint_every_s)
+        speeds = Speeds(setup, follow_curve=self.plan_speeds == "curve")
+        return SimulatedEngine(setup, speeds, factor, self.checkpoint_every_s)
 
     def check(
         self, setup: EngineSetup, records: RunRecords, keep_in: Path, say: Callable[[str], None]

@@ -37,12 +37,16 @@ class SimulatedEngine:
     """See the module's text. One object serves one run."""
 
     def __init__(
-        self, setup: EngineSetup, cost_factor: float, checkpoint_every_s: float = math.inf
+        self,
+        setup: EngineSetup,
+        speeds: Speeds,
+        cost_factor: float,
+        checkpoint_every_s: float = math.inf,
     ) -> None:
         self._profile = setup.profile
         self._backend = setup.backend.name
         self._warmth = setup.backend.warmth
-        self._speeds = Speeds(setup.profile, setup.cluster, setup.backend.name)
+        self._speeds = speeds
         self._abilities = setup.backend.abilities
         self._cost_factor = cost_factor
         self._checkpoint_every_s = checkpoint_every_s

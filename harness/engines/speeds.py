@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from harness.cluster import Cluster
+from harness.engines.setup import EngineSetup
 from harness.engines.simulated_job import SimulatedJob
-from harness.profiles import Profile
 from harness.trace.job import JobSpec
 from harness.virtual_workers import capability, spread, step_s
 
@@ -13,19 +12,21 @@ class Speeds:
     """Speeds by the profile, on slots of one or several device types.
 
     With a plan of virtual workers, a step lasts as long as the slot with the most to do for its
-    speed (``harness/virtual_workers.py``); where the profile's curves were measured under the very
-    backend that is simulated, the plan that spreads them best makes T(w), whose communication
-    that model leaves out, and any other plan is slower in proportion. Without a plan, every slot
+    speed (``harness/virtual_workers.py``); with ``follow_curve``, and where the profile's curves
+    were measured under the very backend that is simulated, the plan that spreads them best makes
+    T(w), whose communication that model leaves out, and any other plan is slower in proportion.
+    Without a plan, every slot
     has the same share of the batch, so the slowest device type sets the pace: the least T(w) of
     those the job holds, of slots on one host or on several.
     """
 
-    def __init__(self, profile: Profile, cluster: Cluster, backend: str) -> None:
-        self._profile = profile
+    def __init__(self, setup: EngineSetup, *, follow_curve: bool = False) -> None:
+        self._profile, cluster = setup.profile, setup.cluster
         self._host_of = cluster.host_of
         self._type_of = tuple(slot.device_type for slot in cluster.slots)
-        self._types_matter = bool(profile.device_types)
-        self._knows_plans = profile.provenance.get("speeds_under") == backend
+        self._types_matter = bool(self._profile.device_types)
+        measured_under = self._profile.provenance.get("speeds_under")
+        self._knows_plans = follow_curve or measured_under == setup.backend.name
 
     def samples_per_s(self, progress: SimulatedJob) -> float:
         """The rate of a job that trains; 0 without slots."""

@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from harness.cluster import uniform_cluster
+from harness.engines.simulated import Simulated
 from harness.engines.simulated_job import SimulatedJob
 from harness.engines.speeds import Speeds
 from harness.profiles.curves import Family
+from tests.engines.setups import setup
 from tests.replay.worlds import job, profile
 
 CLUSTER = uniform_cluster(name="cpu4", num_hosts=1, devices_per_host=4, device_type="cpu")
@@ -15,7 +17,7 @@ MEASURED = {1: 10.0, 2: 15.0, 4: 20.0}
 """Samples per second; two slots are not twice as fast as one."""
 
 
-def rate(workers, under="virtual_thread", *, backend="virtual_thread"):
+def rate(workers, under="stop_resume", **options):
     known = profile()
     known = replace(
         known,
@@ -26,7 +28,8 @@ def rate(workers, under="virtual_thread", *, backend="virtual_thread"):
     progress = SimulatedJob(spec)
     progress.slots = tuple(range(len(workers)))
     progress.virtual_workers = workers
-    return Speeds(known, CLUSTER, backend).samples_per_s(progress)
+    world = replace(setup(known), cluster=CLUSTER)
+    return Speeds(world, **options).samples_per_s(progress)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +46,13 @@ def test_measured_speeds_hold_for_the_best_spread(workers, expected):
     assert rate(workers) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("under", ["stop_resume", None])
-def test_other_profiles_know_no_communication(under):
+@pytest.mark.parametrize("under", ["virtual_thread", None])
+def test_other_profiles_know_no_communication_unless_asked(under):
     assert rate((2, 2), under) == pytest.approx(20.0)
     assert rate((3, 1), under) == pytest.approx(40 / 3)
+    assert rate((2, 2), under, follow_curve=True) == pytest.approx(15.0)
+
+
+def test_unknown_words_are_refused():
+    with pytest.raises(ValueError, match="known: model, curve"):
+        Simulated(plan_speeds="guess")
