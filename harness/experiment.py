@@ -298,6 +298,7 @@ def execute(
                 scaling=config.scaling,
                 on_progress=on_progress,
                 keeper=snapshots,
+                shown=setup.profile.as_shown(config.seed),
             )
         except Interrupted as interrupted:
             if snapshots is not None and snapshots.described:

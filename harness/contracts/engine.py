@@ -85,7 +85,8 @@ class EventKind(IntEnum):
     the job, then by job id: capacity first, then what ends, then what is new.
 
     SLOT_DOWN: told in the instant in which no job holds the slot any more, with the loss of the
-    one that did. JOB_CANCELLED: its owner gave it up; it may come for a job that never started.
+    one that did. JOB_FAILED: its program ended in error, for good. JOB_CANCELLED: its owner gave it
+    up; it may come for a job that never started.
     GRANT_LOST: all workers of a job died, and its grant with them; a change in flight has
     failed with that. GRANT_SHRUNK: some died, or were removed by the backend since they were
     slow, and the job goes on with the others. It comes after the end of a change, since one

@@ -36,7 +36,7 @@ class Requirement(StrEnum):
 
 
 class Throughput(Protocol):
-    """Throughput curve of one job."""
+    """Throughput curve of one job, as schedulers are told it; jobs may train at other speeds."""
 
     def samples_per_s(
         self, num_slots: int, global_batch: int | None = None, device_type: str | None = None

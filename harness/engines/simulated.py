@@ -32,8 +32,8 @@ class Simulated:
     rescale_cost: str = "profile"
     rescale_cost_factor: float = 1.0
     checkpoint_every_s: float = 600.0
-    """Seconds of training between checkpoints, for backends that lose a job with a worker
-    (ten minutes is EDL's example); infinite: only changes save."""
+    """Seconds of training between checkpoints, for jobs that crash and for backends that lose a
+    job with a worker (ten minutes is EDL's example); infinite: only changes save."""
     plan_speeds: str = "model"
     name: str = "simulated"
     exclusive: ClassVar[bool] = False

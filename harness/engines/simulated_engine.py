@@ -12,6 +12,7 @@ job is finished, whether or not the sums of its samples and times have been roun
 Slots that go down take their workers along. A backend that survives goes on with the others,
 after the pause of a rescale to them, and loses nothing; any other loses the job, which begins
 again where it last was saved: at its last change, or ``checkpoint_every_s`` later, and so on.
+A program that crashes takes all its workers down, so that every backend loses the job.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from harness.engines.simulated_job import SimulatedJob
 from harness.engines.speeds import Speeds
 from harness.profiles import RescaleCost
 from harness.records import RunRecords
-from harness.trace.events import TraceEventKind
+from harness.trace.events import TraceEvent, TraceEventKind
 
 FREE = RescaleCost(0.0, 0.0, {})
 
@@ -98,8 +99,9 @@ class SimulatedEngine:
                 events.append(self._finish_job(job_id))
             else:
                 events.append(self._complete(change, progress))
-        if due_s <= (self._now_s if events else until_s):
-            events = self._happen(due_s, events)
+        # Those that concern nobody are passed over.
+        while self._due and self._due[0].time_s <= (self._now_s if events else until_s):
+            events = self._happen(self._due[0].time_s, events)
         if not events:
             if math.isinf(until_s):
                 raise RuntimeError("nothing is under way and nothing is due")
@@ -146,6 +148,9 @@ class SimulatedEngine:
             if event.kind is TraceEventKind.CANCEL:
                 events.append(self._cancel(event.job_id))
                 continue
+            if event.kind.is_of_job:
+                events += self._break_down(event)
+                continue
             is_down = event.kind is TraceEventKind.SLOTS_DOWN
             kind = EventKind.SLOT_DOWN if is_down else EventKind.SLOT_UP
             events += [Event(self._now_s, kind, slot=slot) for slot in event.slots]
@@ -165,6 +170,20 @@ class SimulatedEngine:
             done = progress.done
         return Event(self._now_s, EventKind.JOB_CANCELLED, job_id, samples_done=done)
 
+    def _break_down(self, event: TraceEvent) -> list[Event]:
+        """A job's program crashes, or fails for good; nothing happens to one without workers."""
+        progress = self._progress.get(event.job_id)
+        if progress is None or not (progress.slots or progress.change):
+            return []
+        if progress.is_over(self._now_s):
+            return [self._finish_job(event.job_id)]
+        progress.settle(self._now_s)
+        if event.kind is TraceEventKind.CRASH:
+            return [self._lose_job(progress, "its program crashed")]
+        del self._progress[event.job_id]
+        kind, reason = EventKind.JOB_FAILED, "its program failed"
+        return [Event(self._now_s, kind, event.job_id, samples_done=progress.done, reason=reason)]
+
     def _lose(self, down: set[int]) -> list[Event]:
         """What becomes of the jobs with workers on these slots, or on their way there."""
         events: list[Event] = []
@@ -181,7 +200,7 @@ class SimulatedEngine:
             if left and self._abilities.survive:
                 events += self._survive(progress, left)
             else:
-                events.append(self._lose_job(progress))
+                events.append(self._lose_job(progress, "a slot went down"))
         return events
 
     def _survive(self, progress: SimulatedJob, left: tuple[int, ...]) -> list[Event]:
@@ -242,7 +261,7 @@ class SimulatedEngine:
             samples_per_s=progress.rate,
         )
 
-    def _lose_job(self, progress: SimulatedJob) -> Event:
+    def _lose_job(self, progress: SimulatedJob, reason: str) -> Event:
         """All workers are gone; the job waits at its last checkpoint."""
         progress.roll_back(self._now_s, self._checkpoint_every_s)
         progress.slots, progress.change = (), None
@@ -254,7 +273,7 @@ class SimulatedEngine:
             EventKind.GRANT_LOST,
             progress.job.job_id,
             samples_done=progress.done,
-            reason="a slot went down",
+            reason=reason,
         )
 
     def observe(self, records: RunRecords) -> None:

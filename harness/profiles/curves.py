@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 
 class Row:
@@ -34,15 +35,28 @@ class Row:
         share = (num_slots - slots[right - 1]) / (slots[right] - slots[right - 1])
         return values[right - 1] + share * (values[right] - values[right - 1])
 
+    def times(self, factor: Callable[[int], float]) -> Row:
+        """Each measured speed times the factor of its slots, asked in ascending order."""
+        cells = zip(self.slots, self.values, strict=True)
+        return Row({num_slots: value * factor(num_slots) for num_slots, value in cells})
+
 
 class LinearRow:
     """T(w) = w: used for jobs whose program is not known, with work in slot-seconds."""
 
     slots: tuple[int, ...] = ()
 
+    def __init__(self, per_slot: float = 1.0) -> None:
+        self.per_slot = per_slot
+        """Samples per second of every slot."""
+
     def at(self, num_slots: int) -> float:
-        """``num_slots``, at least 0."""
-        return float(max(0, num_slots))
+        """``num_slots``, at least 0, times ``per_slot``."""
+        return self.per_slot * max(0, num_slots)
+
+    def times(self, factor: Callable[[int], float]) -> LinearRow:
+        """The line through its speed on one slot times that factor: it has no other."""
+        return LinearRow(self.per_slot * factor(1))
 
 
 class Curve:
@@ -144,6 +158,18 @@ class Family:
             found = Curve(global_batch, rows, self.curve, self.devices)
             self._curves[global_batch] = found
         return found
+
+    def times(self, factor: Callable[[int, int], float]) -> Family:
+        """Each measured speed times the factor of its batch and slots, asked in ascending order.
+
+        Of this family alone: without other device types, and without slots on several hosts.
+        """
+        family = Family({})
+        family._rows = {
+            batch: row.times(partial(factor, batch)) for batch, row in self._rows.items()
+        }
+        family._batches = self._batches
+        return family
 
     def _weighted(self, batch: int) -> list[tuple[float, Row | LinearRow]]:
         """Rows to mix for a batch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.contracts.engine import ChangeKind
@@ -11,6 +11,7 @@ from harness.contracts.launcher import Warmth
 from harness.profiles.costs import CostCell, RescaleCost, find_cost
 from harness.profiles.curves import Curve, Family
 from harness.profiles.errors import ProfileError
+from harness.profiles.shown import Shown
 
 RECORDED = "recorded"
 """Workload of jobs whose program is unknown: work in slot-seconds, T(w) = w assumed."""
@@ -30,6 +31,8 @@ class Profile:
     cost_cells: Sequence[CostCell] = field(repr=False)
     device_types: tuple[str, ...] = ()
     """Device types with curves of their own, sorted; empty: devices make no difference."""
+    shown: Shown | None = None
+    """How wrong the speeds are that schedulers see; None: they see these."""
     _costs: dict[tuple[Any, ...], RescaleCost] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -38,6 +41,12 @@ class Profile:
     def workloads(self) -> tuple[str, ...]:
         """Workloads with a curve, sorted; ``recorded`` is always one of them."""
         return tuple(sorted(self.families))
+
+    def as_shown(self, seed: int) -> Profile:
+        """What the schedulers of a run with this seed are told of speeds."""
+        if self.shown is None:
+            return self
+        return replace(self, families=self.shown.mistaken(self.families, seed))
 
     def throughput(self, workload: str, global_batch: int) -> Curve:
         """The curve of a workload at a global batch; the same object every time.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from harness.profiles.devices import add_devices, read_devices
 from harness.profiles.document import Document, read_document
 from harness.profiles.errors import ProfileError
 from harness.profiles.profile import RECORDED, Profile
+from harness.profiles.shown import Shown, read_shown
 from harness.profiles.table import UNITS, Cells, read_csv, read_table
 
 SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "profile"
@@ -29,7 +31,7 @@ SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "profile"
 PROVENANCE = ("hardware", "versions", "source", "licence", "trials", "spread", "rescale_costs")
 """What every profile must say about itself, besides ``measured_here``."""
 
-_KEYS = ("name", "path", "costs", "devices", "provenance", "throughput", "rescale_costs")
+_KEYS = ("name", "path", "costs", "devices", "provenance", "throughput", "rescale_costs", "shown")
 _TABLE_KEYS = ("file", "unit", "samples_per_s", "spread")
 _ACROSS = "across_hosts"
 _CURVE_KEYS = (*_TABLE_KEYS, _ACROSS, "device", "source", "licence", "remark")
@@ -103,11 +105,16 @@ def _read(
     origins[RECORDED] = {"device": "none", "source": "assumed: T(w) = w, work in slot-seconds"}
     others = read_devices(document, data.get("devices"), folder, load_profile, problems)
     add_devices(families, others)
-    digest = _digest(tables, across, cells, {name: one.digest for name, one in others.items()})
+    shown = read_shown(document, data.get("shown"), problems)
+    digests = {name: one.digest for name, one in others.items()}
+    digest = _digest(tables, across, cells, digests, shown)
     provenance |= {"digest": digest, "curves": origins}
+    if shown is not None:
+        provenance["shown"] = asdict(shown)
     if others:
         provenance["devices"] = {name: dict(one.provenance) for name, one in others.items()}
-    return Profile(str(name), provenance, digest, families, cells, tuple(sorted(others)))
+    device_types = tuple(sorted(others))
+    return Profile(str(name), provenance, digest, families, cells, device_types, shown)
 
 
 def _check_keys(
@@ -245,6 +252,7 @@ def _digest(
     across: Mapping[str, Cells],
     cells: Sequence[CostCell],
     devices: Mapping[str, str],
+    shown: Shown | None,
 ) -> str:
     """SHA-256 of the numbers, in one canonical spelling."""
     spelled: dict[str, Any] = {
@@ -263,6 +271,8 @@ def _digest(
         spelled["across_hosts"] = _spelled(across)
     if devices:
         spelled["devices"] = devices
+    if shown is not None:
+        spelled["shown"] = asdict(shown)
     text = json.dumps(spelled, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -85,12 +85,16 @@ class ReplayJob:
 class JobBook:
     """All live jobs, and the records of what became of every job."""
 
-    def __init__(self, cluster: Cluster, profile: Profile, needs: frozenset[Knowledge]) -> None:
+    def __init__(
+        self, cluster: Cluster, profile: Profile, shown: Profile, needs: frozenset[Knowledge]
+    ) -> None:
         self.live: dict[str, ReplayJob] = {}
         self.records = RunRecords()
         self.num_ended = 0
         self._num_slots = cluster.num_slots
         self._profile = profile
+        self._shown = shown
+        """What schedulers are told of speeds; records go by ``profile``."""
         self._needs = needs
         self._fastest: dict[tuple[str, int, int, int], float | None] = {}
         self._thriftiest: dict[tuple[str, int, int], float | None] = {}
@@ -102,7 +106,7 @@ class JobBook:
         """A job enters."""
         throughput = None
         if Knowledge.THROUGHPUT in self._needs:
-            throughput = self._profile.throughput(spec.workload, spec.global_batch)
+            throughput = self._shown.throughput(spec.workload, spec.global_batch)
         job = ReplayJob(spec, _shown(spec, self._needs), throughput, now_s)
         self.live[spec.job_id] = job
         return job

@@ -106,12 +106,14 @@ def replay(
     scaling: Scaling = "strong",
     on_progress: Callable[[Progress], None] | None = None,
     keeper: Keeper | None = None,
+    shown: Profile | None = None,
 ) -> RunRecords:
     """Replay a trace to the end of its last job and return what happened.
 
     Jobs arrive on the engine's clock at their ``arrival_s``. Under ``scaling="strong"`` the
     global batch is fixed; under ``"weak"`` the batch per slot is, from the requested slots.
-    A batch that the scheduler grants goes before either.
+    A batch that the scheduler grants goes before either. Schedulers are told the speeds of
+    ``shown`` (None: of ``profile``), by which nothing else is reckoned.
 
     With a ``keeper`` the replay is saved between two instants, and goes on from what was saved:
     with the scheduler, placement and engine of that. Records are those of a replay in one go.
@@ -126,7 +128,8 @@ def replay(
     try:
         loop: _Replay | None = None if keeper is None else keeper.load()
         if loop is None:
-            loop = _Replay(jobs, cluster, scheduler, placement, engine, profile, scaling)
+            book = JobBook(cluster, profile, shown or profile, scheduler.needs)
+            loop = _Replay(jobs, cluster, scheduler, placement, engine, book, scaling)
         loop.run(on_progress, keeper)
     finally:
         if gc_was_on:
@@ -147,13 +150,13 @@ class _Replay:
         scheduler: Scheduler,
         placement: Placement,
         engine: OpenEngine,
-        profile: Profile,
+        book: JobBook,
         scaling: Scaling,
     ) -> None:
         self.cluster = cluster
         self.scheduler = scheduler
         self.engine = engine
-        self.book = JobBook(cluster, profile, scheduler.needs)
+        self.book = book
         self.grants = Grants(cluster, placement, self.book, scaling)
         self.arrivals = sorted(jobs, key=lambda job: job.order)
         self.next_arrival = 0

@@ -1,4 +1,5 @@
-"""What happens beside the submissions: slots that fail or come and go, jobs that are cancelled."""
+"""What happens beside the submissions: slots that fail or come and go, jobs that are cancelled,
+crash or fail."""
 
 from __future__ import annotations
 
@@ -18,6 +19,16 @@ class TraceEventKind(StrEnum):
     """They are there again."""
     CANCEL = "cancel"
     """Its owner gives up a job, whatever its state."""
+    FAIL = "fail"
+    """Its program ends a job in error, for good, if it has workers or is getting some."""
+    CRASH = "crash"
+    """Its program takes all workers of a job down, if it has some or is getting them: the job
+    loses its grant, and goes on from its last checkpoint when it has slots again."""
+
+    @property
+    def is_of_job(self) -> bool:
+        """Whether it happens to a job, and not to slots."""
+        return self not in (TraceEventKind.SLOTS_DOWN, TraceEventKind.SLOTS_UP)
 
 
 _ORDER = tuple(TraceEventKind)
@@ -36,15 +47,16 @@ class TraceEvent:
     slots: tuple[int, ...] = ()
     """Those concerned; ascending."""
     job_id: str = ""
-    """The job that is cancelled."""
+    """The job that it happens to."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", TraceEventKind(self.kind))
         if not (math.isfinite(self.time_s) and self.time_s >= 0):
             raise ValueError(f"time_s is {self.time_s}; it must be finite and >= 0")
-        if (self.kind is TraceEventKind.CANCEL) != bool(self.job_id):
-            raise ValueError(f"{self.kind} with job {self.job_id!r}; a job is for cancel alone")
-        if (self.kind is TraceEventKind.CANCEL) == bool(self.slots):
+        if self.kind.is_of_job != bool(self.job_id):
+            of_jobs = ", ".join(kind for kind in TraceEventKind if kind.is_of_job)
+            raise ValueError(f"{self.kind} with job {self.job_id!r}; a job is for {of_jobs}")
+        if self.kind.is_of_job == bool(self.slots):
             raise ValueError(f"{self.kind} with slots {self.slots}; slots go down or up")
         if any(slot < 0 for slot in self.slots) or list(self.slots) != sorted(set(self.slots)):
             raise ValueError(f"slots are {self.slots}; give each once, from 0, ascending")
@@ -72,7 +84,7 @@ def event_problems(
     problems = []
     down: set[int] = set()
     for event in events:
-        if event.kind is TraceEventKind.CANCEL:
+        if event.kind.is_of_job:
             arrival_s = arrivals.get(event.job_id)
             if arrival_s is None:
                 problems.append((event, "no job of the trace has this id"))

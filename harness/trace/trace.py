@@ -112,6 +112,11 @@ class Trace:
         """First to last submission, seconds."""
         return self.jobs[-1].arrival_s - self.jobs[0].arrival_s
 
+    @property
+    def end_s(self) -> float:
+        """When the last job ends, if every job starts on arrival; seconds."""
+        return max(job.arrival_s + (job.duration_s or 0.0) for job in self.jobs)
+
     def step(self, note: str, jobs: Iterable[JobSpec], generated: Iterable[str] = ()) -> Trace:
         """The trace after one step: sorted jobs, the note in its history.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
 
@@ -29,43 +30,78 @@ _Values = Mapping[str, Mapping[str, float]]
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     """Per metric one figure of all inputs, their table, and a table of differences.
 
-    An input is a setting that all systems have. A metric is left out where some system lacks it;
-    mean JCT also where one refused jobs, as it would be of fewer jobs.
+    An input is a setting that all systems have; where each seed draws another trace, as in
+    resampling, a setting has its own figures, and each of its traces is an input. A metric is left
+    out where some system lacks it; mean JCT also where one refused jobs, as it would be of fewer
+    jobs.
     """
-    systems = sorted({run.system for run in runs})
+    drawn: list[_Inputs] = []
+    recorded: list[ReportRun] = []
+    for (setting,), inside in groups(runs, "setting").items():
+        if len({_digest(run) for run in inside}) > 1:
+            drawn.append(_Inputs(inside, f", {setting}", f"-{len(drawn) + 1}", is_drawn=True))
+        else:
+            recorded += inside
+    families = [_Inputs(recorded), *drawn] if recorded else drawn
     drawings = []
-    for metric, unit, label, sign in _PANELS:
-        values = _values(runs, systems, metric, unit)
-        is_fair = metric != "jct_mean_s" or not any(run.metrics.get("jobs_refused") for run in runs)
-        if len(systems) > 1 and values and is_fair:
-            drawings += _drawings(runs, systems, values, metric, label, sign)
+    for inputs in families:
+        for metric, unit, label, sign in _PANELS:
+            values = _values(inputs, metric, unit)
+            refuses = any(run.metrics.get("jobs_refused") for run in inputs.runs)
+            is_fair = metric != "jct_mean_s" or not refuses
+            if len(inputs.systems) > 1 and values and is_fair:
+                drawings += _drawings(inputs, values, metric, label, sign)
     if drawings:
         return drawings
     text = "No two systems have the same inputs and a metric in common."
     return [Drawing("same_inputs", TITLE, missing=text)]
 
 
-def _values(
-    runs: Sequence[ReportRun], systems: Sequence[str], metric: str, unit: float
-) -> dict[str, dict[str, float]]:
+@dataclass(frozen=True)
+class _Inputs:
+    """Runs whose inputs are held to each other in the same figures."""
+
+    runs: Sequence[ReportRun]
+    title: str = ""
+    suffix: str = ""
+    """Of the names of their figures."""
+    is_drawn: bool = False
+    """Whether each seed draws an input of its own."""
+
+    @property
+    def systems(self) -> list[str]:
+        """Names of all systems, sorted."""
+        return sorted({run.system for run in self.runs})
+
+    def name(self, run: ReportRun) -> str:
+        """The input of a run."""
+        return f"seed {run.trial[0]}" if self.is_drawn else run.setting
+
+
+def _digest(run: ReportRun) -> str:
+    """Of the jobs and events of its trace."""
+    return str(run.stored.manifest.get("trace", {}).get("digest"))
+
+
+def _values(inputs: _Inputs, metric: str, unit: float) -> dict[str, dict[str, float]]:
     """Of every input on which all systems have the metric."""
-    found: dict[str, dict[str, float]] = {}
-    for (setting, system), trials in groups(runs, "setting", "system").items():
-        known = [run.metrics[metric] for run in trials if metric in run.metrics]
-        if known:
-            found.setdefault(setting, {})[system] = fmean(known) / unit
-    return {setting: own for setting, own in found.items() if len(own) == len(systems)}
+    known: dict[str, dict[str, list[float]]] = {}
+    for run in sorted(inputs.runs, key=lambda run: (run.setting, run.trial)):
+        if metric in run.metrics:
+            own = known.setdefault(inputs.name(run), {})
+            own.setdefault(run.system, []).append(run.metrics[metric])
+    return {
+        name: {system: fmean(values) / unit for system, values in own.items()}
+        for name, own in known.items()
+        if len(own) == len(inputs.systems)
+    }
 
 
 def _drawings(
-    runs: Sequence[ReportRun],
-    systems: Sequence[str],
-    values: _Values,
-    metric: str,
-    label: str,
-    sign: float,
+    inputs: _Inputs, values: _Values, metric: str, label: str, sign: float
 ) -> list[Drawing]:
-    run_ids = [run.run_id for run in runs if run.setting in values]
+    runs, systems = inputs.runs, inputs.systems
+    run_ids = [run.run_id for run in runs if inputs.name(run) in values]
     figure = style.new_figure(1.2 + 0.22 * len(values))
     _scatter(figure.subplots(), systems, values, label)
     style.put_note(figure, runs)
@@ -76,16 +112,17 @@ def _drawings(
     pairs = [_pair(first, other, values, sign) for first, other in combinations(systems, 2)]
     return [
         Drawing(
-            name=f"same_inputs-{metric}",
-            title=f"{TITLE}: {label}",
-            caption="Every input with all systems.",
+            name=f"same_inputs-{metric}{inputs.suffix}",
+            title=f"{TITLE}: {label}{inputs.title}",
+            caption="Every input with all systems."
+            + (" Each seed draws another trace." if inputs.is_drawn else ""),
             run_ids=run_ids,
             figure=figure,
             table=Table([f"{label} on", *systems], rows),
         ),
         Drawing(
-            name=f"same_inputs-{metric}-differences",
-            title=f"{TITLE}: differences of {label}",
+            name=f"same_inputs-{metric}-differences{inputs.suffix}",
+            title=f"{TITLE}: differences of {label}{inputs.title}",
             caption="Mean over the inputs of the first system's value less the other's, with the"
             " 95% bootstrap interval over inputs, given from 5 on; windows of one trace count as"
             " inputs of their own. Beside it on how many inputs the first is better, the same"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from matplotlib.axes import Axes
 
+from harness.statistics import Estimate, estimate
 from reports import style
 from reports.drawing import Drawing, Table
 from reports.selection import ReportRun, flat_options
@@ -20,17 +22,21 @@ _PANELS = (
     ("deadline_satisfactory_ratio", "deadline_bound_ratio", 0.01, "deadlines met (% of jobs)"),
 )
 """Metric, its bound, unit and label."""
+_LEAST_ON_AXIS, _MOST_ROWS = 3, 4
+"""Fewest values of a number that is an axis of its own where other options vary too, and most
+combinations of these, which have a row of panels each."""
 
 _BOUND = "bound (no system)"
 _Point = tuple[Any, ...]
-"""Values of the varied options of a run."""
+"""Values of the varied options of a run, or of some of them."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     """One figure: mean JCT and deadlines met over the values of the options that were varied.
 
     A scheduler that refuses jobs anywhere has no curve of mean JCT: it would look better for it.
-    The bound is that of all jobs, from runs in which all finished.
+    The bound is that of all jobs, from runs in which all finished. Options that only change
+    together are one axis; where others vary beside a number, each combination of theirs has a row.
     """
     options = {
         run.run_id: {
@@ -43,57 +49,74 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     names = _varied(list(options.values()))
     if not names:
         return [Drawing("sensitivity", TITLE, missing="No option of the selection was varied.")]
-    points = {run_id: tuple(own.get(name) for name in names) for run_id, own in options.items()}
-    values = sorted(set(points.values()), key=_order)
-    is_number = len(names) == 1 and all(_is_number(value) for (value,) in values)
-    places: dict[_Point, float] = {value: float(place) for place, value in enumerate(values)}
-    if is_number:
-        places = {value: float(str(value[0])) for value in values}
-    label = ", ".join(name.rsplit(".", 1)[-1].strip("_") for name in names).replace("_", " ")
-    curves = _curves(runs, points)
-    looks = style.Looks(curves)
-    figure = style.new_figure(3.6)
-    axes = figure.subplots(1, len(_PANELS), squeeze=False)[0]
-    header = ["system", *(f"{label} {_said(value)}" for value in values)]
-    rows = []
-    for axis, (metric, bound, unit, title) in zip(axes, _PANELS, strict=True):
-        for system, own in curves.items():
-            line = _means(own, metric, unit, is_fair=metric != "jct_mean_s")
-            if line:
-                xs = [places[value] for value in values if value in line]
-                ys = [line[value] for value in values if value in line]
-                look = looks.line(system)
-                if not is_number:  # beside one another, and nothing between two places
-                    shift = (list(curves).index(system) + 1) / (len(curves) + 1) - 0.5
-                    xs = [x + 0.6 * shift for x in xs]
-                    look["linestyle"] = "none"
-                size = 3.5 if is_number else 6
-                axis.plot(xs, ys, label=system, marker="o", markersize=size, **look)
-                cells = (f"{line[value]:.1f}" if value in line else "" for value in values)
-                rows.append([f"{system}: {title}", *cells])
-        least = _bounds(runs, points, bound, unit)
-        _draw_bound(axis, places, least, is_number=is_number)
-        cells = (f"{least[value]:.1f}" if value in least else "" for value in values)
-        rows.append([f"bound: {title}", *cells])
-        axis.set_xlabel(f"{label} (value of the option)")
-        axis.set_ylabel(title)
-        axis.set_ylim(bottom=0)
-        if not is_number:
-            axis.set_xticks(list(places.values()), [_said(value, "\n") for value in places])
+    along, across = _split(names, list(options.values()))
+    points = {run_id: _point(own, along) for run_id, own in options.items()}
+    rows_of: dict[_Point, list[ReportRun]] = {}
+    for run in runs:
+        rows_of.setdefault(_point(options[run.run_id], across), []).append(run)
+    axis = _Axis.of(along, points.values())
+    looks = style.Looks({run.system for run in runs})
+    refusing = {run.system for run in runs if run.metrics.get("jobs_refused")}
+    figure = style.new_figure(3.6 if len(rows_of) == 1 else 0.8 + 2.4 * len(rows_of))
+    panels = figure.subplots(len(rows_of), len(_PANELS), squeeze=False)
+    rows: list[list[str]] = []
+    for row, point in zip(panels, sorted(rows_of, key=_order), strict=True):
+        title = ", ".join(f"{_word(n)}: {_one(v)}" for n, v in zip(across, point, strict=True))
+        for panel, (metric, bound, unit, label) in zip(row, _PANELS, strict=True):
+            left_out = refusing if metric == "jct_mean_s" else set()
+            curves = _curves(rows_of[point], points, metric, unit, left_out)
+            least = _bounds(rows_of[point], points, bound, unit)
+            _draw_curves(panel, axis, curves, looks)
+            _draw_bound(panel, axis, least)
+            panel.set_title(title)
+            panel.set_ylabel(label)
+            rows += _rows(axis, curves, least, f"{title}: {label}" if title else label)
     style.put_note(figure, runs)
     style.put_legend(figure)
     return [
         Drawing(
             name="sensitivity",
-            title=f"{TITLE} to {label}",
-            caption="Means over trials. The bound is no system: by the profile no schedule could be"
+            title=f"{TITLE} to {axis.label}",
+            caption="Means over trials, with their 95% intervals (Student's t; bars, and ± in the"
+            " table) from 5 trials on. The bound is no system: by the profile no schedule could be"
             " better, and none may be as good. A scheduler that refuses jobs has no mean JCT here,"
             " as only the jobs that it takes would count.",
             run_ids=[run.run_id for run in runs],
             figure=figure,
-            table=Table(header, rows),
+            table=Table(["system", *(f"{axis.label} {_said(v)}" for v in axis.places)], rows),
         )
     ]
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """The horizontal axis: the values of the options along it, in order, and where they stand."""
+
+    label: str
+    places: Mapping[_Point, float]
+    is_number: bool
+    """Whether it is a scale, and not places side by side."""
+
+    @classmethod
+    def of(cls, names: Sequence[str], points: Iterable[_Point]) -> _Axis:
+        """Of these options, whose values at all runs are ``points``.
+
+        Numbers that only change together are a scale by the first of them.
+        """
+        values = sorted(set(points), key=_order)
+        scale = {point: float(point[0]) for point in values if all(map(_is_number, point))}
+        is_scale = len({*scale.values()}) == len(values)
+        places = scale if is_scale else {point: float(at) for at, point in enumerate(values)}
+        return cls(", ".join(map(_word, names)), places, is_scale)
+
+    def finish(self, panel: Axes) -> None:
+        """Write what it shows."""
+        panel.set_xlabel(f"{self.label} (value of the option)")
+        panel.set_ylim(bottom=0)
+        if not self.is_number:
+            panel.set_xticks(list(self.places.values()), [_said(p, "\n") for p in self.places])
+        elif any(len(point) > 1 for point in self.places):
+            panel.set_xticks(list(self.places.values()), [_said(point) for point in self.places])
 
 
 def _varied(options: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -102,28 +125,62 @@ def _varied(options: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if len({repr(own.get(name)) for own in options}) > 1]
 
 
+def _split(
+    names: Sequence[str], options: Sequence[Mapping[str, Any]]
+) -> tuple[list[str], list[str]]:
+    """The options along the horizontal axis, and those across, which have rows of panels.
+
+    Options that are one-to-one change together and stay together. One number of several values is
+    the axis if the rest makes few rows; else all are.
+    """
+    tied: list[list[str]] = []
+    for name in names:
+        fitting = (own for own in tied if _is_one_to_one(own[0], name, options))
+        group = next(fitting, None)
+        if group is None:
+            tied.append([name])
+        else:
+            group.append(name)
+    for group in sorted(tied, key=lambda own: -_num_values(own, options)):
+        rest = [name for other in tied if other is not group for name in other]
+        is_number = all(_is_number(own.get(name)) for own in options for name in group)
+        is_axis = not rest or _num_values(group, options) >= _LEAST_ON_AXIS
+        if is_number and is_axis and _num_values(rest, options) <= _MOST_ROWS:
+            first = options[0]
+            return sorted(group, key=lambda name: first[name]), rest
+    return list(names), []
+
+
+def _is_one_to_one(first: str, other: str, options: Sequence[Mapping[str, Any]]) -> bool:
+    pairs = {(repr(own.get(first)), repr(own.get(other))) for own in options}
+    return len(pairs) == len({one for one, _ in pairs}) == len({one for _, one in pairs})
+
+
+def _num_values(names: Sequence[str], options: Sequence[Mapping[str, Any]]) -> int:
+    return len({repr(_point(own, names)) for own in options})
+
+
+def _point(own: Mapping[str, Any], names: Sequence[str]) -> _Point:
+    return tuple(own.get(name) for name in names)
+
+
 def _curves(
-    runs: Sequence[ReportRun], points: Mapping[str, _Point]
-) -> dict[str, dict[_Point, list[ReportRun]]]:
-    """Runs by system and by the values of the varied options."""
-    curves: dict[str, dict[_Point, list[ReportRun]]] = {}
+    runs: Sequence[ReportRun],
+    points: Mapping[str, _Point],
+    metric: str,
+    unit: float,
+    left_out: set[str],
+) -> dict[str, dict[_Point, Estimate]]:
+    """Mean of a metric over the trials at each point, by system."""
+    found: dict[str, dict[_Point, list[float]]] = {}
     for run in sorted(runs, key=lambda run: run.system):
-        curves.setdefault(run.system, {}).setdefault(points[run.run_id], []).append(run)
-    return curves
-
-
-def _means(
-    own: Mapping[_Point, Sequence[ReportRun]], metric: str, unit: float, *, is_fair: bool
-) -> dict[_Point, float]:
-    """Mean of a metric over the trials at each point."""
-    refuses = any(run.metrics.get("jobs_refused") for trials in own.values() for run in trials)
-    if refuses and not is_fair:
-        return {}
-    known = {
-        point: [run.metrics[metric] for run in trials if metric in run.metrics]
-        for point, trials in own.items()
+        if metric in run.metrics and run.system not in left_out:
+            own = found.setdefault(run.system, {})
+            own.setdefault(points[run.run_id], []).append(run.metrics[metric] / unit)
+    return {
+        system: {point: estimate(values) for point, values in own.items()}
+        for system, own in found.items()
     }
-    return {point: fmean(numbers) / unit for point, numbers in known.items() if numbers}
 
 
 def _bounds(
@@ -138,16 +195,59 @@ def _bounds(
     return {point: fmean(numbers) / unit for point, numbers in found.items()}
 
 
-def _draw_bound(
-    axis: Axes, places: Mapping[_Point, float], least: Mapping[_Point, float], *, is_number: bool
+def _draw_curves(
+    panel: Axes,
+    axis: _Axis,
+    curves: Mapping[str, Mapping[_Point, Estimate]],
+    looks: style.Looks,
 ) -> None:
-    known = sorted((places[point], value) for point, value in least.items())
+    for number, (system, own) in enumerate(curves.items(), 1):
+        known = [point for point in axis.places if point in own]
+        xs = [axis.places[point] for point in known]
+        ys = [own[point].mean for point in known]
+        halves = [own[point].half_width or 0.0 for point in known]
+        look = looks.line(system)
+        if not axis.is_number:  # beside one another, and nothing between two places
+            shift = number / (len(curves) + 1) - 0.5
+            xs = [x + 0.6 * shift for x in xs]
+            look["linestyle"] = "none"
+        size = 3.5 if axis.is_number else 6
+        panel.plot(xs, ys, label=system, marker="o", markersize=size, **look)
+        if any(halves):
+            colour = looks.colour(system)
+            panel.errorbar(xs, ys, halves, fmt="none", ecolor=colour, elinewidth=1, capsize=2)
+    axis.finish(panel)
+
+
+def _draw_bound(panel: Axes, axis: _Axis, least: Mapping[_Point, float]) -> None:
+    known = sorted((axis.places[point], value) for point, value in least.items())
     look: dict[str, Any] = {"label": _BOUND, "color": style.MUTED, "linestyle": (0, (4, 2))}
-    if known and is_number:
-        axis.plot(*zip(*known, strict=True), **look)
+    if known and axis.is_number:
+        panel.plot(*zip(*known, strict=True), **look)
     elif known:
         xs, ys = zip(*known, strict=True)
-        axis.hlines(ys, [x - 0.4 for x in xs], [x + 0.4 for x in xs], **look)
+        panel.hlines(ys, [x - 0.4 for x in xs], [x + 0.4 for x in xs], **look)
+
+
+def _rows(
+    axis: _Axis,
+    curves: Mapping[str, Mapping[_Point, Estimate]],
+    least: Mapping[_Point, float],
+    label: str,
+) -> list[list[str]]:
+    rows = [
+        [f"{system}: {label}", *(_cell(own.get(point)) for point in axis.places)]
+        for system, own in curves.items()
+    ]
+    bounds = (f"{least[point]:.1f}" if point in least else "" for point in axis.places)
+    return [*rows, [f"bound: {label}", *bounds]]
+
+
+def _cell(found: Estimate | None) -> str:
+    if found is None:
+        return ""
+    half = found.half_width
+    return f"{found.mean:.1f}" if half is None else f"{found.mean:.1f} ±{half:.1f}"
 
 
 def _is_number(value: Any) -> bool:
@@ -161,5 +261,14 @@ def _order(point: _Point) -> tuple[tuple[bool, float, str], ...]:
     )
 
 
+def _word(name: str) -> str:
+    """An option's name as a label says it."""
+    return name.rsplit(".", 1)[-1].strip("_").replace("_", " ")
+
+
+def _one(value: Any) -> str:
+    return f"{value:g}" if _is_number(value) else str(value)
+
+
 def _said(point: _Point, between: str = ", ") -> str:
-    return between.join(f"{value:g}" if _is_number(value) else str(value) for value in point)
+    return between.join(map(_one, point))

@@ -58,3 +58,34 @@ def test_inputs_that_a_system_lacks_do_not_count():
     runs = [a_run("one", "a", 0.5), a_run("two", "b", 0.5)]
     (drawing,) = same_inputs.draw(runs)
     assert drawing.missing
+
+
+def drawn_run(seed, system, met, setting="resampled"):
+    """A run on the trace that its seed draws."""
+    run = a_run(setting, system, met)
+    run.stored.run_id = f"{system}-{setting}-{seed}"
+    run.stored.manifest = {"trace": {"digest": f"{setting}-{seed}"}, "profile": {}, "seed": seed}
+    return run
+
+
+def test_where_each_seed_draws_another_trace_each_is_an_input():
+    ours, other = [0.9, 0.5, 0.7, 0.8, 0.6], [0.8, 0.6, 0.7, 0.6, 0.5]
+    runs = [drawn_run(seed, "ours", met) for seed, met in enumerate(ours)]
+    runs += [drawn_run(seed, "other", met) for seed, met in enumerate(other)]
+    runs += [a_run("recorded", "ours", 0.9), a_run("recorded", "third", 0.7)]
+    drawings = {drawing.name: drawing for drawing in same_inputs.draw(runs)}
+    recorded = drawings["same_inputs-deadline_satisfactory_ratio"]
+    assert rows(recorded)["recorded"] == ["90.0", "70.0"], "a family of its own"
+    found = drawings["same_inputs-deadline_satisfactory_ratio-1"]
+    assert found.title.endswith(", resampled")
+    assert rows(found)["seed 1"] == ["60.0", "50.0"]
+    differences = drawings["same_inputs-deadline_satisfactory_ratio-differences-1"]
+    difference, *counts = rows(differences)["other, ours"]
+    assert difference.startswith("-6.0 [-"), "with an interval over the traces"
+    assert counts == ["1", "1", "3"]
+
+
+def test_trials_on_one_trace_are_no_inputs():
+    runs = [drawn_run(0, system, met) for system in ("a", "b") for met in (0.4, 0.6)]
+    met, *_ = same_inputs.draw(runs)
+    assert rows(met)["resampled"] == ["50.0", "50.0"]

@@ -10,6 +10,7 @@ from harness.trace.events import TraceEvent, TraceEventKind
 from harness.trace.trace import TraceError
 from harness.trace.transforms import (
     CancelJobs,
+    CrashJobs,
     FirstJobs,
     HostFailures,
     ReadEvents,
@@ -43,6 +44,8 @@ def up(time_s, *slots):
         ((1.0, "cancel", (1,), "a"), "slots"),
         ((1.0, "slots_down", (1,), "a"), "job"),
         ((1.0, "sleep", (1,)), "sleep"),
+        ((1.0, "crash"), "a job is for cancel, fail, crash"),
+        ((1.0, "fail", (1,), "a"), "slots"),
     ],
 )
 def test_impossible_events_are_refused(fields, fact):
@@ -57,6 +60,7 @@ def test_impossible_events_are_refused(fields, fact):
         ([down(1.0, 0, 1), down(2.0, 1)], "slot 1 is down already"),
         ([TraceEvent(5.0, TraceEventKind.CANCEL, job_id="nobody")], "no job of the trace"),
         ([TraceEvent(100.0, TraceEventKind.CANCEL, job_id="001")], "only arrives at 100 s"),
+        ([TraceEvent(9.0, TraceEventKind.CRASH, job_id="001")], "only arrives at 100 s"),
     ],
 )
 def test_events_that_cannot_happen_are_refused(events, fact):
@@ -92,6 +96,15 @@ def test_hosts_fail_whole_and_each_by_itself():
         HostFailures(500.0, 100.0).apply(TRACE, TransformContext())
 
 
+def test_some_hosts_may_be_left_out_and_the_others_fail_as_before():
+    everywhere = HostFailures(500.0, 100.0).apply(TRACE, CONTEXT).events
+    some = HostFailures(500.0, 100.0, hosts=(2, 0)).apply(TRACE, CONTEXT)
+    assert some.events == tuple(event for event in everywhere if event.slots != (2, 3))
+    assert "of 2 hosts" in some.history[-1]
+    with pytest.raises(TraceError, match="no host 3 in cluster hosts, whose 3 hosts"):
+        HostFailures(500.0, 100.0, hosts=(0, 3)).apply(TRACE, CONTEXT)
+
+
 def test_transient_slots_come_and_go_together():
     result = TransientSlots(slots=(5, 4), there_s=240.0, away_s=960.0, until_s=3000.0).apply(
         TRACE, CONTEXT
@@ -118,24 +131,72 @@ def test_owners_give_jobs_up_within_their_duration():
         CancelJobs(0.5).apply(trace(job(1, 0.0, duration_s=None)), CONTEXT)
 
 
+DAILY = 86400.0 / 800.0
+"""Crashes a day so that they are 800 s apart in the mean."""
+
+
+def test_programs_crash_at_their_rate_and_a_share_of_it_is_fatal():
+    result = CrashJobs(DAILY, fatal_share=0.25).apply(TRACE, CONTEXT)
+    assert result == CrashJobs(DAILY, fatal_share=0.25).apply(TRACE, CONTEXT)
+    other = CrashJobs(DAILY, fatal_share=0.25).apply(TRACE, replace(CONTEXT, seed=4))
+    assert result.events != other.events
+    arrivals = {spec.job_id: spec.arrival_s for spec in TRACE.jobs}
+    assert all(arrivals[event.job_id] < event.time_s < 4400.0 for event in result.events)
+    # 40 jobs are watched for 400 to 4,300 s, 94,000 s in all: 117 expected, 29 of them fatal.
+    assert 90 < len(result.events) < 145
+    fatal = [event for event in result.events if event.kind is TraceEventKind.FAIL]
+    assert 15 < len(fatal) < 45
+    assert f"{len(fatal)} of them fatal" in result.history[-1]
+
+
+def test_a_job_crashes_when_it_does_whatever_else_there_is():
+    all_of = CrashJobs(DAILY, until_s=5000.0).apply(TRACE, CONTEXT)
+    few = CrashJobs(DAILY, until_s=5000.0).apply(FirstJobs(10).apply(TRACE, CONTEXT), CONTEXT)
+    shift_s = TRACE.jobs[0].arrival_s  # the first of the ten arrives at 0
+    own = {spec.job_id for spec in few.jobs}
+    moments = [event for event in all_of.events if event.job_id in own]
+    early = [event.time_s for event in few.events if event.time_s < 5000.0 - shift_s]
+    assert early == pytest.approx([event.time_s - shift_s for event in moments])
+    deadlier = CrashJobs(DAILY, fatal_share=0.5, until_s=5000.0).apply(TRACE, CONTEXT)
+    assert {e.time_s for e in deadlier.events} == {e.time_s for e in all_of.events}
+
+
+def test_a_rate_of_nothing_crashes_nobody_and_impossible_options_are_refused():
+    assert CrashJobs(0.0).apply(TRACE, CONTEXT).events == ()
+    for options, fact in (
+        ({"crashes_per_day": -1.0}, "crashes_per_day is -1.0"),
+        ({"crashes_per_day": float("nan")}, "crashes_per_day is nan"),
+        ({"crashes_per_day": 1.0, "fatal_share": 1.5}, "fatal_share is 1.5"),
+        ({"crashes_per_day": 1.0, "until_s": 0.0}, "until_s is 0.0"),
+    ):
+        with pytest.raises(ValueError, match=fact):
+            CrashJobs(**options)
+
+
 def test_several_transforms_add_up():
     both = CancelJobs(0.5).apply(HostFailures(500.0, 100.0).apply(TRACE, CONTEXT), CONTEXT)
+    both = CrashJobs(DAILY, fatal_share=0.2).apply(both, CONTEXT)
     times = [event.time_s for event in both.events]
     assert times == sorted(times)
     assert {event.kind for event in both.events} == set(TraceEventKind)
-    assert [note.partition(":")[0] for note in both.history] == ["HostFailures", "CancelJobs"]
+    assert [note.partition(":")[0] for note in both.history] == [
+        "HostFailures",
+        "CancelJobs",
+        "CrashJobs",
+    ]
 
 
 EVENTS = """time_s,event,slots,job_id
 100,slots_down,0-2 5,
 250.5,slots_up,0-2,
 300,cancel,,007
+320,crash,,008
 """
 
 
 def test_events_are_read_from_a_file_beside_the_trace(tmp_path):
     write(tmp_path, EVENTS, "events.csv")
-    table = "id,at,gpus,model,work,batch\n007,0,1,m,100,8\n008,900,1,m,100,8\n"
+    table = "id,at,gpus,model,work,batch\n007,0,1,m,100,8\n008,310,1,m,100,8\n"
     write(tmp_path, table)
     columns = ("job_id", "arrival", "slots", "workload", "work", "batch")
     names = ("id", "at", "gpus", "model", "work", "batch")
@@ -158,6 +219,7 @@ def test_events_are_read_from_a_file_beside_the_trace(tmp_path):
         down(100.0, 0, 1, 2, 5),
         up(250.5, 0, 1, 2),
         TraceEvent(300.0, TraceEventKind.CANCEL, job_id="007"),
+        TraceEvent(320.0, TraceEventKind.CRASH, job_id="008"),
     )
     assert "events" not in found.generated
 
@@ -167,7 +229,7 @@ def test_events_are_read_from_a_file_beside_the_trace(tmp_path):
     [
         ("when,what\n", [":1: the columns are when, what; give time_s"]),
         ("", [":1: the columns are none"]),
-        (EVENTS + "x,cancel,,a\n9,nap,1,\n9,slots_up,3-1,\n9\n", [":5: ", ":6: ", ":7: ", ":8: "]),
+        (EVENTS + "x,cancel,,a\n9,nap,1,\n9,slots_up,3-1,\n9\n", [":6: ", ":7: ", ":8: ", ":9: "]),
     ],
 )
 def test_lines_that_are_no_events_are_told_with_their_place(tmp_path, text, facts):
@@ -193,6 +255,7 @@ def test_lines_that_are_no_events_are_told_with_their_place(tmp_path, text, fact
         ("9,slots_up,1-x,", "slots has '1-x'; give numbers and ranges"),
         ("9,slots_down,,", "slots is empty; slots_down names its slots"),
         ("9,cancel,,", "job_id is empty; a cancel names its job"),
+        ("9,crash,,", "job_id is empty; a crash names its job"),
     ],
 )
 def test_a_wrong_cell_is_told_with_its_column(tmp_path, line, fact):

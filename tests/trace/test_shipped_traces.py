@@ -29,7 +29,7 @@ class Flat:
 
 def load(name):
     config = yaml.safe_load((TRACES / f"{name}.yaml").read_text())
-    where = uniform_cluster(name="c", num_hosts=8, devices_per_host=8, device_type="none")
+    where = uniform_cluster(name="c", num_hosts=16, devices_per_host=8, device_type="none")
     return load_trace(config, TransformContext(profile=Flat(), cluster=where))
 
 

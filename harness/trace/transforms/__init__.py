@@ -8,6 +8,7 @@ from harness.trace.transforms.arrivals import (
     TimeWindow,
 )
 from harness.trace.transforms.context import Transform, TransformContext
+from harness.trace.transforms.crashes import CrashJobs
 from harness.trace.transforms.deadlines import AssignDeadlines
 from harness.trace.transforms.demand import CapDemand, LogicalWorkers, SetElastic, SlotRange
 from harness.trace.transforms.estimates import UncertainWork
@@ -35,6 +36,7 @@ __all__ = [
     "CancelJobs",
     "CapDemand",
     "CompressArrivals",
+    "CrashJobs",
     "FirstJobs",
     "HostFailures",
     "KeepDurations",

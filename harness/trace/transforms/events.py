@@ -24,13 +24,15 @@ class HostFailures:
 
     Each host of the run's cluster has its own sequence, from 0 to ``until_s`` (by default the
     end of the last job, if every job started on arrival); a host that is down then is repaired
-    all the same.
+    all the same. Slots that also go down by another transform must be on other hosts.
     """
 
     mean_uptime_s: float
     """Mean time from a repair to the next failure."""
     mean_repair_s: float
     until_s: float | None = None
+    hosts: tuple[int, ...] | None = None
+    """Those that fail, numbered from 0; None: all."""
 
     def __post_init__(self) -> None:
         check(
@@ -43,17 +45,29 @@ class HostFailures:
         """The trace with the failures of the run's hosts.
 
         Raises:
-            TraceError: the run has no cluster.
+            TraceError: the run has no cluster, or its cluster lacks a host.
         """
         cluster = _cluster(context, "HostFailures")
-        end_s = _end_s(trace) if self.until_s is None else self.until_s
+        failing = range(len(cluster.hosts)) if self.hosts is None else sorted(set(self.hosts))
+        if unknown := [index for index in failing if not 0 <= index < len(cluster.hosts)]:
+            raise TraceError(
+                [
+                    f"HostFailures: there is no host {unknown[0]} in cluster {cluster.name}, whose"
+                    f" {len(cluster.hosts)} hosts are numbered from 0; correct hosts"
+                ]
+            )
+        end_s = trace.end_s if self.until_s is None else self.until_s
         events = []
-        for index, host in enumerate(cluster.hosts):
+        for index in failing:
             rng = context.rng(f"trace.HostFailures.{index}")
             windows = self._windows(rng, end_s)
-            events += [event for window in windows for event in _outage(host.slots, *window)]
+            events += [
+                event
+                for window in windows
+                for event in _outage(cluster.hosts[index].slots, *window)
+            ]
         note = (
-            f"HostFailures: {len(events) // 2} of {len(cluster.hosts)} hosts in {end_s:.10g} s,"
+            f"HostFailures: {len(events) // 2} of {len(failing)} hosts in {end_s:.10g} s,"
             f" {self.mean_uptime_s:.10g} s apart on each and {self.mean_repair_s:.10g} s long in"
             f" the mean, seed {context.seed}"
         )
@@ -93,7 +107,7 @@ class TransientSlots:
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
         """The trace with the coming and going of the slots."""
-        end_s = _end_s(trace) if self.until_s is None else self.until_s
+        end_s = trace.end_s if self.until_s is None else self.until_s
         rng = context.rng("trace.TransientSlots")
         slots = tuple(sorted(set(self.slots)))
         events: list[TraceEvent] = []
@@ -166,8 +180,8 @@ class CancelJobs:
 class ReadEvents:
     """Events from a CSV file with the columns time_s, event, slots and job_id.
 
-    ``event`` is slots_down, slots_up or cancel; ``slots`` lists numbers and ranges, such as
-    ``0-3 8``. Times are on the clock of the trace after the transforms before this one.
+    ``event`` is slots_down, slots_up, cancel, fail or crash; ``slots`` lists numbers and ranges,
+    such as ``0-3 8``. Times are on the clock of the trace after the transforms before this one.
     """
 
     path: str
@@ -223,9 +237,9 @@ def _event(values: Mapping[str, str]) -> TraceEvent:
     except ValueError:
         raise ValueError(f"time_s is {values['time_s']!r}; give seconds") from None
     kind, slots = TraceEventKind(word), tuple(_slots(values["slots"]))
-    if kind is TraceEventKind.CANCEL and not job_id:
-        raise ValueError("job_id is empty; a cancel names its job")
-    if kind is not TraceEventKind.CANCEL and not slots:
+    if kind.is_of_job and not job_id:
+        raise ValueError(f"job_id is empty; a {kind} names its job")
+    if not kind.is_of_job and not slots:
         raise ValueError(f"slots is empty; {kind} names its slots, such as 0-3 8")
     return TraceEvent(time_s, kind, slots, job_id)
 
@@ -252,8 +266,3 @@ def _cluster(context: TransformContext, name: str) -> Cluster:
     if context.cluster is None:
         raise TraceError([f"{name} needs a cluster; name one with --cluster"])
     return context.cluster
-
-
-def _end_s(trace: Trace) -> float:
-    """When the last job ends, if every job starts on arrival; seconds."""
-    return max(job.arrival_s + (job.duration_s or 0.0) for job in trace.jobs)

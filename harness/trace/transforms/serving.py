@@ -60,7 +60,7 @@ class ServingDemand:
             )
         end_s = self.until_s
         if end_s is None:
-            end_s = max(job.arrival_s + (job.duration_s or 0.0) for job in trace.jobs)
+            end_s = trace.end_s
         order = _in_proportion(cluster)
         events, held = [], 0
         for step in range(math.ceil(end_s / self.every_s) + 1):

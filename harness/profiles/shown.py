@@ -1,0 +1,88 @@
+"""What schedulers are shown of speeds, where that is to be wrong: curves with seeded errors."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from harness.profiles.curves import Family
+from harness.profiles.document import Document
+
+EACH = ("curve", "speed")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How wrong the speeds are that schedulers see; the engine runs on the true ones.
+
+    Every factor is drawn evenly from 1 - ``speed_error`` to 1 + ``speed_error``. ``each``: one
+    factor for a whole ``curve`` (a workload on a device type), as if it had been measured on a
+    slower or faster machine: remaining times are wrong, and what another slot brings is right in
+    proportion; or one for each measured ``speed``, as if each had been measured badly: what another
+    slot brings is wrong as well. The line assumed of programs that nobody knows
+    (``recorded``) is one speed.
+
+    The draws depend on the run's seed and the names of workload and device type, and not on
+    ``speed_error``: a larger error makes the same speeds wrong in the same direction.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    speed_error: float = 0.0
+    each: str = "curve"
+
+    def __post_init__(self) -> None:
+        problems = []
+        is_number = isinstance(self.speed_error, int | float)
+        if isinstance(self.speed_error, bool) or not is_number or not 0 <= self.speed_error < 1:
+            problems.append(f"speed_error is {self.speed_error!r}; it must lie in [0, 1)")
+        if self.each not in EACH:
+            problems.append(f"each is {self.each!r}; known: {', '.join(EACH)}")
+        if problems:
+            raise ValueError("\n".join(problems))
+
+    def mistaken(self, families: Mapping[str, Family], seed: int) -> dict[str, Family]:
+        """All curves with their errors, by workload."""
+        found = {}
+        for workload, family in families.items():
+            found[workload] = self._mistaken(family, f"{workload}.", seed)
+            found[workload].devices = {
+                device_type: self._mistaken(other, f"{workload}.{device_type}", seed)
+                for device_type, other in family.devices.items()
+            }
+        return found
+
+    def _mistaken(self, family: Family, name: str, seed: int) -> Family:
+        rng = np.random.default_rng([seed, zlib.crc32(f"profile.shown.{name}".encode())])
+
+        def draw() -> float:
+            return 1.0 + self.speed_error * (2.0 * rng.random() - 1.0)
+
+        if self.each == "speed":
+            return family.times(lambda batch, num_slots: draw())
+        factor = draw()
+        return family.times(lambda batch, num_slots: factor)
+
+
+def read_shown(document: Document, value: object, problems: list[str]) -> Shown | None:
+    """The key ``shown`` of a profile, None where it is left out; adds what is wrong with it."""
+    if value is None:
+        return None
+    known = [field.name for field in fields(Shown)]
+    if not isinstance(value, Mapping):
+        problems.append(f"{document.place('shown')}: is {value!r}; give {', '.join(known)}")
+        return None
+    unknown = [key for key in value if key not in known]
+    problems.extend(
+        f"{document.place('shown', str(key))}: unknown key {key!r}; known: {', '.join(known)}"
+        for key in unknown
+    )
+    try:
+        return Shown(**{key: value[key] for key in known if key in value})
+    except ValueError as error:
+        problems.extend(f"{document.place('shown')}: {text}" for text in str(error).splitlines())
+        return None
