@@ -9,6 +9,7 @@ from reports.figures import (
     comparison,
     coordination,
     decay_curves,
+    growth,
     hang_detection,
     jct_distribution,
     jobs_completed,
@@ -66,11 +67,12 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "decay_curves": decay_curves.draw,
     "sensitivity": sensitivity.draw,
     "same_inputs": same_inputs.draw,
+    "growth": growth.draw,
 }
 """Figures by name, in the order of the page; studies name those they want."""
 ALWAYS = frozenset({"comparison"})
 """Drawn for every study, whatever it asks for."""
-FROM_METRICS = frozenset({*ALWAYS, "node_pools", "same_inputs", "sensitivity"})
+FROM_METRICS = frozenset({*ALWAYS, "growth", "node_pools", "same_inputs", "sensitivity"})
 """Drawn from metrics alone, so also of runs that were copied without tables."""
 ON_REQUEST = frozenset(
     {
@@ -97,6 +99,7 @@ ON_REQUEST = frozenset(
         "decay_curves",
         "sensitivity",
         "same_inputs",
+        "growth",
     }
 )
 """About studies of their own: drawn when a study or ``--figures`` names them; a report of
