@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from reports import style
 from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, flat_options
+from reports.selection import ReportRun, flat_options, labels
 
 TITLE = "Sensitivity"
 _OUTCOMES = ("trace", "engine", "profile", "cluster")
@@ -40,18 +40,18 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         }
         for run in runs
     }
-    names = _varied(list(options.values()))
-    if not names:
+    varied = _varied(list(options.values()))
+    if not varied:
         return [Drawing("sensitivity", TITLE, missing="No option of the selection was varied.")]
-    points = {run_id: tuple(own.get(name) for name in names) for run_id, own in options.items()}
+    points = {run_id: tuple(own.get(name) for name in varied) for run_id, own in options.items()}
     values = sorted(set(points.values()), key=_order)
-    is_number = len(names) == 1 and all(_is_number(value) for (value,) in values)
+    is_number = len(varied) == 1 and all(_is_number(value) for (value,) in values)
     places: dict[_Point, float] = {value: float(place) for place, value in enumerate(values)}
     if is_number:
         places = {value: float(str(value[0])) for value in values}
-    label = ", ".join(name.rsplit(".", 1)[-1].strip("_") for name in names).replace("_", " ")
+    label = ", ".join(name.rsplit(".", 1)[-1].strip("_") for name in varied).replace("_", " ")
     curves = _curves(runs, points)
-    looks = style.Looks(curves)
+    looks, names = style.Looks(curves), labels(runs)
     figure = style.new_figure(3.6)
     axes = figure.subplots(1, len(_PANELS), squeeze=False)[0]
     header = ["system", *(f"{label} {_said(value)}" for value in values)]
@@ -68,9 +68,9 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
                     xs = [x + 0.6 * shift for x in xs]
                     look["linestyle"] = "none"
                 size = 3.5 if is_number else 6
-                axis.plot(xs, ys, label=system, marker="o", markersize=size, **look)
+                axis.plot(xs, ys, label=names[system], marker="o", markersize=size, **look)
                 cells = (f"{line[value]:.1f}" if value in line else "" for value in values)
-                rows.append([f"{system}: {title}", *cells])
+                rows.append([f"{names[system]}: {title}", *cells])
         least = _bounds(runs, points, bound, unit)
         _draw_bound(axis, places, least, is_number=is_number)
         cells = (f"{least[value]:.1f}" if value in least else "" for value in values)

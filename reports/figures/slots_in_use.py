@@ -46,7 +46,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             moments, up = binned(*capacity(run.outages, run.num_slots, _end_s(run)))
             line: dict[str, Any] = {"color": style.MUTED, "lw": 0.9, "linestyle": (0, (4, 2))}
             axis.step(moments / seconds, up, where="post", label=_CAPACITY, **line)
-            axis.set_title(f"{run.system}{_mean(run)}")
+            axis.set_title(f"{run.label}{_mean(run)}")
             axis.set_ylim(0, run.num_slots * 1.12)
             axis.set_xlim(0, longest / seconds)
             axis.yaxis.set_major_locator(MaxNLocator(4, integer=True))

@@ -245,7 +245,7 @@ def test_jobs_completed_are_drawn_beside_a_system_that_finished_none(tmp_path: P
         assert drawing.figure is not None
         (axis,) = drawing.figure.axes
         ends = {line.get_label(): line.get_ydata()[-1] for line in axis.get_lines()}
-        assert ends == {"arrived": len(jobs), run.system: 0, others.system: len(others.jobs)}
+        assert ends == {"arrived": len(jobs), run.label: 0, others.label: len(others.jobs)}
         run.jobs[:] = jobs
     for run in runs:
         run.jobs[:] = [replace(job, state="refused", finish_s=None) for job in run.jobs]
