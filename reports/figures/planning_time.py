@@ -71,10 +71,8 @@ def _chart(name: str, setting: str, runs: Sequence[ReportRun]) -> Drawing:
         mean, middle, high = times_s.mean(), np.median(times_s), np.percentile(times_s, 95)
         for value, dash in ((mean, "-"), (middle, style.DASHES[1]), (high, style.DASHES[2])):
             axis.axvline(value, color=style.INK, linewidth=1.0, linestyle=dash)
-        axis.set_title(
-            f"{names[system]}: mean {mean:.3g} s, median {middle:.3g} s, p95 {high:.3g} s,"
-            f" longest {times_s.max():.3g} s"
-        )
+        told = f"mean {mean:.3g} s, median {middle:.3g} s, p95 {high:.3g} s"
+        style.put_title(axis, names[system], f"{told}, longest {times_s.max():.3g} s", ": ")
         axis.set_ylabel("plans (count)")
         axis.set_xscale("log")
         trials = sum(run.system == system for run in runs)
