@@ -26,7 +26,7 @@ from harness.criteria import criteria_of
 from harness.engines.setup import EngineConfig, EngineSetup, OpenEngine
 from harness.interrupts import Interrupted, interruptible
 from harness.logical_workers import logical_worker_problems, within_logical_workers
-from harness.manifest import describe_trace, environment
+from harness.manifest import describe_scheduler, describe_trace, environment
 from harness.metrics import compute
 from harness.problems import Problem, UserError, at
 from harness.profiles import Profile, ProfileError, load_profile
@@ -276,6 +276,7 @@ def execute(
         "choices": dict(config.choices),
         "seed": config.seed,
         "repetition": config.repetition,
+        "scheduler": describe_scheduler(planned.scheduler),
         "trace": describe_trace(planned.trace),
         "profile": dict(planned.setup.profile.provenance),
     }

@@ -133,6 +133,15 @@ def machine_load() -> dict[str, float]:
     }
 
 
+def describe_scheduler(scheduler: Any) -> Mapping[str, Any]:
+    """How far the scheduler was checked (``contracts.scheduler.Checked``; None: it does not say),
+    and whether it is a bound and no system."""
+    return {
+        "checked": getattr(scheduler, "checked", None),
+        "bound": getattr(scheduler, "bound", False),
+    }
+
+
 def describe_trace(trace: Any) -> Mapping[str, Any]:
     """What the manifest says of the trace that was replayed (a ``harness.trace`` Trace)."""
     return {

@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from reports import processes, table_files, wording
+from reports import levels, processes, table_files, wording
 from reports.claim_table import claim_table
 from reports.claims.kept import FILE, write
 from reports.claims.ledger import Paper
@@ -139,6 +139,7 @@ def write_site(
             summary=wording.summary(own),
             claims=[wording.claim(verdict, files) for verdict in own],
             downloads=Markup(downloads("All entries", saved, out)),
+            levels=levels.MEANING,
         )
         (out / f"{paper.id}.html").write_text(text, encoding="utf-8")
     text = environment.get_template("overview.html").render(

@@ -13,6 +13,7 @@ from typing import Any
 from harness.benchmark import VersionError, one_version
 from harness.records import ChangeRecord, GrantRecord, JobRecord, OutageRecord
 from harness.store import StoredRun, iter_runs
+from reports import levels
 
 STUDIES = Path(__file__).resolve().parent.parent / "configs" / "study"
 
@@ -51,6 +52,11 @@ class ReportRun:
     def metrics(self) -> Mapping[str, float]:
         """Its metrics, as stored."""
         return self.stored.metrics
+
+    @property
+    def label(self) -> str:
+        """The system as it is shown: how far its scheduler was checked stands beside its name."""
+        return levels.beside(self.system, levels.of_run(self.stored))
 
     @property
     def study(self) -> str:
@@ -220,6 +226,16 @@ def groups(runs: Sequence[ReportRun], *names: str) -> dict[tuple[str, ...], list
     for run in runs:
         found.setdefault(tuple(str(getattr(run, key)) for key in names), []).append(run)
     return found
+
+
+def labels(runs: Iterable[ReportRun]) -> dict[str, str]:
+    """What each system is called where it is shown; two levels where its runs have two."""
+    found: dict[str, set[str]] = {}
+    for run in runs:
+        found.setdefault(run.system, set()).add(levels.of_run(run.stored))
+    return {
+        system: levels.beside(system, " or ".join(sorted(own))) for system, own in found.items()
+    }
 
 
 def _choices(run: StoredRun) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from string import Template
 
 from harness.store import CONFIG
 from harness.text_file import text_path
-from reports import style, table_files
+from reports import levels, style, table_files
 from reports.drawing import Drawing
 from reports.files import FORMATS, save_all
 from reports.selection import ReportRun
@@ -76,13 +76,14 @@ def write(
         title=html.escape(title),
         summary=html.escape(_summary(runs)),
         command=html.escape(command),
+        levels=html.escape(levels.MEANING),
         contents="\n".join(_link(drawing) for _, drawing in drawings),
         sections="\n".join(sections),
         runs="\n".join(_facts(run) for run in runs),
     )
     for name, text in (
         ("index.html", page),
-        ("tables.md", f"# {title}\n\n{_summary(runs)}\n\n" + "\n".join(tables)),
+        ("tables.md", f"# {title}\n\n{_summary(runs)}\n\n{levels.MEANING}\n\n" + "\n".join(tables)),
         (INDEX, json.dumps(entries, indent=1) + "\n"),
         (TABLES_INDEX, json.dumps(table_entries, indent=1) + "\n"),
     ):
@@ -165,7 +166,7 @@ def _facts(run: ReportRun) -> str:
     commit = str(manifest.get("git_commit") or "unknown")[:12]
     facts = {
         "setting": run.setting,
-        "system": run.system,
+        "system": run.label,
         "engine": run.engine + (" (emulated pace)" if run.is_emulated else ""),
         "seed, repetition": f"{run.trial[0]}, {run.trial[1]}",
         "made": manifest.get("created", "unknown"),

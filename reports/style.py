@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
@@ -136,25 +137,35 @@ _NOTE_LETTERS = 125
 """Letters that fit into a line of the note."""
 
 
+def put_title(axis: Axes, name: str, numbers: str, between: str = ", ") -> None:
+    """A panel's title: what it shows and its numbers, below each other where one line is short."""
+    text = f"{name}{between}{numbers}" if numbers else name
+    axis.set_title(text if len(text) <= _TITLE_LETTERS else f"{name}\n{numbers}")
+
+
+_TITLE_LETTERS = 82
+"""Bold letters that fit into a line as wide as the figure."""
+
+
 def put_legend(figure: Figure) -> None:
     """What the lines of all its axes are, once each, above them; the figure grows with it."""
     handles: dict[str, Artist] = {}
     for axis in figure.axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    longest = max(map(len, handles), default=0)
+            handles.setdefault("\n".join(textwrap.wrap(label, _LINE_LETTERS)), handle)
+    longest = max((len(line) for label in handles for line in label.splitlines()), default=0)
     num_columns = max(1, min(3, int(_LEGEND_LETTERS / (longest + _HANDLE_LETTERS))))
     width_in, height_in = figure.get_size_inches()
-    num_rows = math.ceil(len(handles) / num_columns)
+    num_rows = math.ceil(sum(label.count("\n") + 1 for label in handles) / num_columns)
     figure.set_size_inches(width_in, height_in + _LEGEND_ROW_IN * num_rows)
     figure.legend(
         handles.values(), handles, loc="outside upper left", ncols=num_columns, handlelength=3
     )
 
 
-_LEGEND_LETTERS, _HANDLE_LETTERS, _LEGEND_ROW_IN = 135, 8, 0.17
-"""Of the legend's letters: as many as fit beside one another, what a line before a name takes,
-and the height of a row."""
+_LEGEND_LETTERS, _LINE_LETTERS, _HANDLE_LETTERS, _LEGEND_ROW_IN = 135, 96, 8, 0.17
+"""Of the legend's letters: as many as fit beside one another in columns, at most of one name in a
+line, what a line before a name takes, and the height of a row."""
 
 
 def put_count_note(figure: Figure, counts: Sequence[int], runs: Sequence[ReportRun]) -> None:

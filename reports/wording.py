@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reports import levels
 from reports.claims.ledger import Claim, Criterion
 from reports.claims.verdicts import CellVerdict, CriterionVerdict, Direction, Status, Verdict
 
@@ -165,7 +166,13 @@ def rule(criterion: Criterion) -> str:
 
 
 def _options(options: Mapping[str, str]) -> str:
-    return ", ".join(f"{key.rsplit('.', 1)[-1]}={value}" for key, value in options.items())
+    return ", ".join(
+        f"{key.rsplit('.', 1)[-1]}={_value(key, value)}" for key, value in options.items()
+    )
+
+
+def _value(key: str, value: str) -> str:
+    return levels.beside(value, levels.of_choice(value)) if key == "scheduler" else value
 
 
 def cell(criterion: Criterion, cell: CellVerdict) -> dict[str, Any]:

@@ -35,6 +35,18 @@ class Requirement(StrEnum):
     SHARE_DEVICE = "share_device"
 
 
+class Checked(StrEnum):
+    """How far a scheduler was checked against its source. Its class says so by ``checked``, and by
+    ``bound = True`` that it knows what no system can know and stands for what none can reach."""
+
+    EXACT = "exact"
+    """On the worked examples of its source."""
+    COMPARED = "compared"
+    """Decisions with those of an independent implementation, or with an oracle."""
+    DESCRIBED = "described"
+    """There is only prose to go by."""
+
+
 class Throughput(Protocol):
     """Throughput curve of one job, as schedulers are told it; jobs may train at other speeds."""
 

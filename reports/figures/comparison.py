@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from harness.metrics import jct_common_mean_s
 from harness.statistics import estimate
 from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, groups
+from reports.selection import ReportRun, groups, labels
 
 TITLE = "Comparison"
 COLUMNS: Mapping[str, tuple[str, float, str]] = {
@@ -106,6 +106,7 @@ def _table(runs: Sequence[ReportRun]) -> Table:
         or (metric in _TELLS_AT_0 and any(metric in run.metrics for run in runs))
     ]
     parts = groups(runs, "engine", "system")
+    names = labels(runs)
     common = _common_jct(parts)
     has_made_up = any("deadline_s" in run.generated for run in runs)
     header = ["system", "engine", "trials"]
@@ -118,7 +119,7 @@ def _table(runs: Sequence[ReportRun]) -> Table:
     rows = []
     for key, trials in parts.items():
         engine = key[0] + (" (emulated pace)" if trials[0].is_emulated else "")
-        cells = [key[1], engine, str(len(trials))]
+        cells = [names[key[1]], engine, str(len(trials))]
         cells += [_cell(trials, metric) for metric in shown]
         if common:
             cells.append(f"{common[key]:,.1f}" if key in common else "")

@@ -10,7 +10,7 @@ from harness.contracts.engine import JobState
 from harness.metrics import Floats
 from reports import style
 from reports.drawing import Drawing
-from reports.selection import ReportRun, groups
+from reports.selection import ReportRun, groups, labels
 
 TITLE = "Job completion times"
 _WIDE = 50
@@ -23,6 +23,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     A curve ends below 1 where jobs were refused, failed or never finished. Trials are pooled.
     """
     looks = style.Looks(run.system for run in runs)
+    names = labels(runs)
     drawings = []
     for number, ((setting,), inside) in enumerate(groups(runs, "setting").items(), 1):
         panels = groups(inside, "engine")
@@ -51,7 +52,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
                     np.concatenate([[0.0], share[kept]]),
                     where="post",
                     linewidth=1.8,
-                    label=f"{system} ({len(trials)} × {submitted // len(trials):,} jobs)",
+                    label=f"{names[system]} ({len(trials)} × {submitted // len(trials):,} jobs)",
                     **looks.line(system),
                 )
             axis.set_title(engine)

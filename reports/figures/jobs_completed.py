@@ -10,7 +10,7 @@ from harness.contracts.engine import JobState
 from harness.metrics import Floats
 from reports import style
 from reports.drawing import Drawing
-from reports.selection import ReportRun, groups
+from reports.selection import ReportRun, groups, labels
 
 TITLE = "Jobs completed over time"
 
@@ -22,6 +22,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     arrive still works off a queue; one that ends below them has dropped jobs.
     """
     looks = style.Looks(run.system for run in runs)
+    names = labels(runs)
     drawings = []
     for number, ((setting,), inside) in enumerate(groups(runs, "setting").items(), 1):
         name, title = f"jobs-completed-{number}", f"{TITLE}: {setting}"
@@ -56,7 +57,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
                     times / seconds,
                     counts,
                     where="post",
-                    label=system,
+                    label=names[system],
                     linewidth=1.8,
                     **looks.line(system),
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,7 +13,7 @@ from harness.statistics import Estimate, estimate
 from reports import style
 from reports.drawing import Drawing, Table
 from reports.pools import PER, Pair, pairs
-from reports.selection import ReportRun
+from reports.selection import ReportRun, labels
 
 TITLE = "Schedulers over the size of the cluster"
 _TIMES = {
@@ -48,7 +49,7 @@ def _runs(found: Sequence[Pair]) -> list[ReportRun]:
 def _curves(name: str, scenario: str, found: Sequence[Pair]) -> Drawing:
     runs = _runs(found)
     systems = sorted({run.system for run in runs})
-    looks = style.Looks(systems)
+    looks, names = style.Looks(systems), labels(runs)
     figure = style.new_figure(3.1)
     axes = figure.subplots(1, len(_TIMES))
     for axis, (metric, label) in zip(axes, _TIMES.items(), strict=True):
@@ -57,19 +58,20 @@ def _curves(name: str, scenario: str, found: Sequence[Pair]) -> Drawing:
             for run in runs:
                 if run.system == system:
                     values.setdefault(run.num_slots, []).append(run.metrics[metric] / 60.0)
-            _line(axis, values, system, looks, number)
+            look = looks.line(system)
+            _line(axis, values, names[system], look, number)
         axis.set_xlabel("slots of the cluster (count)")
         axis.set_ylabel(label)
         axis.set_ylim(bottom=0)
         axis.set_xticks(sorted({run.num_slots for run in runs}))
     style.put_legend(figure)
     style.put_note(figure, runs)
-    rows = [_row(slots, system, own) for (slots, system), own in _grouped(found).items()]
+    rows = [_row(slots, names[system], own) for (slots, system), own in _grouped(found).items()]
     return Drawing(
         name=name,
         title=f"{TITLE}: {scenario}",
         caption="Means over trials; bars are 95% intervals over them (Student's t), from 5 trials"
-        f" on. The table holds every system against {found[0].baseline_run.system}; additional"
+        f" on. The table holds every system against {found[0].baseline_run.label}; additional"
         f" jobs are those finished more while it finishes {PER}: by the mean total times"
         " (100 times their ratio, less 100), and by counting at its 100th, 200th ... job.",
         run_ids=[run.run_id for run in runs],
@@ -90,13 +92,13 @@ def _grouped(found: Sequence[Pair]) -> dict[tuple[int, str], list[Pair]]:
 
 
 def _line(
-    axis: Axes, values: Mapping[int, Sequence[float]], system: str, looks: style.Looks, number: int
+    axis: Axes, values: Mapping[int, Sequence[float]], label: str, look: dict[str, Any], number: int
 ) -> None:
     slots = sorted(values)
     means = [estimate(values[count]) for count in slots]
     axis.errorbar(
         slots, [one.mean for one in means], yerr=_half_widths(means),
-        marker="os^Dv"[number % 5], markersize=4, capsize=2, label=system, **looks.line(system),
+        marker="os^Dv"[number % 5], markersize=4, capsize=2, label=label, **look,
     )  # fmt: skip
 
 
@@ -136,8 +138,8 @@ def _bars(name: str, by_scenario: Mapping[str, Sequence[Pair]]) -> Drawing:
         for scenario, found in by_scenario.items()
         for system in sorted({pair.system for pair in found})
     }
-    labels = {key: ": ".join(key) if len(series) > 1 else key[1] for key in series}
-    looks = style.Looks(labels.values())
+    names = labels(runs)
+    looks = style.Looks(map(": ".join, series))
     sizes = sorted({pair.num_slots for pair in every})
     figure = style.new_figure(3.1)
     axis = figure.subplots()
@@ -153,8 +155,8 @@ def _bars(name: str, by_scenario: Mapping[str, Sequence[Pair]]) -> Drawing:
             [one.mean for one in means.values()],
             0.92 * width,
             yerr=_half_widths(list(means.values())),
-            color=looks.colour(labels[key]),
-            label=labels[key],
+            color=looks.colour(": ".join(key)),
+            label=f"{key[0]}: {names[key[1]]}" if len(series) > 1 else names[key[1]],
             error_kw={"elinewidth": 0.9, "capsize": 2, "ecolor": style.INK},
         )
         axis.bar_label(bars, fmt="{:.1f}", fontsize=style.SMALL_PT, padding=1)
@@ -169,7 +171,7 @@ def _bars(name: str, by_scenario: Mapping[str, Sequence[Pair]]) -> Drawing:
     return Drawing(
         name=name,
         title="Additional jobs over the size of the cluster",
-        caption=f"Jobs that a system trains more while {every[0].baseline_run.system} trains"
+        caption=f"Jobs that a system trains more while {every[0].baseline_run.label} trains"
         f" {PER}, by the ratio of their mean total times in the same trial; means over trials,"
         " bars are 95% intervals over them, from 5 trials on. Scenarios are named by trace and,"
         " where profiles differ, by profile.",

@@ -11,7 +11,7 @@ from harness.metrics import Floats
 from harness.records import JobRecord
 from reports import style
 from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, groups
+from reports.selection import ReportRun, groups, labels
 
 TITLE = "Time of a plan"
 _BINS = 40
@@ -59,7 +59,7 @@ def _chart(name: str, setting: str, runs: Sequence[ReportRun]) -> Drawing:
         system: np.concatenate([plan_times_s(run) for run in own])
         for (system,), own in groups(runs, "system").items()
     }
-    looks = style.Looks(systems)
+    looks, names = style.Looks(systems), labels(runs)
     every = np.concatenate(list(systems.values()))
     low = max(float(every.min()), 1e-5)
     edges = np.geomspace(low, max(float(every.max()), 2 * low), _BINS)
@@ -67,21 +67,18 @@ def _chart(name: str, setting: str, runs: Sequence[ReportRun]) -> Drawing:
     axes = figure.subplots(len(systems), 1, sharex=True, squeeze=False)[:, 0]
     rows = []
     for axis, (system, times_s) in zip(axes, systems.items(), strict=True):
-        axis.hist(
-            np.maximum(times_s, low), edges, color=looks.colour(system), alpha=0.75, label=system
-        )
+        axis.hist(np.maximum(times_s, low), edges, color=looks.colour(system), alpha=0.75)
         mean, middle, high = times_s.mean(), np.median(times_s), np.percentile(times_s, 95)
         for value, dash in ((mean, "-"), (middle, style.DASHES[1]), (high, style.DASHES[2])):
             axis.axvline(value, color=style.INK, linewidth=1.0, linestyle=dash)
-        axis.set_title(
-            f"{system}: mean {mean:.3g} s, median {middle:.3g} s, p95 {high:.3g} s,"
-            f" longest {times_s.max():.3g} s"
-        )
+        told = f"mean {mean:.3g} s, median {middle:.3g} s, p95 {high:.3g} s"
+        style.put_title(axis, names[system], f"{told}, longest {times_s.max():.3g} s", ": ")
         axis.set_ylabel("plans (count)")
         axis.set_xscale("log")
         trials = sum(run.system == system for run in runs)
         numbers = (mean, middle, high, times_s.max())
-        rows.append([system, str(trials), str(len(times_s)), *(f"{one:.4g}" for one in numbers)])
+        cells = [f"{one:.4g}" for one in numbers]
+        rows.append([names[system], str(trials), str(len(times_s)), *cells])
     axes[-1].set_xlabel("wall clock of one plan (s)")
     style.plain_log_ticks(axes[-1].xaxis)
     style.put_note(figure, runs)

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from harness.statistics import Interval, mean_interval
 from reports import style
 from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, groups
+from reports.selection import ReportRun, groups, labels
 
 TITLE = "On the same inputs"
 _PANELS = (
@@ -103,13 +103,17 @@ def _drawings(
     runs, systems = inputs.runs, inputs.systems
     run_ids = [run.run_id for run in runs if inputs.name(run) in values]
     figure = style.new_figure(1.2 + 0.22 * len(values))
-    _scatter(figure.subplots(), systems, values, label)
+    names = labels(runs)
+    _scatter(figure.subplots(), names, values, label)
     style.put_note(figure, runs)
     style.put_legend(figure)
     rows = [[name, *(f"{own[system]:,.1f}" for system in systems)] for name, own in values.items()]
     means = (fmean(own[system] for own in values.values()) for system in systems)
     rows.append(["mean of the inputs", *(f"{mean:,.1f}" for mean in means)])
-    pairs = [_pair(first, other, values, sign) for first, other in combinations(systems, 2)]
+    pairs = [
+        [f"{names[first]}, {names[other]}", *_pair(first, other, values, sign)]
+        for first, other in combinations(systems, 2)
+    ]
     return [
         Drawing(
             name=f"same_inputs-{metric}{inputs.suffix}",
@@ -118,7 +122,7 @@ def _drawings(
             + (" Each seed draws another trace." if inputs.is_drawn else ""),
             run_ids=run_ids,
             figure=figure,
-            table=Table([f"{label} on", *systems], rows),
+            table=Table([f"{label} on", *(names[system] for system in systems)], rows),
         ),
         Drawing(
             name=f"same_inputs-{metric}-differences{inputs.suffix}",
@@ -133,13 +137,14 @@ def _drawings(
     ]
 
 
-def _scatter(axis: Axes, systems: Sequence[str], values: _Values, label: str) -> None:
-    looks = style.Looks(systems)
+def _scatter(axis: Axes, names: Mapping[str, str], values: _Values, label: str) -> None:
+    looks = style.Looks(names)
     places = range(len(values))
-    for marker, system in zip("osD^vPX*" * len(systems), systems, strict=False):
+    for marker, system in zip("osD^vPX*" * len(names), sorted(names), strict=False):
         xs = [own[system] for own in values.values()]
         colour = looks.colour(system)
-        axis.plot(xs, places, marker, label=system, color=colour, markersize=4.5, alpha=0.85)
+        name = names[system]
+        axis.plot(xs, places, marker, label=name, color=colour, markersize=4.5, alpha=0.85)
     axis.set_yticks(list(places), [style.shorten(name, 70) for name in values])
     axis.invert_yaxis()
     axis.set_xlabel(label)
@@ -155,7 +160,7 @@ def _pair(first: str, other: str, values: _Values, sign: float) -> list[str]:
         for difference, scale in zip(differences, scales, strict=True)
     ]
     counts = [str(signs.count(one)) for one in (1, 0, -1)]
-    return [f"{first}, {other}", _said(mean_interval(differences)), *counts]
+    return [_said(mean_interval(differences)), *counts]
 
 
 def _said(found: Interval) -> str:

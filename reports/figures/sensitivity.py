@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from harness.statistics import Estimate, estimate
 from reports import style
 from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, flat_options
+from reports.selection import ReportRun, flat_options, labels
 
 TITLE = "Sensitivity"
 _OUTCOMES = ("trace", "engine", "profile", "cluster")
@@ -46,9 +46,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         }
         for run in runs
     }
-    names = _varied(list(options.values()))
-    if not names:
+    varied = _varied(list(options.values()))
+    if not varied:
         return [Drawing("sensitivity", TITLE, missing="No option of the selection was varied.")]
+<<<<<<< HEAD
     along, across = _split(names, list(options.values()))
     points = {run_id: _point(own, along) for run_id, own in options.items()}
     rows_of: dict[_Point, list[ReportRun]] = {}
@@ -71,6 +72,45 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             panel.set_title(title)
             panel.set_ylabel(label)
             rows += _rows(axis, curves, least, f"{title}: {label}" if title else label)
+=======
+    points = {run_id: tuple(own.get(name) for name in varied) for run_id, own in options.items()}
+    values = sorted(set(points.values()), key=_order)
+    is_number = len(varied) == 1 and all(_is_number(value) for (value,) in values)
+    places: dict[_Point, float] = {value: float(place) for place, value in enumerate(values)}
+    if is_number:
+        places = {value: float(str(value[0])) for value in values}
+    label = ", ".join(name.rsplit(".", 1)[-1].strip("_") for name in varied).replace("_", " ")
+    curves = _curves(runs, points)
+    looks, names = style.Looks(curves), labels(runs)
+    figure = style.new_figure(3.6)
+    axes = figure.subplots(1, len(_PANELS), squeeze=False)[0]
+    header = ["system", *(f"{label} {_said(value)}" for value in values)]
+    rows = []
+    for axis, (metric, bound, unit, title) in zip(axes, _PANELS, strict=True):
+        for system, own in curves.items():
+            line = _means(own, metric, unit, is_fair=metric != "jct_mean_s")
+            if line:
+                xs = [places[value] for value in values if value in line]
+                ys = [line[value] for value in values if value in line]
+                look = looks.line(system)
+                if not is_number:  # beside one another, and nothing between two places
+                    shift = (list(curves).index(system) + 1) / (len(curves) + 1) - 0.5
+                    xs = [x + 0.6 * shift for x in xs]
+                    look["linestyle"] = "none"
+                size = 3.5 if is_number else 6
+                axis.plot(xs, ys, label=names[system], marker="o", markersize=size, **look)
+                cells = (f"{line[value]:.1f}" if value in line else "" for value in values)
+                rows.append([f"{names[system]}: {title}", *cells])
+        least = _bounds(runs, points, bound, unit)
+        _draw_bound(axis, places, least, is_number=is_number)
+        cells = (f"{least[value]:.1f}" if value in least else "" for value in values)
+        rows.append([f"bound: {title}", *cells])
+        axis.set_xlabel(f"{label} (value of the option)")
+        axis.set_ylabel(title)
+        axis.set_ylim(bottom=0)
+        if not is_number:
+            axis.set_xticks(list(places.values()), [_said(value, "\n") for value in places])
+>>>>>>> wt-levels-1795447963
     style.put_note(figure, runs)
     style.put_legend(figure)
     return [

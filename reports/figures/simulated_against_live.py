@@ -11,7 +11,7 @@ import numpy as np
 from harness.statistics import MIN_TRIALS, Estimate, estimate
 from reports import style
 from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, groups
+from reports.selection import ReportRun, groups, labels
 
 TITLE = "Simulated against live"
 METRICS: Mapping[str, str] = {
@@ -126,8 +126,8 @@ def _chart(
 ) -> Drawing:
     systems = sorted({one.system for one in found})
     metrics = [metric for metric in METRICS if any(one.metric == metric for one in found)]
-    looks = style.Looks(systems)
-    figure = style.new_figure(1.3 + len(metrics) * (0.16 + 0.15 * len(systems)))
+    looks, names = style.Looks(systems), labels(runs)
+    figure = style.new_figure(1.1 + len(metrics) * (0.16 + 0.15 * len(systems)))
     axis = figure.subplots()
     step = 0.72 / len(systems)
     for one in found:
@@ -144,7 +144,7 @@ def _chart(
         axis.errorbar(
             100 * mean.mean, place, xerr=bar, fmt="D" if bar is not None else "o", color=colour,
             markersize=4, capsize=2.5, linewidth=1.3,
-            label=one.system if one.metric == next(
+            label=names[one.system] if one.metric == next(
                 other.metric for other in found if other.system == one.system
             ) else None,
         )  # fmt: skip
@@ -154,15 +154,15 @@ def _chart(
     axis.set_xlabel("relative error, simulated / live − 1 (%)")
     axis.set_ylabel("metric (category)")
     axis.grid(visible=False, axis="y")
-    figure.legend(loc="outside upper left", ncols=min(3, len(systems)))
     style.put_note(figure, runs)
+    style.put_legend(figure)
     return Drawing(
         name=name,
         title=title,
         caption=_caption(found),
         run_ids=[run.run_id for run in runs],
         figure=figure,
-        table=_table(found),
+        table=_table(found, names),
     )
 
 
@@ -181,7 +181,7 @@ def _caption(found: Sequence[Comparison]) -> str:
     )
 
 
-def _table(found: Sequence[Comparison]) -> Table:
+def _table(found: Sequence[Comparison], names: Mapping[str, str]) -> Table:
     rows = []
     for one in found:
         mean, (low, high) = one.error, one.spread
@@ -191,7 +191,7 @@ def _table(found: Sequence[Comparison]) -> Table:
             else f"none, n < {MIN_TRIALS}"
         )
         rows.append(
-            [f"{METRICS[one.metric]}: {one.system}", f"{one.simulated:.4g}",
+            [f"{METRICS[one.metric]}: {names[one.system]}", f"{one.simulated:.4g}",
              f"{fmean(one.live):.4g}", f"{100 * mean.mean:+.1f}", interval,
              str(mean.num_trials), f"{100 * low:+.1f} to {100 * high:+.1f}"]
         )  # fmt: skip

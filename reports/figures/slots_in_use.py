@@ -46,7 +46,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             moments, up = binned(*capacity(run.outages, run.num_slots, _end_s(run)))
             line: dict[str, Any] = {"color": style.MUTED, "lw": 0.9, "linestyle": (0, (4, 2))}
             axis.step(moments / seconds, up, where="post", label=_CAPACITY, **line)
-            axis.set_title(f"{run.system}{_mean(run)}")
+            style.put_title(axis, run.label, _mean(run))
             axis.set_ylim(0, run.num_slots * 1.12)
             axis.set_xlim(0, longest / seconds)
             axis.yaxis.set_major_locator(MaxNLocator(4, integer=True))
@@ -78,7 +78,7 @@ def _mean(run: ReportRun) -> str:
     if mean is None:
         return ""
     available = run.metrics.get("slot_availability")
-    text = f", mean {mean:.0%} of {run.num_slots}"
+    text = f"mean {mean:.0%} of {run.num_slots}"
     return f"{text}, {mean / available:.0%} of those up" if available else text
 
 

@@ -41,7 +41,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     drawings = []
     looks = style.Looks(workload for run in firsts for workload in _workloads(run))
     for number, run in enumerate(firsts[:MAX_DRAWN], 1):
-        title = f"{TITLE}: {run.system}, {run.engine} ({run.setting})"
+        title = f"{TITLE}: {run.label}, {run.engine} ({run.setting})"
         name = f"timeline-{number}"
         size = run.stored.table_bytes("grants")
         if not 0 < size <= MAX_BYTES:

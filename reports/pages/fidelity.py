@@ -12,11 +12,12 @@ import numpy as np
 
 from harness.compare import welch_half_width
 from harness.statistics import CONFIDENCE, MIN_TRIALS, Estimate, estimate
+from reports import levels
 from reports.claims.verdicts import Fidelity
 from reports.drawing import Table
 from reports.figures.simulated_against_live import METRICS, Comparison, compare
 from reports.pages.base import Material, Page, Section, named_anew
-from reports.selection import ReportRun, groups
+from reports.selection import ReportRun, groups, labels
 
 TARGETS: Mapping[str, float] = {"jct_mean_s": 0.03, "makespan_s": 0.03}
 """Largest relative error that the simulator of this project aims at (docs/measurements.md)."""
@@ -94,6 +95,7 @@ def word(error: Estimate, target: float) -> str:
 def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
     rows = []
     for pair in pairs:
+        names = labels(pair.runs)
         for one in compare(pair.runs):
             target = TARGETS.get(one.metric)
             if target is not None:
@@ -101,7 +103,7 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
                 rows.append(
                     [
                         pair.study,
-                        one.system,
+                        names[one.system],
                         METRICS[one.metric],
                         *_error_cells(one.error, target),
                         f"{100 * low:+.1f} to {100 * high:+.1f}" if len(one.live) > 1 else "",
@@ -113,7 +115,7 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
             if errors:
                 title = f"single jobs' JCT, p{JOB_PERCENT}"
                 cells = _error_cells(estimate(errors), JOB_TARGET)
-                rows.append([pair.study, system, title, *cells, "", "", ""])
+                rows.append([pair.study, names[system], title, *cells, "", "", ""])
     header = ["study", "system", "metric", "error, %", "95% interval", "n", "target, %", "verdict",
               "live spread, %", "machine's speed", "error at equal speed, %"]  # fmt: skip
     shown = [drawn for drawn in material.drawn if drawn.figure == "simulated_against_live"]
@@ -127,7 +129,7 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
         " that simulation could do better. The machine's speed is the time that the profile gives"
         " the steps that were executed over the time that they took, mean over trials; the last"
         " column is the error if live times are multiplied by it, to a first approximation what"
-        " is left where the machine is as fast as when the profile was measured.",
+        f" is left where the machine is as fast as when the profile was measured. {levels.MEANING}",
         Table(header, rows) if rows else None,
         pictures=[drawn for drawn in shown if drawn.has_picture],
         missing="" if rows else "no system of a study here ran in both engines.",
@@ -188,12 +190,13 @@ def _completion_times(run: ReportRun) -> dict[str, float]:
 def _orders(pairs: Sequence[Pair], material: Material) -> Section:
     rows = []
     for pair in pairs:
-        by_system = groups(pair.runs, "system")
+        by_system, names = groups(pair.runs, "system"), labels(pair.runs)
         for (first, ours), (second, theirs) in combinations(by_system.items(), 2):
             for metric in TARGETS:
                 row = _order(ours, theirs, metric)
                 if row:
-                    rows.append([pair.study, f"{first[0]} over {second[0]}", METRICS[metric], *row])
+                    both = f"{names[first[0]]} over {names[second[0]]}"
+                    rows.append([pair.study, both, METRICS[metric], *row])
     header = ["study", "systems", "metric", "live", "95% interval",
               "simulated", "order"]  # fmt: skip
     return Section(

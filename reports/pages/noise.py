@@ -7,6 +7,7 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 from harness.statistics import MIN_TRIALS, estimate
+from reports import levels
 from reports.drawing import Table
 from reports.pages.base import Material, Page, Section, named_anew
 from reports.selection import ReportRun, groups
@@ -112,13 +113,11 @@ def _live(material: Material) -> Section:
     rows = []
     for study, runs in material.studies.items():
         live = [run for run in named_anew(runs) if run.is_live]
-        for (setting, engine, system), trials in groups(
-            live, "setting", "engine", "system"
-        ).items():
+        for (setting, engine, _), trials in groups(live, "setting", "engine", "system").items():
             for metric, title in _METRICS.items():
                 values = [run.metrics[metric] for run in trials if run.metrics.get(metric)]
                 if len(values) > 1:
-                    rows.append([study, setting, system, engine, title, *_spread(values)])
+                    rows.append([study, setting, trials[0].label, engine, title, *_spread(values)])
     header = ["study", "setting", "system", "engine", "metric", "trials", "mean",
               "standard deviation, %", "largest − smallest, %",
               "95% interval of the mean, %"]  # fmt: skip
@@ -126,7 +125,7 @@ def _live(material: Material) -> Section:
         "noise-live",
         "Repeated live runs",
         "Runs that differ in seed or repetition alone, all really trained. Shares of their mean;"
-        f" the interval is Student's, given from {MIN_TRIALS} trials on.",
+        f" the interval is Student's, given from {MIN_TRIALS} trials on. {levels.MEANING}",
         Table(header, rows) if rows else None,
         missing="" if rows else "no live run here was repeated.",
         links=material.links(),

@@ -102,11 +102,12 @@ class Afs:
 
     A job whose least size exceeds the whole cluster is refused. A job that lost some of its
     workers is given slots anew like all others. A decision costs slots times jobs with slots.
+
+    Checked: ``compared``: the comparison with both of the outcomes that it stands for, two jobs
+    with the best of all schedules, whole decisions with a plain version.
     """
 
     checked: ClassVar[str] = "compared"
-    """The comparison with both of the outcomes it stands for; two jobs with the best of all
-    schedules; whole decisions with a plain version."""
     needs: frozenset[Knowledge] = frozenset({Knowledge.REMAINING_WORK, Knowledge.THROUGHPUT})
     requires: frozenset[Requirement] = frozenset({Requirement.RESCALE, Requirement.SUSPEND})
     wants_progress = False

@@ -74,6 +74,9 @@ class EasyScale:
     K, the rounds, the time-out and the definition of the speed-up are not stated. Differs: free
     slots bound the proposals, so that none of the K is wasted; slots that serving takes
     back leave without notice (events of the trace), as ``GRANT_SHRUNK`` or ``GRANT_LOST``.
+
+    Checked: ``compared``: plans and proposals with all there are in small cases, approvals with
+    Algorithm 1 as its text has it; replays by hand.
     """
 
     checked: ClassVar[str] = "compared"

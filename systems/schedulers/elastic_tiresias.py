@@ -63,10 +63,12 @@ class ElasticTiresias:
     slots from may be compacted too, and moves then. Differs from the print, which has no end
     to its expansion. Exact slots are named, chosen as ``consolidated`` does, since the hosts
     matter; so the placement is not asked.
+
+    Checked: ``compared``, with a version that does everything anew at every event
+    (``tests/schedulers/naive_elastic_tiresias.py``), and compactions with brute force.
     """
 
     checked: ClassVar[str] = "compared"
-    """With a version that does everything anew at every event, and compactions with brute force."""
     needs: frozenset[Knowledge] = frozenset({Knowledge.THROUGHPUT})
     requires: frozenset[Requirement] = frozenset(
         {Requirement.SUSPEND, Requirement.RESCALE, Requirement.MIGRATE}

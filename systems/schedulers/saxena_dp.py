@@ -77,10 +77,13 @@ class SaxenaDp:
     serve is refused at once; one that lost its slots waits again, in order of arrival, and is
     not dropped; where slots that went down leave too few for everybody's fewest, allocations
     stay as they are, but promises to jobs without any slots are taken back, last come first.
+
+    Checked: ``compared``: decisions with a version that fills the whole table of algorithm 1 for
+    every newcomer (``tests/schedulers/naive_saxena.py``), splits with all splits; the example of
+    section IV-D beside that.
     """
 
     checked: ClassVar[str] = "compared"
-    """Against the table of algorithm 1 in full and against all splits; see its tests."""
 
     needs: frozenset[Knowledge] = frozenset({Knowledge.THROUGHPUT})
     requires: frozenset[Requirement] = frozenset({Requirement.RESCALE, Requirement.CHANGE_BATCH})

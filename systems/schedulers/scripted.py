@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from harness.contracts.engine import JobState
 from harness.contracts.scheduler import (
@@ -45,10 +46,15 @@ class Scripted:
     For overhead measurements: a one-job trace with "at step 20 go to 4 slots" is such a
     script. Samples between two reports are reckoned from the job's present rate.
 
+    Source: none; no paper's rule decides, but the script.
+
+    Checked: ``exact``: scripts, which say what must happen and when, followed by hand.
+
     Raises:
         ValueError: everything that is wrong with the script, one problem a line.
     """
 
+    checked: ClassVar[str] = "exact"
     needs: frozenset[Knowledge] = frozenset()
 
     def __init__(

@@ -32,16 +32,22 @@ class Srtf:
     (shortest remaining service first).
 
     No system can do this: it knows exactly how much work is left. With one slot ``time`` gives
-    the least mean completion time there is (Schrage, 1968), so on clusters it is drawn as a
+    the least mean completion time there is (Schrage), so on clusters it is drawn as a
     bound, which for jobs of several slots it is only roughly. A job that lost some of its workers
     goes on with the others until it is next suspended.
+
+    Source: Schrage, "A Proof of the Optimality of the Shortest Remaining Processing Time
+    Discipline", Operations Research 16 (1968), for one machine; gangs by request are ours.
+
+    Checked: ``compared``, with a plan that is built anew at every event, and on one slot with every
+    order of the jobs.
 
     Raises:
         ValueError: ``order`` is neither.
     """
 
     checked: ClassVar[str] = "compared"
-    """With a plan that is built anew at every event; on one slot with every order of the jobs."""
+    bound: ClassVar[bool] = True
     needs: frozenset[Knowledge] = frozenset({Knowledge.REMAINING_WORK, Knowledge.THROUGHPUT})
     requires: frozenset[Requirement] = frozenset({Requirement.SUSPEND})
     wants_progress = False

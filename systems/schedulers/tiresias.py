@@ -43,12 +43,14 @@ class Tiresias:
 
     The plan is not rebuilt but repaired (``GangPlan``).
 
+    Checked: ``compared``, with a plan that is built anew at every event
+    (``tests/schedulers/naive_tiresias.py``).
+
     Raises:
         ValueError: limits that do not ascend from above 0, or a negative ``promote_after``.
     """
 
     checked: ClassVar[str] = "compared"
-    """With a plan that is built anew at every event (``tests/schedulers/naive_tiresias.py``)."""
     needs: frozenset[Knowledge] = frozenset()
     requires: frozenset[Requirement] = frozenset({Requirement.SUSPEND})
     wants_progress = False

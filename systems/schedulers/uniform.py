@@ -34,14 +34,15 @@ class Uniform:
     ``use_throughput``: know the curves; otherwise jobs grow while there are slots, and the
     remainder goes to the earliest arrivals.
 
-    Source: the Elastic side of the EDL paper's synthetic workload, with the choices N = 0 and
-    a least size of 1 for its compaction. A job that no host can hold is refused. A job that
-    lost some of its workers takes part in the sharing as before; where too many slots are down
-    for everybody's least, those that are below theirs stay what they are.
+    Source: Wu et al., EDL, section 6.3, the Elastic side of the synthetic workload, with the
+    choices N = 0 and a least size of 1 for its compaction. A job that no host can hold is
+    refused. A job that lost some of its workers takes part in the sharing as before; where too
+    many slots are down for everybody's least, those that are below theirs stay what they are.
+
+    Checked: ``described``; the allocations of that workload, and other cases, by hand.
     """
 
     checked: ClassVar[str] = "described"
-    """The paper's synthetic workload, and cases worked by hand."""
     requires: frozenset[Requirement] = frozenset({Requirement.RESCALE})
     wants_progress = False
 

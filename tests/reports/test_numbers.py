@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 import yaml
@@ -20,7 +21,7 @@ from harness.records import ChangeRecord, GrantRecord
 from harness.statistics import estimate
 from harness.store import StoredRun, load_run
 from reports import style
-from reports.figures import comparison, jct_distribution, jobs_completed
+from reports.figures import comparison, jct_distribution, jobs_completed, slots_in_use
 from reports.figures.simulated_against_live import compare
 from reports.figures.slots_in_use import binned, usage
 from reports.figures.stop_resume_phases import summarise
@@ -195,12 +196,29 @@ def test_a_legend_of_long_names_leaves_room_for_the_figure(tmp_path: Path) -> No
     run = write_run(tmp_path)
     options = [{"option": f"{number:02d}" + "x" * 26, "y" * 60: number} for number in range(12)]
     runs = name(renamed(run, str(number), **each) for number, each in enumerate(options))
-    (drawing,) = jct_distribution.draw(runs)
+    with mpl.rc_context(style.RC):
+        (drawing,) = jct_distribution.draw(runs)
     assert drawing.figure is not None
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a layout that does not work is a warning
         drawing.figure.draw_without_rendering()
     assert drawing.figure.axes[0].get_window_extent().height > 150
+    (legend,) = drawing.figure.legends
+    assert legend.get_window_extent().x1 <= drawing.figure.bbox.width, "names are not cut"
+
+
+def test_a_long_title_of_a_panel_has_its_numbers_in_a_second_line(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    options = {"an_option": "x" * 26, "another": "y" * 10}
+    long, short = name([renamed(run, "a", **options), run])
+    with mpl.rc_context(style.RC):
+        (drawing,) = slots_in_use.draw([long, short])
+        assert drawing.figure is not None
+        drawing.figure.draw_without_rendering()
+        titles = {axis.get_title(loc="left"): axis for axis in drawing.figure.axes}
+    assert {title.count("\n") for title in titles} == {0, 1}
+    for axis in titles.values():
+        assert axis._left_title.get_window_extent().x1 <= drawing.figure.bbox.width
 
 
 def test_trials_of_one_system_share_its_name(tmp_path: Path) -> None:
@@ -245,7 +263,7 @@ def test_jobs_completed_are_drawn_beside_a_system_that_finished_none(tmp_path: P
         assert drawing.figure is not None
         (axis,) = drawing.figure.axes
         ends = {line.get_label(): line.get_ydata()[-1] for line in axis.get_lines()}
-        assert ends == {"arrived": len(jobs), run.system: 0, others.system: len(others.jobs)}
+        assert ends == {"arrived": len(jobs), run.label: 0, others.label: len(others.jobs)}
         run.jobs[:] = jobs
     for run in runs:
         run.jobs[:] = [replace(job, state="refused", finish_s=None) for job in run.jobs]

@@ -40,8 +40,8 @@ def test_noise_is_of_the_records(full_site: Path, full_store: Path) -> None:
     assert step["95% interval, %"] == "-1.0 to +5.0"
     live = [row for row in rows(full_site, "noise-live") if row["metric"] == "mean JCT"]
     assert {(row["system"], row["trials"]) for row in live} == {
-        ("fifo / stop_resume", "5"),
-        ("uniform / stop_resume", "5"),
+        ("fifo (exact) / stop_resume", "5"),
+        ("uniform (exact) / stop_resume", "5"),
     }
     values = [
         r.metrics["jct_mean_s"] for r in select([full_store]) if r.is_live and "fifo" in r.system

@@ -107,7 +107,7 @@ def test_report_writes_page_figures_and_tables(
         assert set(entry["run_ids"]) <= run_ids
         assert entry["run_ids"]
     tables = (out / "tables.md").read_text(encoding="utf-8")
-    assert "| fifo / stop_resume | live | 5 |" in tables
+    assert "| fifo (exact) / stop_resume | live | 5 |" in tables
 
 
 def test_a_study_has_a_page_with_its_own_runs(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ def a_run(setting, system, met, jct_min=60.0, refused=0.0):
         run_id=f"{system}-{setting}",
         config={},
         facts={},
-        manifest={"trace": {}, "profile": {}},
+        manifest={"trace": {}, "profile": {}, "scheduler": {"checked": "exact"}},
         metrics={
             "deadline_satisfactory_ratio": met,
             "jct_mean_s": 60.0 * jct_min,
@@ -33,7 +33,7 @@ def test_every_input_is_shown_and_wins_and_losses_are_counted():
     assert rows(met)["input 1"] == ["60.0", "50.0"], "where it loses is in the table too"
     assert rows(met)["mean of the inputs"] == ["64.0", "70.0"]
     # other less ours: -10, 10, 0, -20, -10
-    difference, *counts = rows(differences)["other, ours"]
+    difference, *counts = rows(differences)["other (exact), ours (exact)"]
     assert difference.startswith("-6.0 [-"), "with an interval, as there are five"
     assert counts == ["1", "1", "3"]
     assert rows(jct)["input 0"] == ["60.0", "60.0"]
@@ -42,7 +42,7 @@ def test_every_input_is_shown_and_wins_and_losses_are_counted():
 def test_less_is_better_where_the_metric_is_a_time():
     runs = [a_run("one", "a", 0.5, jct_min=10.0), a_run("one", "b", 0.5, jct_min=12.0)]
     *_, differences = same_inputs.draw(runs)
-    assert rows(differences)["a, b"] == ["-2.0", "1", "0", "0"]
+    assert rows(differences)["a (exact), b (exact)"] == ["-2.0", "1", "0", "0"]
 
 
 def test_mean_jct_is_left_out_where_jobs_were_refused():

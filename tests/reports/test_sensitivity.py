@@ -14,7 +14,7 @@ def sweep_run(scheduler, load, jct_h, refused=0.0, elastic=True):
         run_id=f"{scheduler}-{load}-{elastic}",
         config={"trace": {"name": "t", "transforms": transforms}, "scheduler": {"x": load}},
         facts={},
-        manifest={"trace": {}, "profile": {}},
+        manifest={"trace": {}, "profile": {}, "scheduler": {"checked": "exact"}},
         metrics={
             "jct_mean_s": 3600.0 * jct_h,
             "jct_bound_mean_s": 3600.0 * (1.5 if refused else 1.0),
@@ -41,10 +41,10 @@ def test_a_number_that_varies_is_the_axis():
     assert drawing.table is not None
     assert list(drawing.table.header) == ["system", "load 0.5", "load 1.5"]
     rows = {row[0]: list(row[1:]) for row in drawing.table.rows}
-    assert rows["afs: mean JCT (h)"] == ["2.0", "4.0"]
+    assert rows["afs (exact): mean JCT (h)"] == ["2.0", "4.0"]
     assert rows["bound: mean JCT (h)"] == ["1.0", "1.0"], "of the runs in which all finished"
-    assert "choosy: mean JCT (h)" not in rows
-    assert rows["choosy: deadlines met (% of jobs)"] == ["50.0", "50.0"]
+    assert "choosy (exact): mean JCT (h)" not in rows
+    assert rows["choosy (exact): deadlines met (% of jobs)"] == ["50.0", "50.0"]
 
 
 def test_several_options_that_vary_together_are_places_side_by_side():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,11 +19,25 @@ from harness.profiles import Profile
 from harness.records import RunRecords
 from harness.replay import replay
 from harness.trace.job import DeadlineKind, JobSpec
+from systems import schedulers
 from systems.placements.consolidated import Consolidated
 from tests.replay.worlds import cluster, engine, job, profile
 from tests.schedulers.chaos import ChaosEngine
 
 CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def scheduler_classes() -> list[type]:
+    """Every public class below ``systems/schedulers`` that decides on a view alone."""
+    found = []
+    for info in pkgutil.walk_packages(schedulers.__path__, f"{schedulers.__name__}."):
+        module = importlib.import_module(info.name)
+        for name, value in inspect.getmembers(module, inspect.isclass):
+            decide = getattr(value, "decide", None)
+            is_own = value.__module__ == info.name and not name.startswith("_")
+            if is_own and decide and [*inspect.signature(decide).parameters] == ["self", "view"]:
+                found.append(value)
+    return found
 
 
 def shipped(group: str) -> list[str]:

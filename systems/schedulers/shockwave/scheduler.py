@@ -68,12 +68,13 @@ class Shockwave:
     A gang wider than the cluster is refused. A job that lost some of its workers goes on with the
     others until it is next suspended.
 
+    Checked: ``described``; the window's program against every plan of small cases, rounds by hand.
+
     Raises:
         ValueError: an option is out of its range.
     """
 
     checked: ClassVar[str] = "described"
-    """The window's program with every plan of small cases; no example of the paper's."""
     needs: frozenset[Knowledge] = frozenset({Knowledge.REMAINING_WORK, Knowledge.THROUGHPUT})
     requires: frozenset[Requirement] = frozenset({Requirement.SUSPEND})
     wants_progress = False

@@ -1,0 +1,61 @@
+"""How far a scheduler was checked, beside its name: what a run's manifest says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness.build import TARGET
+from harness.store import StoredRun
+
+TABLE = Path(__file__).with_suffix(".yaml")
+"""Levels by class, for runs that were made before manifests had them, and for criteria, which
+name schedulers that may have no run."""
+_SCHEDULERS = Path(__file__).resolve().parent.parent / "configs" / "scheduler"
+_UNKNOWN = "unchecked"
+MEANING = (
+    "Beside a scheduler's name stands how far it was checked. exact: on the worked examples of its"
+    " source; compared: decisions with those of an independent implementation, or with an oracle;"
+    " described: there is only prose to go by; unchecked: it does not say. A bound is no system:"
+    " it knows what none can know."
+)
+
+
+def of_run(run: StoredRun) -> str:
+    """The level of the scheduler that decided in a run."""
+    said = run.manifest.get("scheduler")
+    return _text(said) if said else of_class(str(run.config.get("scheduler", {}).get(TARGET)))
+
+
+def of_class(path: str) -> str:
+    """The level of a class of schedulers, by its dotted path."""
+    return _text(_table().get(path, {}))
+
+
+def of_choice(name: str) -> str:
+    """The level of a shipped scheduler, by the name of its configuration."""
+    path = _SCHEDULERS / f"{name}.yaml"
+    if not path.is_file():
+        return _UNKNOWN
+    return of_class(str(yaml.safe_load(path.read_text(encoding="utf-8"))[TARGET]))
+
+
+def beside(name: str, level: str) -> str:
+    """A name that begins with a scheduler's, as ``fifo / static``, with its level."""
+    scheduler, slash, rest = name.partition(" / ")
+    return f"{scheduler} ({level}){slash}{rest}"
+
+
+def _text(said: Mapping[str, Any]) -> str:
+    level = str(said.get("checked") or _UNKNOWN)
+    return f"bound, {level}" if said.get("bound") else level
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, Any]]:
+    found: Mapping[str, Mapping[str, Any]] = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    return found
