@@ -46,17 +46,16 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         }
         for run in runs
     }
-    varied = _varied(list(options.values()))
-    if not varied:
+    names = _varied(list(options.values()))
+    if not names:
         return [Drawing("sensitivity", TITLE, missing="No option of the selection was varied.")]
-<<<<<<< HEAD
     along, across = _split(names, list(options.values()))
     points = {run_id: _point(own, along) for run_id, own in options.items()}
     rows_of: dict[_Point, list[ReportRun]] = {}
     for run in runs:
         rows_of.setdefault(_point(options[run.run_id], across), []).append(run)
     axis = _Axis.of(along, points.values())
-    looks = style.Looks({run.system for run in runs})
+    looks, shown = style.Looks({run.system for run in runs}), labels(runs)
     refusing = {run.system for run in runs if run.metrics.get("jobs_refused")}
     figure = style.new_figure(3.6 if len(rows_of) == 1 else 0.8 + 2.4 * len(rows_of))
     panels = figure.subplots(len(rows_of), len(_PANELS), squeeze=False)
@@ -67,50 +66,11 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             left_out = refusing if metric == "jct_mean_s" else set()
             curves = _curves(rows_of[point], points, metric, unit, left_out)
             least = _bounds(rows_of[point], points, bound, unit)
-            _draw_curves(panel, axis, curves, looks)
+            _draw_curves(panel, axis, curves, looks, shown)
             _draw_bound(panel, axis, least)
             panel.set_title(title)
             panel.set_ylabel(label)
-            rows += _rows(axis, curves, least, f"{title}: {label}" if title else label)
-=======
-    points = {run_id: tuple(own.get(name) for name in varied) for run_id, own in options.items()}
-    values = sorted(set(points.values()), key=_order)
-    is_number = len(varied) == 1 and all(_is_number(value) for (value,) in values)
-    places: dict[_Point, float] = {value: float(place) for place, value in enumerate(values)}
-    if is_number:
-        places = {value: float(str(value[0])) for value in values}
-    label = ", ".join(name.rsplit(".", 1)[-1].strip("_") for name in varied).replace("_", " ")
-    curves = _curves(runs, points)
-    looks, names = style.Looks(curves), labels(runs)
-    figure = style.new_figure(3.6)
-    axes = figure.subplots(1, len(_PANELS), squeeze=False)[0]
-    header = ["system", *(f"{label} {_said(value)}" for value in values)]
-    rows = []
-    for axis, (metric, bound, unit, title) in zip(axes, _PANELS, strict=True):
-        for system, own in curves.items():
-            line = _means(own, metric, unit, is_fair=metric != "jct_mean_s")
-            if line:
-                xs = [places[value] for value in values if value in line]
-                ys = [line[value] for value in values if value in line]
-                look = looks.line(system)
-                if not is_number:  # beside one another, and nothing between two places
-                    shift = (list(curves).index(system) + 1) / (len(curves) + 1) - 0.5
-                    xs = [x + 0.6 * shift for x in xs]
-                    look["linestyle"] = "none"
-                size = 3.5 if is_number else 6
-                axis.plot(xs, ys, label=names[system], marker="o", markersize=size, **look)
-                cells = (f"{line[value]:.1f}" if value in line else "" for value in values)
-                rows.append([f"{names[system]}: {title}", *cells])
-        least = _bounds(runs, points, bound, unit)
-        _draw_bound(axis, places, least, is_number=is_number)
-        cells = (f"{least[value]:.1f}" if value in least else "" for value in values)
-        rows.append([f"bound: {title}", *cells])
-        axis.set_xlabel(f"{label} (value of the option)")
-        axis.set_ylabel(title)
-        axis.set_ylim(bottom=0)
-        if not is_number:
-            axis.set_xticks(list(places.values()), [_said(value, "\n") for value in places])
->>>>>>> wt-levels-1795447963
+            rows += _rows(axis, curves, least, f"{title}: {label}" if title else label, shown)
     style.put_note(figure, runs)
     style.put_legend(figure)
     return [
@@ -240,6 +200,7 @@ def _draw_curves(
     axis: _Axis,
     curves: Mapping[str, Mapping[_Point, Estimate]],
     looks: style.Looks,
+    shown: Mapping[str, str],
 ) -> None:
     for number, (system, own) in enumerate(curves.items(), 1):
         known = [point for point in axis.places if point in own]
@@ -252,7 +213,7 @@ def _draw_curves(
             xs = [x + 0.6 * shift for x in xs]
             look["linestyle"] = "none"
         size = 3.5 if axis.is_number else 6
-        panel.plot(xs, ys, label=system, marker="o", markersize=size, **look)
+        panel.plot(xs, ys, label=shown[system], marker="o", markersize=size, **look)
         if any(halves):
             colour = looks.colour(system)
             panel.errorbar(xs, ys, halves, fmt="none", ecolor=colour, elinewidth=1, capsize=2)
@@ -274,9 +235,10 @@ def _rows(
     curves: Mapping[str, Mapping[_Point, Estimate]],
     least: Mapping[_Point, float],
     label: str,
+    shown: Mapping[str, str],
 ) -> list[list[str]]:
     rows = [
-        [f"{system}: {label}", *(_cell(own.get(point)) for point in axis.places)]
+        [f"{shown[system]}: {label}", *(_cell(own.get(point)) for point in axis.places)]
         for system, own in curves.items()
     ]
     bounds = (f"{least[point]:.1f}" if point in least else "" for point in axis.places)
