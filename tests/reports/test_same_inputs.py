@@ -80,7 +80,7 @@ def test_where_each_seed_draws_another_trace_each_is_an_input():
     assert found.title.endswith(", resampled")
     assert rows(found)["seed 1"] == ["60.0", "50.0"]
     differences = drawings["same_inputs-deadline_satisfactory_ratio-differences-1"]
-    difference, *counts = rows(differences)["other, ours"]
+    difference, *counts = rows(differences)["other (exact), ours (exact)"]
     assert difference.startswith("-6.0 [-"), "with an interval over the traces"
     assert counts == ["1", "1", "3"]
 
