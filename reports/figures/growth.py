@@ -95,7 +95,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     for column, sweep in enumerate(found):
         for axis, metric in zip(axes[:, column], _PANELS, strict=True):
             _lines(axis, sweep, metric, looks)
-        axes[0, column].set_title(f"on {sweep.beside}" if sweep.grows == "jobs" else sweep.beside)
+        axes[0, column].set_title(f"Over {sweep.grows}, {sweep.beside}")
         axes[-1, column].set_xlabel(f"{sweep.grows} (count, logarithmic)")
     for row, label in zip(axes, _PANELS.values(), strict=True):
         row[0].set_ylabel(f"{label}, log.")
