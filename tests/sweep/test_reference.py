@@ -178,7 +178,7 @@ def test_reports_show_slim_copies_by_their_metrics(folder, export, capsys, monke
     assert "2 runs were copied without tables" in capsys.readouterr().out
     (page,) = out.rglob("tables.md")
     tables = page.read_text()
-    assert "fifo / stop_resume" in tables
+    assert "fifo (exact) / stop_resume" in tables
     assert "195" in tables
 
 
