@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -22,10 +23,13 @@ _PANELS = (
     ("deadline_satisfactory_ratio", "deadline_bound_ratio", 0.01, "deadlines met (% of jobs)"),
 )
 """Metric, its bound, unit and label."""
+_DROPPED = ("jobs_refused", "jobs_failed")
+"""Jobs that are in no mean of completion times."""
 _LEAST_ON_AXIS, _MOST_ROWS = 3, 4
 """Fewest values of a number that is an axis of its own where other options vary too, and most
 combinations of these, which have a row of panels each."""
-
+_ROOM = 1.06
+"""Height of a panel over its highest value."""
 _BOUND = "bound (no system)"
 _Point = tuple[Any, ...]
 """Values of the varied options of a run, or of some of them."""
@@ -34,7 +38,8 @@ _Point = tuple[Any, ...]
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     """One figure: mean JCT and deadlines met over the values of the options that were varied.
 
-    A scheduler that refuses jobs anywhere has no curve of mean JCT: it would look better for it.
+    A scheduler that refuses jobs anywhere, or whose jobs fail, has no curve of mean JCT: it would
+    look better for it.
     The bound is that of all jobs, from runs in which all finished. Options that only change
     together are one axis; where others vary beside a number, each combination of theirs has a row.
     """
@@ -56,18 +61,19 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         rows_of.setdefault(_point(options[run.run_id], across), []).append(run)
     axis = _Axis.of(along, points.values())
     looks, shown = style.Looks({run.system for run in runs}), labels(runs)
-    refusing = {run.system for run in runs if run.metrics.get("jobs_refused")}
+    dropping = {run.system for run in runs if any(map(run.metrics.get, _DROPPED))}
     figure = style.new_figure(3.6 if len(rows_of) == 1 else 0.8 + 2.4 * len(rows_of))
     panels = figure.subplots(len(rows_of), len(_PANELS), squeeze=False)
     rows: list[list[str]] = []
     for row, point in zip(panels, sorted(rows_of, key=_order), strict=True):
         title = ", ".join(f"{_word(n)}: {_one(v)}" for n, v in zip(across, point, strict=True))
         for panel, (metric, bound, unit, label) in zip(row, _PANELS, strict=True):
-            left_out = refusing if metric == "jct_mean_s" else set()
+            left_out = dropping if metric == "jct_mean_s" else set()
             curves = _curves(rows_of[point], points, metric, unit, left_out)
             least = _bounds(rows_of[point], points, bound, unit)
             _draw_curves(panel, axis, curves, looks, shown)
             _draw_bound(panel, axis, least)
+            axis.finish(panel)
             panel.set_title(title)
             panel.set_ylabel(label)
             rows += _rows(axis, curves, least, f"{title}: {label}" if title else label, shown)
@@ -79,8 +85,8 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             title=f"{TITLE} to {axis.label}",
             caption="Means over trials, with their 95% intervals (Student's t; bars, and ± in the"
             " table) from 5 trials on. The bound is no system: by the profile no schedule could be"
-            " better, and none may be as good. A scheduler that refuses jobs has no mean JCT here,"
-            " as only the jobs that it takes would count.",
+            " better, and none may be as good. A scheduler that refuses jobs, or whose jobs"
+            " fail, has no mean JCT here, as only the others would count.",
             run_ids=[run.run_id for run in runs],
             figure=figure,
             table=Table(["system", *(f"{axis.label} {_said(v)}" for v in axis.places)], rows),
@@ -112,7 +118,8 @@ class _Axis:
     def finish(self, panel: Axes) -> None:
         """Write what it shows."""
         panel.set_xlabel(f"{self.label} (value of the option)")
-        panel.set_ylim(bottom=0)
+        highest = panel.dataLim.y1
+        panel.set_ylim(0, _ROOM * highest if 0 < highest < math.inf else None)
         if not self.is_number:
             panel.set_xticks(list(self.places.values()), [_said(p, "\n") for p in self.places])
         elif any(len(point) > 1 for point in self.places):
@@ -161,7 +168,8 @@ def _num_values(names: Sequence[str], options: Sequence[Mapping[str, Any]]) -> i
 
 
 def _point(own: Mapping[str, Any], names: Sequence[str]) -> _Point:
-    return tuple(own.get(name) for name in names)
+    values = (own.get(name) for name in names)
+    return tuple(value if value.__hash__ else str(value) for value in values)
 
 
 def _curves(
@@ -217,7 +225,6 @@ def _draw_curves(
         if any(halves):
             colour = looks.colour(system)
             panel.errorbar(xs, ys, halves, fmt="none", ecolor=colour, elinewidth=1, capsize=2)
-    axis.finish(panel)
 
 
 def _draw_bound(panel: Axes, axis: _Axis, least: Mapping[_Point, float]) -> None:

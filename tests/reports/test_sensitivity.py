@@ -117,6 +117,16 @@ def test_five_trials_have_an_interval():
     assert "±" not in str(few.table)
 
 
+def test_who_has_jobs_that_fail_has_no_mean_of_the_others():
+    runs = [swept("afs", 0.5, load=load) for load in (0.5, 1.5)]
+    runs[1].stored.metrics["jobs_failed"] = 1.0
+    (drawing,) = sensitivity.draw([*runs, *RUNS[:2]])
+    assert drawing.table is not None
+    names = [row[0] for row in drawing.table.rows]
+    assert "afs: mean JCT (h)" not in names
+    assert "afs: deadlines met (% of jobs)" in names
+
+
 def test_nothing_varied_is_told():
     (drawing,) = sensitivity.draw([RUNS[0], replace(RUNS[0], system="other")])
     assert drawing.missing == "No option of the selection was varied."
