@@ -64,7 +64,12 @@ def drawn_run(seed, system, met, setting="resampled"):
     """A run on the trace that its seed draws."""
     run = a_run(setting, system, met)
     run.stored.run_id = f"{system}-{setting}-{seed}"
-    run.stored.manifest = {"trace": {"digest": f"{setting}-{seed}"}, "profile": {}, "seed": seed}
+    run.stored.manifest = {
+        **run.stored.manifest,
+        "trace": {"digest": f"{setting}-{seed}"},
+        "profile": {},
+        "seed": seed,
+    }
     return run
 
 
