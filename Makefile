@@ -10,7 +10,7 @@
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; \
 	done)
-TEST_JOBS ?= 2
+TEST_JOBS ?= 3
 WHEELHOUSE ?=
 
 VENV := .venv
