@@ -105,31 +105,34 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
                         pair.study,
                         names[one.system],
                         METRICS[one.metric],
-                        *_error_cells(one.error, target),
-                        f"{100 * low:+.1f} to {100 * high:+.1f}" if len(one.live) > 1 else "",
+                        _percents(one.error),
                         *_speed_cells(one),
+                        f"{100 * low:+.1f} to {100 * high:+.1f}" if len(one.live) > 1 else "",
+                        *_verdict_cells(one.error, target),
                     ]
                 )
         for (system,), trials in groups(pair.runs, "system").items():
             errors = job_errors(trials)
             if errors:
                 title = f"single jobs' JCT, p{JOB_PERCENT}"
-                cells = _error_cells(estimate(errors), JOB_TARGET)
-                rows.append([pair.study, names[system], title, *cells, "", "", ""])
-    header = ["study", "system", "metric", "error, %", "95% interval", "n", "target, %", "verdict",
-              "live spread, %", "machine's speed", "error at equal speed, %"]  # fmt: skip
+                found = estimate(errors)
+                cells = [_percents(found), "", "", "", *_verdict_cells(found, JOB_TARGET)]
+                rows.append([pair.study, names[system], title, *cells])
+    header = ["study", "system", "metric", "error, %", "at equal speed, %", "machine's speed",
+              "live spread, %", "n", "target, %", "verdict"]  # fmt: skip
     shown = [drawn for drawn in material.drawn if drawn.figure == "simulated_against_live"]
     return Section(
         "fidelity-errors",
         "Errors of the simulator",
         "Simulated over live, minus 1; of single jobs without sign, the percentile over jobs. A"
         " target is met if the whole interval keeps it and not met if none of it does; there is"
-        f" an interval from {MIN_TRIALS} trials on. An error"
+        f" a 95% interval from {MIN_TRIALS} trials on. An error"
         " inside what live runs differ among themselves (live spread) is nothing"
         " that simulation could do better. The machine's speed is the time that the profile gives"
-        " the steps that were executed over the time that they took, mean over trials; the last"
-        " column is the error if live times are multiplied by it, to a first approximation what"
-        f" is left where the machine is as fast as when the profile was measured. {levels.MEANING}",
+        " the steps that were executed over the time that they took, mean over trials; at"
+        " equal speed is the error if live times are multiplied by it, to a first approximation"
+        " what is left where the machine is as fast as when the profile was measured."
+        f" {levels.MEANING}",
         Table(header, rows) if rows else None,
         pictures=[drawn for drawn in shown if drawn.has_picture],
         missing="" if rows else "no system of a study here ran in both engines.",
@@ -137,25 +140,22 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
     )
 
 
-def _error_cells(error: Estimate, target: float) -> list[str]:
-    half = error.half_width
-    return [
-        f"{100 * error.mean:+z.2f}",
-        "none" if half is None else f"±{100 * half:.2f}",
-        str(error.num_trials),
-        f"{100 * target:g}",
-        word(error, target),
-    ]
+def _percents(error: Estimate) -> str:
+    """A mean with its 95% interval, if there is one."""
+    half = "" if error.half_width is None else f" ±{100 * error.half_width:.2f}"
+    return f"{100 * error.mean:+z.2f}{half}"
+
+
+def _verdict_cells(error: Estimate, target: float) -> list[str]:
+    return [str(error.num_trials), f"{100 * target:g}", word(error, target)]
 
 
 def _speed_cells(one: Comparison) -> list[str]:
-    """How fast the machine was beside the profile, and the error without that."""
+    """The error without what the machine's speed does, and that speed beside the profile."""
     error = one.error_at_equal_speed
     if error is None:
         return ["", ""]
-    half = "" if error.half_width is None else f" ±{100 * error.half_width:.2f}"
-    speed = fmean(speed for speed in one.speeds if speed)
-    return [f"{speed:.2f}", f"{100 * error.mean:+z.2f}{half}"]
+    return [_percents(error), f"{fmean(speed for speed in one.speeds if speed):.2f}"]
 
 
 def job_errors(trials: Sequence[ReportRun]) -> list[float]:

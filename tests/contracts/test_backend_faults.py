@@ -127,7 +127,9 @@ def test_a_stranger_without_the_token_is_refused(world):
 
 def until_answered(world, stranger):
     """Whoever is polled hears of strangers, at one poll or a later one; training goes on."""
+    deadline = time.monotonic() + 5
     while not select.select([stranger], [], [], 0)[0]:
+        assert time.monotonic() < deadline
         world.poll(0.01)
     world.until_step(world.reports[-1].step + 1)
 
