@@ -11,17 +11,8 @@ from harness.contracts.training import ReportKind
 from systems.backends.stop_free import StopFree
 from systems.backends.warm_restart import WarmRestart
 from systems.elastic.etcd_keystore import KEYS, EtcdKeyStore
-from tests.backends.world import CLUSTER, World, children, descendants, warm_launcher, workers
+from tests.backends.world import CLUSTER, World, descendants, workers
 from tests.elastic.stores import EtcdProcess
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
-    assert children() == []
 
 
 @pytest.fixture

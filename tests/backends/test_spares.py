@@ -24,23 +24,12 @@ from systems.runtime.warming import RuntimeSetupError
 from tests.backends.world import (
     CLUSTER,
     World,
-    children,
     descendants,
     waiting_spares,
-    warm_launcher,
     workers,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
-    assert children() == []
 
 
 @pytest.fixture

@@ -9,17 +9,8 @@ from harness.contracts.training import ReportKind
 from harness.engines.live_observations import read_accusations
 from systems.backends.stop_free import StopFree
 from systems.runtime.step_log import read_lines
-from tests.backends.world import World, children, descendants, warm_launcher, workers
+from tests.backends.world import World, descendants, workers
 from tests.elastic.histories import DATA, Segment, forced, history
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
-    assert children() == []
 
 
 @pytest.fixture

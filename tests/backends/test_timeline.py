@@ -1,21 +1,10 @@
 """EDL's figure 7: what the workers of a job do while another one prepares to join them."""
 
-import pytest
-
 from harness.contracts.engine import ChangeKind
 from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
 from systems.runtime.step_log import read_lines
-from tests.backends.world import World, warm_launcher
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
-
+from tests.backends.world import World
 
 PREPARING = ("spawn", "import", "warm_up", "build")
 

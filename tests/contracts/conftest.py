@@ -4,22 +4,11 @@ import pytest
 
 from tests.backends.world import (
     World,
-    children,
     configured,
     descendants,
     waiting_spares,
     warm_backends,
-    warm_launcher,
 )
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
-    assert children() == []
 
 
 @pytest.fixture(params=warm_backends())

@@ -5,7 +5,6 @@ import pytest
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import AdaptiveBatch
 from systems.runtime.step_log import read_lines
-from tests.backends.world import warm_launcher
 from tests.elastic.histories import (
     BATCH,
     STEP_S,
@@ -17,14 +16,6 @@ from tests.elastic.histories import (
 )
 
 ADAPTIVE = AdaptiveBatch(BATCH, 8 * BATCH, 10**9, 32.0, 3, 0.5)
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,9 @@ from harness.metrics import compute
 from harness.records import RunRecords
 from systems.elastic.coordination_log import KEPT, SENT, CoordinationLog, stamped
 from systems.runtime.control import encode
-from tests.backends.world import warm_launcher
 from tests.elastic.histories import STEP_S, stop_free
 
 TOLD = {"num_messages": 2, "num_bytes": 80, "timed": []}
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
 
 
 def test_a_real_job_notes_its_messages_and_its_one_leader(launcher, tmp_path):

@@ -8,7 +8,7 @@ from harness.faults.injector import FaultyBackend
 from harness.faults.plan import FaultPlan
 from harness.faults.watched import WatchedLauncher
 from systems.backends.stop_free import StopFree
-from tests.backends.world import ENDS, World, warm_launcher
+from tests.backends.world import ENDS, World
 from tests.elastic.histories import (
     BATCH,
     DATA,
@@ -23,14 +23,6 @@ OF_A_STEP = ("forward", "backward", "reduce", "update")
 ANSWERS = (ReportKind.DONE, ReportKind.FAILED, ReportKind.RETRY)
 ATTEMPTS = 5
 """A phase of a step may be over before the signal is there; then its mark says so."""
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
 
 
 def struck_once(launcher, folder, moment, who="any", transfer="background"):

@@ -6,16 +6,8 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
-from tests.backends.world import descendants, warm_launcher
+from tests.backends.world import descendants
 from tests.elastic.histories import BATCH, STEP_S, check_samples, stop_free
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
 
 
 @pytest.mark.parametrize("transfer", ["background", "peer", "broadcast"])

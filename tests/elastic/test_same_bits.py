@@ -5,7 +5,6 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from harness.contracts.engine import ChangeKind
-from tests.backends.world import warm_launcher
 from tests.elastic.histories import (
     BATCH,
     STEP_S,
@@ -19,14 +18,6 @@ from tests.elastic.histories import (
 
 ONCE = (Phase.explicit, Phase.generate)
 """A life is never the same twice, so there is nothing to make smaller."""
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
 
 
 @pytest.mark.parametrize("transfer", TRANSFERS)

@@ -9,7 +9,7 @@ import pytest
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
 from harness.faults.slowing import Slowing
-from tests.backends.world import children, descendants, warm_launcher, workers
+from tests.backends.world import descendants, workers
 from tests.elastic.histories import check_samples, forced, history, stop_free
 
 BATCH = 24
@@ -17,15 +17,6 @@ SAMPLE_S = 0.005
 """A step of four workers takes 30 ms, and none of it a core's."""
 HALF = {"speed": 0.5, "period_s": 0.01, "lasting_s": 120.0}
 ENDS = (ReportKind.FAILED, ReportKind.LOST, ReportKind.SHRUNK, ReportKind.FINISHED)
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
-    assert children() == []
 
 
 @pytest.fixture

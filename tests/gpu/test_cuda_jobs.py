@@ -11,7 +11,7 @@ from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
 from systems.backends.virtual_thread import VirtualThread
 from systems.backends.warm_restart import WarmRestart
-from tests.backends.world import World, descendants, warm_launcher, workers
+from tests.backends.world import World, descendants, workers
 
 pytestmark = [
     pytest.mark.gpu,
@@ -23,14 +23,6 @@ SHARED = uniform_cluster(
 ON_DEVICE = {"start": "preimported", "device": "cuda"}
 STEP_S = 0.02
 SLOTS = (0, 1, 2, 3)
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
 
 
 @pytest.fixture

@@ -6,17 +6,9 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
-from tests.backends.world import warm_launcher, workers
+from tests.backends.world import workers
 from tests.elastic.histories import STEP_S
 from tests.virtual.worlds import BATCH, check_same_bits, virtual
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
 
 
 def hurt(world, rng, num_deaths):

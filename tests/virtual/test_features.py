@@ -4,19 +4,10 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind, WorkloadSpec
-from tests.backends.world import warm_launcher
 from tests.elastic.histories import STEP_S
 from tests.virtual.worlds import check_same_bits, live, virtual
 
 PLAN = [(0, 1), (0,), (0, 1, 2)]
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
 
 
 def held_to_stock(launcher, folder, backend=None, script=(), **options):

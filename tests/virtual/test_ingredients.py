@@ -9,21 +9,12 @@ import pytest
 from harness.consistency.__main__ import main
 from harness.contracts.evidence import Evidence
 from harness.contracts.training import WorkloadSpec
-from tests.backends.world import warm_launcher
 from tests.virtual.without import REMOVE
 from tests.virtual.worlds import SEED, virtual
 
 NUM_WORKERS, STEPS, BATCH = 3, 4, 96
 OPTIONS = {"width": 600}
 """Wide enough for two threads to share an operator, and for sums to have several chunks."""
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
 
 
 @pytest.fixture(scope="module")

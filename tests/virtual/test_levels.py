@@ -8,7 +8,7 @@ from harness.instruction_sets import sets_of_this_machine
 from systems.backends.virtual_thread import VirtualThread
 from systems.launchers.local import Local
 from systems.runtime.step_log import read_lines
-from tests.backends.world import World, configured, warm_launcher
+from tests.backends.world import World, configured
 from tests.virtual.worlds import live, losses_of, reference
 
 STEPS = 12
@@ -34,14 +34,6 @@ def differences(world, folder, end, *, batch=BATCH, environment=(), script=(), *
     found = [n + 1 for n, (a, b) in enumerate(zip(mine, losses, strict=True)) if a != b]
     assert same == (not found)
     return found
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
 
 
 @pytest.mark.long

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.backends.world import warm_launcher
 from tests.elastic.histories import STEP_S
 from tests.virtual.worlds import check_same_bits, live, losses_of, virtual
 
@@ -16,14 +15,6 @@ LONG = [
         8, [(0, 1, 2), (3,), (0, 1)], {"width": 3000}, id="8-wide", marks=pytest.mark.long
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
 
 
 def held_to_stock(launcher, folder, plan, num_workers, backend, **options):

@@ -17,7 +17,6 @@ from tests.backends.world import (
     consumed_by_epoch,
     descendants,
     expected_ids,
-    warm_launcher,
 )
 
 BATCH = 32
@@ -45,14 +44,6 @@ def spec(name):
 
 def num_samples_of(name):
     return build({"_target_": spec(name).target, **spec(name).options}, "workload").num_samples
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    launcher.open()
-    yield launcher
-    launcher.close()
 
 
 @pytest.fixture
