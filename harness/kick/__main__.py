@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -33,6 +34,10 @@ from harness.text_file import text_path
 from harness.tracking import mirrored_metrics
 
 STUDY = "kick"
+OUTDATED = (
+    "its trace or profile has changed since it was recorded; run its study and"
+    " `python -m harness.reference` again"
+)
 VERDICTS = "verdicts.json"
 """The accepted verdicts, beside the committed records."""
 _LOG_LINES = 4
@@ -71,10 +76,15 @@ class _Kick:
         for run in self._expected:
             name = f"replay of {run.manifest.get('sweep')}"
             words = ["--from", str(text_path(run.path, CONFIG)), *common]
+            # What an earlier check left must not pass for what this one makes.
+            shutil.rmtree(self._runs / run.run_id, ignore_errors=True)
             process = self._commands.run(name.replace(" ", "-"), "harness", words)
-            found = RunStore(self._runs).find(run.run_id)
-            if process.returncode or found is None:
+            if process.returncode:
                 self._failed(name, process)
+                continue
+            found = RunStore(self._runs).find(run.run_id)
+            if found is None:
+                self._say(Finding(name, f"{run.run_id} is another run today: {OUTDATED}"))
                 continue
             self._made.append(found)
             self._say(same_replay(run, found))

@@ -165,3 +165,16 @@ def test_a_folder_without_records_is_refused(tmp_path, capsys):
     assert main(["--reference", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "--reference results/reference" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_every_replay_that_is_chosen_is_still_the_run_of_its_record(command):
+    """A trace or profile that was changed gives another id: the record must be made again."""
+    chosen = replays(iter_runs(ROOT / RESULT_DIRS[0]))
+    outdated = {
+        run.run_id: answer.out
+        for run in chosen
+        for answer in [command("--from", str(text_path(run.path, CONFIG)), "dry=true")]
+        if f"1 point: {run.run_id}:" not in answer.out
+    }
+    assert len(chosen) > 20
+    assert not outdated

@@ -8,23 +8,35 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from harness.kick.__main__ import main
 from harness.kick.checks import replays
-from harness.store import RESULT_DIRS, iter_runs
+from harness.store import CONFIG, RESULT_DIRS, iter_runs
+from harness.text_file import read_text, text_path
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
 def reference(tmp_path):
-    """A folder of records with one run, whose metrics were changed, and a wrong verdict."""
-    run = replays(iter_runs(ROOT / RESULT_DIRS[0]))[0]
+    """Two runs, one with a changed metric, one of another configuration; and a wrong verdict.
+
+    Of the second the folder of the check holds a copy, as if an earlier check had made it.
+    """
+    changed, outdated = replays(iter_runs(ROOT / RESULT_DIRS[0]))[:2]
     folder = tmp_path / "reference"
-    shutil.copytree(run.path, folder / "machine" / run.manifest["sweep"] / run.run_id)
-    path = folder / "machine" / run.manifest["sweep"] / run.run_id / "metrics.json"
+    copied = {}
+    for run in (changed, outdated):
+        copied[run] = folder / "machine" / run.manifest["sweep"] / run.run_id
+        shutil.copytree(run.path, copied[run])
+    path = copied[changed] / "metrics.json"
     metrics = json.loads(path.read_text())
     path.write_text(json.dumps(metrics | {"jct_mean_s": metrics["jct_mean_s"] + 1.0}))
+    config = yaml.safe_load(read_text(text_path(copied[outdated], CONFIG)))
+    text_path(copied[outdated], CONFIG).unlink()
+    (copied[outdated] / CONFIG).write_text(yaml.safe_dump(config | {"seed": 77}))
+    shutil.copytree(copied[outdated], tmp_path / "out" / "runs" / outdated.run_id)
     (folder / "verdicts.json").write_text(
         json.dumps({"edl-headline-jct": {"status": "tested", "direction": "fails", "criteria": {}}})
     )
@@ -37,9 +49,10 @@ def test_wrong_expectations_are_told_beside_what_passes(reference, tmp_path, cap
     assert main(["--reference", str(reference), "--out", str(tmp_path / "out")]) == 1
     said = capsys.readouterr().out.splitlines()
     failed = [line for line in said if line.startswith("FAIL  ")]
-    assert len(failed) == 2, said
+    assert len(failed) == 3, said
     assert "differ in jct_mean_s" in failed[0]
-    assert failed[1].startswith("FAIL  verdicts: ")
+    assert "is another run today" in failed[1]
+    assert failed[2].startswith("FAIL  verdicts: ")
     assert sum(line.startswith("PASS  MLflow has ") for line in said) == 4
     assert "PASS  virtual_thread: the bits are those of stock training on fixed workers" in said
     assert said[-1].startswith(f"FAIL: {len(said) - 3} of {len(said) - 1} checks passed")
