@@ -31,7 +31,8 @@ from harness.metrics import compute
 from harness.problems import Problem, UserError, at
 from harness.profiles import Profile, ProfileError, load_profile
 from harness.records import RunRecords
-from harness.replay import Progress, replay
+from harness.replay import DecisionError, Progress, ReplayError, replay
+from harness.resimulation import resimulated
 from harness.similarity import similarity
 from harness.snapshot import FOLDER, Snapshots
 from harness.store import RunStore, StoredRun
@@ -311,6 +312,7 @@ def execute(
         records.facts.setdefault("peak_memory_bytes", _peak_memory_bytes())
         if planned.engine.exclusive:
             records.facts.update(_similarity_facts(planned, records))
+            records.facts.update(_resimulated(planned, records))
         stored = writer.finish(records, compute(records))
         if snapshots is not None:
             snapshots.discard()
@@ -353,6 +355,19 @@ def _similarity_facts(planned: Plan, records: RunRecords) -> dict[str, float]:
         original = similarity(untouched.jobs, int(recorded_on), setup.profile)
         facts |= {f"similarity_{name}_original": value for name, value in original.items()}
     return facts
+
+
+def _resimulated(planned: Plan, records: RunRecords) -> dict[str, float]:
+    """What the simulator makes of a live run with its own speeds; see ``harness.resimulation``."""
+    config, setup = planned.config, planned.setup
+    scheduler, placement = (build(getattr(config, g), g) for g in ("scheduler", "placement"))
+    shown = setup.profile.as_shown(config.seed)
+    try:
+        return resimulated(setup, records, scheduler, placement, shown)
+    except (DecisionError, ProfileError, ReplayError) as error:
+        # No reason to lose what was trained.
+        _warn(f"not simulated again with the speeds of this run: {error}")
+        return {}
 
 
 def mirror_run(run: StoredRun, tracking: Mapping[str, Any]) -> None:

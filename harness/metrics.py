@@ -41,14 +41,12 @@ PASSED_ON = (
     "speed_over_profile",
     "workers_lost",
     "stragglers_removed",
-    "spares_used",
-    "spares_missed",
+    *("spares_used", "spares_missed"),
     "reference_wall_s",
-    "samples_missed",
-    "samples_repeated",
-    "steps_repeated",
+    *("samples_missed", "samples_repeated", "steps_repeated"),
 )
-"""Facts that are metrics as they are; so are all whose name starts with ``similarity_``."""
+PREFIXES = ("similarity_", "resimulated_")
+"""Facts that are metrics as they are: these, and all whose name begins so."""
 
 
 def compute(records: RunRecords) -> dict[str, float]:
@@ -345,8 +343,8 @@ def progress(records: RunRecords) -> dict[str, float | None]:
         if wall_s > 0 and "num_events" in facts
         else None,
     }
-    similarity = (name for name in facts if name.startswith("similarity_"))
-    return found | {name: facts.get(name) for name in (*PASSED_ON, *similarity)}
+    prefixed = (name for name in facts if name.startswith(PREFIXES))
+    return found | {name: facts.get(name) for name in (*PASSED_ON, *prefixed)}
 
 
 def _finished(job: JobRecord) -> bool:

@@ -265,7 +265,8 @@ class RunRecords:
     checkpoint, not counted as executed), steps_executed_<workload>, rescales_<workload>,
     interruptions (times that a job lost its grant with all its workers),
     pace_overrun_share (steps that took longer than their pace), speed_over_profile (time that the
-    profile gives the steps of jobs that were not paced, over theirs), workers_lost (that died while
+    profile gives the steps of jobs that were not paced, over theirs), resimulated_* (metrics of a
+    simulation with their speeds, see ``harness.resimulation``), workers_lost (that died while
     their job went on), of faults on purpose: faults, faults_missed (their phase did not come),
     workers_crashed (that ended with an error and had not been struck), jobs_lost (times that no
     worker could go on), stragglers_removed, spares_used and spares_missed (starts that were given

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from harness.profiles import RECORDED, Profile, ProfileError
 from harness.records import StepRecord
 from harness.step_periods import step_periods
 from harness.trace.job import JobSpec
+
+
+@dataclass(slots=True)
+class _Times:
+    """Seconds that steps should have taken, and those that they took."""
+
+    expected_s: list[float] = field(default_factory=list)
+    measured_s: list[float] = field(default_factory=list)
+
+    @property
+    def speed(self) -> float:
+        return math.fsum(self.expected_s) / math.fsum(self.measured_s)
 
 
 def speed_over_profile(
@@ -20,7 +34,38 @@ def speed_over_profile(
     it was measured on. The first steps after every change are left out, as where a profile is
     measured. None: nothing can be compared.
     """
-    expected_s, measured_s = [], []
+    return _overall(_times(profile, jobs, steps_of))
+
+
+def own_speeds(
+    profile: Profile, jobs: Iterable[JobSpec], steps_of: Mapping[str, Sequence[StepRecord]]
+) -> Profile | None:
+    """The profile with the speeds that the workers of a run had, by workload, batch and slots.
+
+    Where the run never was, the profile's speed times ``speed_over_profile``. None: nothing
+    can be compared, or the profile has speeds of several device types, which steps do not tell.
+    """
+    times = _times(profile, jobs, steps_of)
+    overall = _overall(times)
+    if overall is None or profile.device_types:
+        return None
+
+    def factor(workload: str, batch: int, num_slots: int) -> float:
+        found = times.get((workload, batch, num_slots))
+        return found.speed if found is not None else overall
+
+    families = {
+        workload: family.times(partial(factor, workload))
+        for workload, family in profile.families.items()
+    }
+    return replace(profile, families=families, shown=None)
+
+
+def _times(
+    profile: Profile, jobs: Iterable[JobSpec], steps_of: Mapping[str, Sequence[StepRecord]]
+) -> dict[tuple[str, int, int], _Times]:
+    """Both times of all steps, by workload, global batch and number of workers."""
+    found: dict[tuple[str, int, int], _Times] = {}
     for job in jobs:
         steps = steps_of.get(job.job_id, ())
         batches = {step.global_batch for step in steps}
@@ -33,7 +78,15 @@ def speed_over_profile(
             continue
         for num_workers, periods in step_periods(steps).items():
             speed = curve.samples_per_s(num_workers)
-            if speed > 0:
-                expected_s.append(len(periods) * batch / speed)
-                measured_s.append(math.fsum(periods))
-    return math.fsum(expected_s) / math.fsum(measured_s) if any(measured_s) else None
+            if speed > 0 and any(periods):
+                times = found.setdefault((job.workload, batch, num_workers), _Times())
+                times.expected_s.append(len(periods) * batch / speed)
+                times.measured_s.append(math.fsum(periods))
+    return found
+
+
+def _overall(times: Mapping[tuple[str, int, int], _Times]) -> float | None:
+    if not times:
+        return None
+    expected_s = math.fsum(second for one in times.values() for second in one.expected_s)
+    return expected_s / math.fsum(second for one in times.values() for second in one.measured_s)

@@ -51,11 +51,20 @@ class Comparison:
     """simulated / live - 1, one per live trial."""
     speeds: Sequence[float | None] = ()
     """How fast the machine was in each trial beside the profile; None: not known."""
+    own: Sequence[float | None] = ()
+    """Errors where each live trial was simulated again with its own workers' speeds; None: it
+    was not."""
 
     @property
     def error(self) -> Estimate:
         """Mean error and its interval."""
         return estimate(self.errors)
+
+    @property
+    def error_at_own_speeds(self) -> Estimate | None:
+        """Mean error with each trial's own speeds; None: a trial was not simulated again."""
+        own = [error for error in self.own if error is not None]
+        return estimate(own) if own and len(own) == len(self.errors) else None
 
     @property
     def error_at_equal_speed(self) -> Estimate | None:
@@ -111,13 +120,17 @@ def compare(runs: Sequence[ReportRun]) -> list[Comparison]:
                     continue
                 real_s = run.dilation if metric in _WALL_CLOCK else 1.0
                 speed = run.metrics.get("speed_over_profile")
-                pairs.append((partner.metrics[metric], run.metrics[metric] / real_s, speed))
+                again = run.metrics.get(f"resimulated_{metric}")
+                pairs.append((partner.metrics[metric], run.metrics[metric] / real_s, speed, again))
             if pairs:
-                errors = [ours / real - 1 for ours, real, _ in pairs]
-                simulated_mean = fmean(ours for ours, _, _ in pairs)
-                real = [real for _, real, _ in pairs]
-                speeds = [speed for _, _, speed in pairs]
-                found.append(Comparison(metric, system, simulated_mean, real, errors, speeds))
+                said, real, speeds, anew = zip(*pairs, strict=True)
+                errors = [ours / theirs - 1 for ours, theirs in zip(said, real, strict=True)]
+                own = [
+                    None if ours is None else ours / theirs - 1
+                    for ours, theirs in zip(anew, real, strict=True)
+                ]
+                mean = fmean(said)
+                found.append(Comparison(metric, system, mean, real, errors, speeds, own))
     return found
 
 

@@ -118,7 +118,7 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
                 found = estimate(errors)
                 cells = [_percents(found), "", "", "", *_verdict_cells(found, JOB_TARGET)]
                 rows.append([pair.study, names[system], title, *cells])
-    header = ["study", "system", "metric", "error, %", "at equal speed, %", "machine's speed",
+    header = ["study", "system", "metric", "error, %", "at its own speeds, %", "machine's speed",
               "live spread, %", "n", "target, %", "verdict"]  # fmt: skip
     shown = [drawn for drawn in material.drawn if drawn.figure == "simulated_against_live"]
     return Section(
@@ -129,9 +129,10 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
         f" a 95% interval from {MIN_TRIALS} trials on. An error"
         " inside what live runs differ among themselves (live spread) is nothing"
         " that simulation could do better. The machine's speed is the time that the profile gives"
-        " the steps that were executed over the time that they took, mean over trials; at"
-        " equal speed is the error if live times are multiplied by it, to a first approximation"
-        " what is left where the machine is as fast as when the profile was measured."
+        " the steps that were executed over the time that they took, mean over trials. At its own"
+        " speeds is what is left where each live trial is simulated again with the speeds that its"
+        " workers had, so what the simulator leaves out; with a ≈ live times were multiplied by"
+        " the machine's speed instead, to a first approximation the same."
         f" {levels.MEANING}",
         Table(header, rows) if rows else None,
         pictures=[drawn for drawn in shown if drawn.has_picture],
@@ -152,10 +153,12 @@ def _verdict_cells(error: Estimate, target: float) -> list[str]:
 
 def _speed_cells(one: Comparison) -> list[str]:
     """The error without what the machine's speed does, and that speed beside the profile."""
-    error = one.error_at_equal_speed
-    if error is None:
-        return ["", ""]
-    return [_percents(error), f"{fmean(speed for speed in one.speeds if speed):.2f}"]
+    speeds = [speed for speed in one.speeds if speed]
+    speed = f"{fmean(speeds):.2f}" if len(speeds) == len(one.errors) else ""
+    exact, roughly = one.error_at_own_speeds, one.error_at_equal_speed
+    if exact is not None:
+        return [_percents(exact), speed]
+    return ["" if roughly is None else f"\N{ALMOST EQUAL TO} {_percents(roughly)}", speed]
 
 
 def job_errors(trials: Sequence[ReportRun]) -> list[float]:

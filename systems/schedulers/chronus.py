@@ -68,7 +68,7 @@ class Chronus:
         book = self._book
         changes = book.follow(view)
         self._promised &= book.specs.keys()
-        is_round = self._rounds.begins(view.time_s)
+        is_round = self._rounds.begins(view)
         if book.num_waiting and is_round:
             first = self._must_run(view)
             order = dict.fromkeys(first) | dict.fromkeys(self._ranked(view, list(book.specs)))

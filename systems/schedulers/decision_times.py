@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from harness.contracts.scheduler import ClusterView
+from systems.schedulers.news import arrived_by
+
 Trigger = Literal["event", "period", "hybrid"]
 
 
@@ -28,14 +31,15 @@ class DecisionTimes:
         self._due_s: float | None = None
         """The decision that is waited for; None: nothing is pending."""
 
-    def due_s(self, now_s: float, num_ended: int, num_running: int) -> float:
-        """When what is pending now is to be decided: ``now_s``, or a later time of the clock.
+    def due_s(self, view: ClusterView, num_ended: int, num_running: int) -> float:
+        """When what is pending now is to be decided: the view's time, or a later one.
 
         Args:
-            now_s: the time.
+            view: of the decision that is asked for.
             num_ended: jobs that have ended since the last decision.
             num_running: jobs that ran after it.
         """
+        now_s = view.time_s
         if self._trigger == "event":
             return now_s
         if self._due_s is None:
@@ -43,6 +47,8 @@ class DecisionTimes:
             self._due_s = self._from_s + periods * self._period_s
             if self._due_s < now_s:  # the product was rounded down
                 self._due_s += self._period_s
+            if arrived_by(view, self._due_s - self._period_s):
+                self._due_s = now_s
         if now_s < self._due_s:
             enough = num_ended > 0 and num_ended >= self._ended_share * num_running
             if self._trigger != "hybrid" or not enough:

@@ -82,7 +82,7 @@ class ElasticFlow:
         """Admit, fill and grow, where a time slot begins."""
         book = self._book
         changes = book.look_again(view)
-        slot = self._time.begins(view.time_s)
+        slot = self._time.begins(view)
         if slot is None:
             return Decision(changes, self._time.wake_s)
         book.refresh(view)

@@ -89,7 +89,7 @@ class Gandiva:
             refusal = self._look_again(view, job_id)
             if refusal is not None:
                 changes[job_id] = refusal
-        is_round = self._rounds.begins(now_s)
+        is_round = self._rounds.begins(view)
         if len(self._plan.waiting):
             changes |= self._take_turns(view, is_round)
         if not changes and not view.in_flight:

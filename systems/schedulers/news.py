@@ -27,3 +27,17 @@ def touched(view: ClusterView) -> dict[str, None]:
     ``view.jobs``.
     """
     return {event.job_id: None for event in view.news if event.kind in _TOUCHING}
+
+
+def arrived_by(view: ClusterView, time_s: float) -> bool:
+    """Whether the news tell of a job that arrived by then, such as at the boundary of a round.
+
+    A live engine tells of an arrival a moment after it; who arrived in time for a round is
+    in it all the same, as in simulation.
+    """
+    return any(
+        event.kind is EventKind.ARRIVAL
+        and event.job_id in view.jobs
+        and view.jobs[event.job_id].spec.arrival_s <= time_s
+        for event in view.news
+    )

@@ -149,7 +149,7 @@ class Pollux:
             refusal = self._look_again(view, job_id)
             if refusal is not None:
                 changes[job_id] = refusal
-        is_round = self._rounds.begins(view.time_s)
+        is_round = self._rounds.begins(view)
         if is_round and self._is_pending:
             shares = self._shares(view) if self._jobs and view.num_usable else {}
             grants = self._apply(shares)

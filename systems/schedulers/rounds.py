@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+from harness.contracts.scheduler import ClusterView
+from systems.schedulers.news import arrived_by
+
 _ROUNDING = 1e-9
 """Relative error of a time."""
 
@@ -12,7 +15,8 @@ class Rounds:
     """When rounds begin: at multiples of ``period_s`` seconds.
 
     A round that was waited for by the decision before begins at its time or later, since a live
-    engine may be late; one for which nobody waited only counts if a decision falls on it.
+    engine may be late; one for which nobody waited only counts if a decision falls on it, or
+    is the first to tell of a job that arrived at its time.
     """
 
     def __init__(self, period_s: float, name: str) -> None:
@@ -26,11 +30,13 @@ class Rounds:
         self._period_s = period_s
         self._due_s = math.inf
 
-    def begins(self, now_s: float) -> bool:
+    def begins(self, view: ClusterView) -> bool:
         """Whether a round begins now; to be asked once in every decision."""
+        now_s = view.time_s
         due_s, self._due_s = self._due_s, math.inf
-        falls_on_it = now_s - self._number(now_s) * self._period_s <= _ROUNDING * now_s
-        return falls_on_it or now_s >= due_s * (1.0 - _ROUNDING)
+        began_s = self._number(now_s) * self._period_s
+        falls_on_it = now_s - began_s <= _ROUNDING * now_s
+        return falls_on_it or now_s >= due_s * (1.0 - _ROUNDING) or arrived_by(view, began_s)
 
     def wake(self, now_s: float) -> float:
         """When the next round begins; it is waited for."""

@@ -154,7 +154,7 @@ class SaxenaDp:
                 changes[job_id] = refusal
         if not self._is_pending:
             return Decision(changes)
-        due_s = self._times.due_s(view.time_s, self._num_ended, self._num_running)
+        due_s = self._times.due_s(view, self._num_ended, self._num_running)
         if due_s > view.time_s:
             return Decision(changes, due_s)
         changes |= self._withdraw(view)

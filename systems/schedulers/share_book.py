@@ -16,7 +16,7 @@ from harness.trace.job import JobSpec
 from systems.schedulers.gang import least_slots, refuse_misfit
 from systems.schedulers.growth import grow
 from systems.schedulers.min_share import Demand, Plan
-from systems.schedulers.news import touched
+from systems.schedulers.news import arrived_by, touched
 from systems.schedulers.sizes import Levels, levels_of
 
 ROUNDING = 1e-9
@@ -173,15 +173,18 @@ class TimeSlots:
         self._slot_s = slot_s
         self._due_s = math.inf
 
-    def begins(self, now_s: float) -> int | None:
+    def begins(self, view: ClusterView) -> int | None:
         """The time slot that begins now, or should have begun a moment ago; None if it is
         not yet time, and ``wake_s`` says when it is."""
+        now_s = view.time_s
         slot = math.floor(now_s / self._slot_s * (1.0 + ROUNDING))
-        if now_s < self._due_s and now_s - slot * self._slot_s > ROUNDING * now_s:
-            self._due_s = min(self._due_s, (slot + 1) * self._slot_s)
-            return None
-        self._due_s = math.inf
-        return slot
+        began_s = slot * self._slot_s
+        falls_on_it = now_s - began_s <= ROUNDING * now_s
+        if falls_on_it or now_s >= self._due_s or arrived_by(view, began_s):
+            self._due_s = math.inf
+            return slot
+        self._due_s = min(self._due_s, (slot + 1) * self._slot_s)
+        return None
 
     def wake(self, slot: int | None) -> float | None:
         """Ask for a decision at the beginning of ``slot``; None: not before something

@@ -66,7 +66,7 @@ class Themis:
         book = self._book
         changes = book.follow(view)
         self._contention.follow(view, book.specs)
-        is_round = self._rounds.begins(view.time_s)
+        is_round = self._rounds.begins(view)
         if book.num_waiting and is_round:
             changes |= book.grant_only(self._winners(view, book.specs, view.num_usable))
         elif book.num_waiting and view.num_free > 0:

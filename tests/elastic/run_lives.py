@@ -31,7 +31,17 @@ def main(argv=None):
     parser.add_argument("--lives", type=int, default=50, help="how many there are to be in all")
     parser.add_argument("--out", type=Path, required=True, help="folder of lives.jsonl")
     parser.add_argument("--share", default="0/1", help="only those whose number mod N is K: K/N")
+    parser.add_argument(
+        "--besides", type=Path, nargs="+", default=[], metavar="DIR",
+        help="folders of other machines; the lives that went well there are not lived again",
+    )  # fmt: skip
     options = parser.parse_args(argv)
+    elsewhere = {
+        number
+        for folder in options.besides
+        for number, line in read(folder / "lives.jsonl").items()
+        if line["as_it_must_be"]
+    }
     part, parts = map(int, options.share.split("/"))
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "lives.jsonl"
@@ -41,14 +51,15 @@ def main(argv=None):
     launcher.open()
     try:
         for number in range(part, options.lives, parts):
-            if number in known:
+            if number in known or number in elsewhere:
                 continue
             line = {**live(launcher, number, options.out), "commit": now["git_commit"]}
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             known[number] = line
             wrong = sum(not line["as_it_must_be"] for line in known.values())
-            print(f"\r{len(known)} of {options.lives}, {wrong} wrong", end="", file=sys.stderr)
+            lived = len(known.keys() | elsewhere)
+            print(f"\r{lived} of {options.lives}, {wrong} wrong", end="", file=sys.stderr)
     finally:
         launcher.close()
         print(file=sys.stderr)

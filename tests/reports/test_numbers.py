@@ -148,6 +148,18 @@ def test_errors_at_equal_speed_leave_out_what_a_slow_machine_does() -> None:
     assert one.error_at_equal_speed is None
 
 
+def test_errors_at_own_speeds_are_of_what_was_simulated_again() -> None:
+    found = {"makespan_s": 200.0, "speed_over_profile": 0.5, "resimulated_makespan_s": 198.0}
+    simulated = Fake("fifo", False, (0, 0), {"makespan_s": 100.0})
+    runs: list[Any] = [Fake("fifo", True, (0, trial), found) for trial in range(2)]
+    (one,) = compare([*runs, simulated])
+    assert one.error_at_own_speeds is not None
+    assert one.error_at_own_speeds.mean == pytest.approx(-0.01)
+    without = Fake("fifo", True, (0, 2), {"makespan_s": 100.0})
+    (one,) = compare([*runs, without, simulated])
+    assert one.error_at_own_speeds is None
+
+
 def renamed(run: StoredRun, run_id: str, **options: object) -> StoredRun:
     """A copy of a run under another id, with other options of its backend."""
     manifest = {**run.manifest, "run_id": run_id}

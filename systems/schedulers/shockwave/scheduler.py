@@ -116,7 +116,7 @@ class Shockwave:
     def decide(self, view: ClusterView) -> Decision:
         """Follow the news; where a round begins, let its gangs run."""
         # Once in an instant, however often it is asked then.
-        is_round = self._rounds.begins(view.time_s) and view.time_s > self._round_at_s
+        is_round = self._rounds.begins(view) and view.time_s > self._round_at_s
         changes: dict[str, Grant | Suspend | Refuse] = {}
         num_jobs = len(self._jobs)
         for job_id in touched(view):

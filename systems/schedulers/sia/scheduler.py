@@ -108,7 +108,7 @@ class Sia:
         if not self._counts:
             self._counts = cluster_counts(view.cluster)
         # Once in an instant, however often it is asked then.
-        is_round = self._rounds.begins(view.time_s) and view.time_s > self._round_at_s
+        is_round = self._rounds.begins(view) and view.time_s > self._round_at_s
         changes: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in touched(view):
             refusal = self._look_again(view, job_id)

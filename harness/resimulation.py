@@ -1,0 +1,66 @@
+"""A live run simulated again with the speeds that its own workers had.
+
+What a simulation is off by has two parts: the speeds it was told, which another day's machine
+need not have, and what it leaves out. Simulated again with the speeds of the very run, under
+the same scheduler, which still sees the profile's, only the second part is left.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from harness.contracts.scheduler import Placement, Scheduler
+from harness.engines.measured_speed import own_speeds
+from harness.engines.setup import EngineSetup
+from harness.engines.simulated import Simulated
+from harness.metrics import compute
+from harness.profiles import Profile
+from harness.records import RunRecords, StepRecord
+from harness.replay import replay
+
+PREFIX = "resimulated_"
+METRICS = ("jct_mean_s", "makespan_s")
+"""What is compared."""
+
+
+def resimulated(
+    setup: EngineSetup,
+    records: RunRecords,
+    scheduler: Scheduler,
+    placement: Placement,
+    shown: Profile,
+) -> dict[str, float]:
+    """Metrics of the simulation by name, with ``PREFIX``; none where it would not be the same run:
+    where steps were paced or credited, nothing was executed, or the profile lacks something.
+
+    Args:
+        setup: of the live run.
+        records: what happened in it.
+        scheduler: as that of the live run, not used yet.
+        placement: likewise.
+        shown: the speeds that the live run's scheduler saw.
+    """
+    facts = records.facts
+    if "speed_over_profile" not in facts or facts.get("steps_credited"):
+        return {}
+    steps_of: defaultdict[str, list[StepRecord]] = defaultdict(list)
+    for step in records.steps:
+        steps_of[step.job_id].append(step)
+    profile = own_speeds(setup.profile, setup.jobs, steps_of)
+    engine = Simulated()
+    if profile is None or engine.problems(setup):
+        return {}
+    own = replace(setup, profile=profile)
+    simulated = replay(
+        jobs=own.jobs,
+        cluster=own.cluster,
+        scheduler=scheduler,
+        placement=placement,
+        engine=engine.open(own),
+        profile=profile,
+        scaling=own.scaling,
+        shown=shown,
+    )
+    metrics = compute(simulated)
+    return {f"{PREFIX}{name}": metrics[name] for name in METRICS if name in metrics}
