@@ -38,6 +38,7 @@ class VirtualThread(ElasticBackend):
         level: str = "D1",
         random_states: str = "streams",
         accumulation_steps: int = 1,
+        drawn_samples: bool = False,
         transfer: str = "background",
         recovery: str = "exact",
         switch_allowance_s: float = 0.0,
@@ -66,6 +67,7 @@ class VirtualThread(ElasticBackend):
                 virtual=True,
                 random_states=random_states,
                 accumulation_steps=accumulation_steps,
+                drawn_samples=drawn_samples,
                 carries_ranks=chosen.carries_ranks,
                 common_kernels=chosen.common_kernels,
                 **{"data_order": "positions", **choices},
@@ -89,6 +91,7 @@ class VirtualThread(ElasticBackend):
             bitwise=self._runtime.carries_ranks,
             survive=survive,
             logical_workers=True,
+            drawn_samples=self._runtime.drawn_samples,
         )
 
     @property

@@ -59,6 +59,9 @@ class RuntimeOptions:
     """Whether operators have kernels that all types of slots have (EasyScale's D2)."""
     loader_processes: int = 0
     """Processes per worker that fetch in advance; 0: a thread of the worker."""
+    drawn_samples: bool = False
+    """Whether samples come out of random states (torch's, NumPy's, Python's). Every virtual worker
+    then has those of ``loader_processes`` of its own or, without such, draws from its own."""
 
     def __post_init__(self) -> None:
         problems = []
@@ -86,6 +89,17 @@ class RuntimeOptions:
             problems.append(
                 f"loader_processes is {self.loader_processes}, but prefetch_steps=0 gives them"
                 " nothing to do; raise it, or set loader_processes=0"
+            )
+        if self.drawn_samples and not (self.virtual and self.random_states == "streams"):
+            problems.append(
+                "drawn_samples is true, but every worker's random states are drawn anew in every"
+                " step; use backend=virtual_thread with random_states=streams"
+            )
+        if self.drawn_samples and self.prefetch_steps > 0 and self.loader_processes == 0:
+            problems.append(
+                f"drawn_samples is true and prefetch_steps is {self.prefetch_steps}, but a thread"
+                " would draw from the random states that training draws from; set"
+                " loader_processes, or prefetch_steps=0"
             )
         for name in ("start_timeout_s", "stop_timeout_s", "collective_timeout_s"):
             if not getattr(self, name) > 0:

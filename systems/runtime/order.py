@@ -50,6 +50,8 @@ class WorkerOrder:
     """Steps whose samples are fetched in advance."""
     loader_processes: int = 0
     """Processes that do so; 0: a thread."""
+    drawn_samples: bool = False
+    """Whether samples come out of random states: see ``RuntimeOptions``."""
     logical_workers: int = 0
     """Virtual workers of the job; 0: every worker is one of its own."""
     evidence: Mapping[str, Any] = field(default_factory=dict)

@@ -87,6 +87,7 @@ def worker_orders(
             block_samples=options.block_samples,
             prefetch_steps=options.prefetch_steps,
             loader_processes=options.loader_processes,
+            drawn_samples=options.drawn_samples,
             mark=mark_path(order, process_name(order.job_id, job.serial, rank)),
         )
         for rank, slot in enumerate(slots)
