@@ -201,6 +201,7 @@ class VirtualTrainer(Trainer):
     def _forward(self, worker: int, part: Batch, share_of: float) -> torch.Tensor:
         """The loss of a micro-batch, to call ``backward`` on; notes it."""
         loss = self.session.workload.loss(self._reduction.module, part)
+        self.session.recorder.before_backward(loss)
         own = loss.detach() if share_of == 1.0 else loss.detach() * share_of
         before = self._losses.get(worker)
         self._losses[worker] = own if before is None else before + own
