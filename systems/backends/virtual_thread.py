@@ -39,6 +39,7 @@ class VirtualThread(ElasticBackend):
         random_states: str = "streams",
         accumulation_steps: int = 1,
         drawn_samples: bool = False,
+        executors: int = 1,
         transfer: str = "background",
         recovery: str = "exact",
         switch_allowance_s: float = 0.0,
@@ -59,6 +60,11 @@ class VirtualThread(ElasticBackend):
                 f"level is {level!r}, which is what a restart loses, but with reconfigure=stop_free"
                 " nothing restarts; set reconfigure=checkpoint, or level=D1"
             )
+        if executors > 1 and reconfigure == "stop_free":
+            problems.append(
+                f"executors is {executors}, but with reconfigure=stop_free every slot has one"
+                " process; set reconfigure=checkpoint, or executors=1"
+            )
         try:
             options = elastic_options(
                 transfer=transfer,
@@ -68,6 +74,7 @@ class VirtualThread(ElasticBackend):
                 random_states=random_states,
                 accumulation_steps=accumulation_steps,
                 drawn_samples=drawn_samples,
+                executors=executors,
                 carries_ranks=chosen.carries_ranks,
                 common_kernels=chosen.common_kernels,
                 **{"data_order": "positions", **choices},

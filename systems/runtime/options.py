@@ -57,6 +57,8 @@ class RuntimeOptions:
     restart (EasyScale's D1); else slots are the ranks, and the layout is that of a new job (D0)."""
     common_kernels: bool = False
     """Whether operators have kernels that all types of slots have (EasyScale's D2)."""
+    executors: int = 1
+    """Processes that a slot runs its virtual workers in, side by side."""
     loader_processes: int = 0
     """Processes per worker that fetch in advance; 0: a thread of the worker."""
     drawn_samples: bool = False
@@ -82,6 +84,13 @@ class RuntimeOptions:
             problems.append(f"block_samples is {self.block_samples}; it must be >= 1")
         if self.accumulation_steps < 1:
             problems.append(f"accumulation_steps is {self.accumulation_steps}; use 1 for none")
+        if self.executors < 1:
+            problems.append(f"executors is {self.executors}; use 1 for one process on each slot")
+        if self.executors > 1 and not self.virtual:
+            problems.append(
+                f"executors is {self.executors}, but only virtual workers can share a slot; use"
+                " backend=virtual_thread"
+            )
         for name in ("prefetch_steps", "loader_processes"):
             if getattr(self, name) < 0:
                 problems.append(f"{name} is {getattr(self, name)}; use 0 for none")

@@ -17,6 +17,8 @@ class WorkerOrder:
     generation: int
     rank: int
     num_workers: int
+    num_slots: int
+    """Slots of the job, each of which may have several workers."""
     workload: str
     """``package.module.Class``."""
     options: Mapping[str, Any]
