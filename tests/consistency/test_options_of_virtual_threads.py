@@ -21,6 +21,7 @@ def drawing(folder):
     return trace, pool
 
 
+@pytest.mark.long
 def test_samples_that_are_drawn_are_refused_with_the_way_out(tmp_path, command):
     answer = command(*checked(drawing(tmp_path), *AHEAD))
     assert answer.code != 0
