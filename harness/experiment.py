@@ -165,18 +165,22 @@ def plan(
 def _check_workloads(setup: EngineSetup, library: Library) -> None:
     """Check the workloads that are used; the whole pool at once if it is sound, for other runs."""
     used = {name: setup.workloads[name] for name in sorted({job.workload for job in setup.jobs})}
-    if _spec_keys(used) <= library.sound_workloads:
+    drawn = setup.backend.abilities.drawn_samples
+    if _spec_keys(used, drawn) <= library.sound_workloads:
         return
     checked = setup.workloads
-    if workload_problems(checked):
+    if workload_problems(checked, drawn=drawn):
         checked = used
-        if problems := workload_problems(used):
+        if problems := workload_problems(used, drawn=drawn):
             raise UserError(problems)
-    library.sound_workloads |= _spec_keys(checked)
+    library.sound_workloads |= _spec_keys(checked, drawn)
 
 
-def _spec_keys(workloads: Mapping[str, WorkloadSpec]) -> set[str]:
-    return {hash_json([name, spec.target, dict(spec.options)]) for name, spec in workloads.items()}
+def _spec_keys(workloads: Mapping[str, WorkloadSpec], drawn: bool) -> set[str]:
+    return {
+        hash_json([name, spec.target, dict(spec.options), drawn])
+        for name, spec in workloads.items()
+    }
 
 
 def read_pool(workload: Mapping[str, Any]) -> dict[str, WorkloadSpec]:

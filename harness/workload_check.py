@@ -12,8 +12,10 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.build import TARGET, build
 from harness.contracts.training import Workload, WorkloadSpec
@@ -21,17 +23,22 @@ from harness.interrupts import run_command
 from harness.problems import Problem, UserError
 
 TIMEOUT_S = 180.0
+NUM_TRIED = 8
+"""Samples that are fetched twice, about so many and spread over the set: not all may be drawn."""
 _ROOT = Path(__file__).resolve().parent.parent
 
 
-def workload_problems(workloads: Mapping[str, WorkloadSpec]) -> list[Problem | str]:
+def workload_problems(
+    workloads: Mapping[str, WorkloadSpec], *, drawn: bool = False
+) -> list[Problem | str]:
     """What is wrong with the options of these workloads; takes seconds, for the imports.
 
     Args:
         workloads: the workloads that a run will train, by name.
+        drawn: whether their samples may come out of the random states of who fetches them.
     """
     pool = {name: {TARGET: spec.target, **spec.options} for name, spec in workloads.items()}
-    command = [sys.executable, "-m", "harness.workload_check"]
+    command = [sys.executable, "-m", "harness.workload_check", *(["--drawn"] * drawn)]
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         done = subprocess.run(
@@ -53,30 +60,56 @@ def workload_problems(workloads: Mapping[str, WorkloadSpec]) -> list[Problem | s
     return [Problem("workload.pool", f"a workload cannot be built ({last})", way_out)]
 
 
-def drawn_problems(workload: Workload, place: str) -> list[Problem]:
+def drawn_problems(workload: Workload, place: str, *, allowed: bool) -> list[Problem]:
     """Samples that come out of a random state: whoever fetches them in advance, or again after a
-    rescale, would see others, and no two backends the same."""
-    before = _random_states()
-    first = workload.samples([0], [1])
-    drawn = [name for name, state in _random_states().items() if state != before.get(name)]
-    again = workload.samples([0], [1])
-    if drawn:
-        fact = f"samples() draws from the random state of {' and '.join(drawn)}"
-    elif any((first[key] != again[key]).any() for key in first):
-        fact = "samples() gives another sample when asked for the same again"
-    else:
-        return []
+    rescale, would see others, and no two backends the same. ``allowed``: of the process's states
+    they may, since those are given to whoever fetches."""
+    ids = range(0, workload.num_samples, max(1, workload.num_samples // NUM_TRIED))
     way_out = "compute samples from the seed, the epoch and the id (docs/how-to-add-a-workload.md)"
+    names: set[str] = set()
+    for one in ids:
+        before = _random_states()
+        first = workload.samples([one], [1])
+        after = _random_states()
+        texts = {name: state.text for name, state in before.items()}
+        names |= {name for name, state in after.items() if state.text != texts.get(name)}
+        for state in before.values():
+            state.restore()
+        again = workload.samples([one], [1])
+        if any((first[key] != again[key]).any() for key in first):
+            fact = "samples() gives another sample when asked for the same again"
+            if names:
+                fact += ", also from the same random states of torch, NumPy and Python"
+            return [Problem(place, fact, way_out)]
+    if not names or allowed:
+        return []
+    fact = f"samples() draws from the random state of {' and '.join(sorted(names))}"
+    way_out += ", or use backend=virtual_thread backend.drawn_samples=true"
     return [Problem(place, fact, way_out)]
 
 
-def _random_states() -> dict[str, bytes]:
+@dataclass(frozen=True)
+class _State:
+    """One library's random state."""
+
+    text: str
+    """Another one if the state is."""
+    restore: Callable[[], Any]
+    """Make it the present one."""
+
+
+def _random_states() -> dict[str, _State]:
     """Of the libraries that the workload has imported."""
-    states = {"Python": repr(random.getstate()).encode()}
+    own = random.getstate()
+    states = {"Python": _State(repr(own), lambda: random.setstate(own))}
     if numpy := sys.modules.get("numpy"):
-        states["NumPy"] = repr(numpy.random.get_state(legacy=False)["state"]).encode()
+        drawn = numpy.random.get_state()
+        text = repr((drawn[1].tobytes(), *drawn[2:]))
+        states["NumPy"] = _State(text, lambda: numpy.random.set_state(drawn))
     if torch := sys.modules.get("torch"):
-        states["torch"] = torch.get_rng_state().numpy().tobytes()
+        bits = torch.get_rng_state()
+        text = repr(bits.numpy().tobytes())
+        states["torch"] = _State(text, lambda: torch.set_rng_state(bits))
     return states
 
 
@@ -90,7 +123,8 @@ def main() -> int:
         except UserError as error:
             problems += [str(problem) for problem in error.problems]
         else:
-            problems += map(str, drawn_problems(workload, place))
+            allowed = "--drawn" in sys.argv[1:]
+            problems += map(str, drawn_problems(workload, place, allowed=allowed))
     print(json.dumps(problems))
     return 0
 

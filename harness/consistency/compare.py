@@ -17,6 +17,7 @@ PARTS = {
     Stage.RANDOM: "random state",
     Stage.OPERATORS: "kernel",
     Stage.LOSS: "kernel",
+    Stage.BACKWARD: "kernel",
     Stage.GRADIENTS: "kernel",
     Stage.LAYOUT: "bucket layout",
     Stage.REDUCED: "reduction",
@@ -24,6 +25,9 @@ PARTS = {
     Stage.UPDATED: "update",
 }
 """Which part of the stack a stage points to, if everything before it is the same."""
+WATCHED = (Stage.OPERATORS, Stage.BACKWARD)
+"""Stages whose names depend on what was watched, and which operators ran: what only one job has is
+no difference of its own."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,14 @@ def _in_step(one: JobFiles, other: JobFiles, step: int) -> Difference | None:
     return None
 
 
+NOTES = {
+    Stage.OPERATORS: "all that was watched before it is equal, so it lies in this module",
+    Stage.BACKWARD: "forward passes are equal, and all gradients that were watched before it, so it"
+    " lies in this operator's backward pass",
+}
+"""What else follows from where the first difference is."""
+
+
 def _in_stage(
     one: JobFiles, other: JobFiles, step: int, stage: Stage, worker: str
 ) -> Difference | None:
@@ -85,21 +97,25 @@ def _in_stage(
     for name in dict.fromkeys([*mine, *theirs]):
         if mine.get(name) == theirs.get(name):
             continue
+        if stage in WATCHED and not (name in mine and name in theirs):
+            continue
         part = PARTS[stage]
         if stage is Stage.RANDOM:
             others = [n for n in mine if n != name and mine.get(n) != theirs.get(n)]
             part = f"{part} ({', '.join([name, *others])})"
         pair = one.tensor(step, worker, stage, name), other.tensor(step, worker, stage, name)
+        notes = [NOTES[stage]] if stage in NOTES else []
+        found = Difference(step, stage, worker, name, part, notes=notes)
         if pair[0] is None or pair[1] is None:
-            return Difference(step, stage, worker, name, part)
-        return _with_elements(Difference(step, stage, worker, name, part), pair[0], pair[1])
+            return found
+        return _with_elements(found, pair[0], pair[1])
     return None
 
 
 def _with_elements(at: Difference, mine: Array, theirs: Array) -> Difference:
     if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
         note = f"{mine.dtype}{mine.shape} in one and {theirs.dtype}{theirs.shape} in the other"
-        return replace(at, notes=[note])
+        return replace(at, notes=[*at.notes, note])
     if not mine.ndim:
         mine, theirs = mine.reshape(1), theirs.reshape(1)
     same_bits = (

@@ -159,6 +159,8 @@ class Abilities:
     """Whether a job runs on at most as many slots as it has logical workers, which are virtual."""
     survive: bool = False
     """Whether a job goes on with the others when some of its workers die."""
+    drawn_samples: bool = False
+    """Whether samples may come out of the random states of the process that fetches them."""
 
 
 class Engine(Protocol):

@@ -27,8 +27,10 @@ class Stage(StrEnum):
     RANDOM = "random"
     """Random states it begins with: torch, device, numpy, python."""
     OPERATORS = "operators"
-    """Outputs of the model's modules, in the order of their computation."""
+    """What the model's modules make, in the order of their computation."""
     LOSS = "loss"
+    BACKWARD = "backward"
+    """The gradients that autograd's operators give, in the order of their computation."""
     GRADIENTS = "gradients"
     """Of its own loss, by parameter, unscaled."""
     LAYOUT = "layout"
@@ -55,4 +57,4 @@ class Evidence:
     tensors: bool = False
     """Whether the tensors are kept too, not their digests alone."""
     operators: bool = False
-    """Whether modules are watched while they compute."""
+    """Whether modules and autograd's operators are watched while they compute."""

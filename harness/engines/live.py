@@ -76,7 +76,7 @@ class Live:
     """Record a digest of every job's state each so many steps; 0: at the end only."""
     evidence: str = "none"
     """What to keep of the steps in ``evidence_steps``, for ``python -m harness.consistency``:
-    ``none``, ``digests``, ``tensors`` too, or these and the outputs of every ``operators``."""
+    ``none``, ``digests``, ``tensors`` too, or these and what all ``operators`` make."""
     evidence_steps: tuple[int, int] = (1, 30)
     """First and last, counted from 1."""
     evaluate_epochs: float = 0.0

@@ -38,6 +38,8 @@ class VirtualThread(ElasticBackend):
         level: str = "D1",
         random_states: str = "streams",
         accumulation_steps: int = 1,
+        drawn_samples: bool = False,
+        executors: int = 1,
         transfer: str = "background",
         recovery: str = "exact",
         switch_allowance_s: float = 0.0,
@@ -58,6 +60,11 @@ class VirtualThread(ElasticBackend):
                 f"level is {level!r}, which is what a restart loses, but with reconfigure=stop_free"
                 " nothing restarts; set reconfigure=checkpoint, or level=D1"
             )
+        if executors > 1 and reconfigure == "stop_free":
+            problems.append(
+                f"executors is {executors}, but with reconfigure=stop_free every slot has one"
+                " process; set reconfigure=checkpoint, or executors=1"
+            )
         try:
             options = elastic_options(
                 transfer=transfer,
@@ -66,6 +73,8 @@ class VirtualThread(ElasticBackend):
                 virtual=True,
                 random_states=random_states,
                 accumulation_steps=accumulation_steps,
+                drawn_samples=drawn_samples,
+                executors=executors,
                 carries_ranks=chosen.carries_ranks,
                 common_kernels=chosen.common_kernels,
                 **{"data_order": "positions", **choices},
@@ -89,6 +98,7 @@ class VirtualThread(ElasticBackend):
             bitwise=self._runtime.carries_ranks,
             survive=survive,
             logical_workers=True,
+            drawn_samples=self._runtime.drawn_samples,
         )
 
     @property

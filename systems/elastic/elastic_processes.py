@@ -116,6 +116,7 @@ class ElasticProcesses:
             num_workers=len(places),
             prefetch_steps=runtime.prefetch_steps,
             loader_processes=runtime.loader_processes,
+            drawn_samples=runtime.drawn_samples,
             mark=mark_path(job, self.name_of(worker)),
             etcd_endpoints=options.etcd_endpoints if options.store == "etcd" else (),
             etcd_prefix=self._etcd_prefix(standing.life),

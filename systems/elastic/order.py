@@ -80,6 +80,8 @@ class ElasticOrder:
     """Steps whose samples are fetched in advance."""
     loader_processes: int = 0
     """Processes that do so; 0: a thread."""
+    drawn_samples: bool = False
+    """Whether samples come out of random states: see ``RuntimeOptions``."""
     common_kernels: bool = False
     """Whether operators are to have kernels that all types of devices have."""
     mark: str | None = None

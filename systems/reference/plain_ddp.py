@@ -153,12 +153,9 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
     ]
     batches: Iterator[Any] = map(_Samples(workload).__getitem__, slices)
     if options.loaders:
-        dataset: Any = _Samples(workload)
-        batches = iter(
-            torch.utils.data.DataLoader(
-                dataset, sampler=slices, batch_size=None, num_workers=options.loaders
-            )
-        )
+        how: dict[str, Any] = {"dataset": _Samples(workload), "num_workers": options.loaders}
+        how["generator"] = torch.Generator().manual_seed(_number(seed, 0, rank))
+        batches = iter(torch.utils.data.DataLoader(sampler=slices, batch_size=None, **how))
     torch.manual_seed(seed + rank)
     lines: list[dict[str, Any]] = []
     for step in range(options.steps):
@@ -195,12 +192,16 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
     return [*lines, _digests(model, optimizer)] if options.bitwise else lines
 
 
+def _number(seed: int, step: int, rank: int) -> int:
+    name = f"step/{seed}/{step}/{rank}".encode()
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 1
+
+
 def _seed(seed: int, step: int, rank: int) -> None:
     import numpy as np
     import torch
 
-    name = f"step/{seed}/{step}/{rank}".encode()
-    number = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 1
+    number = _number(seed, step, rank)
     torch.manual_seed(number)
     np.random.seed(number & 0xFFFFFFFF)
     random.seed(number)

@@ -52,6 +52,8 @@ def stock_training(options: RuntimeOptions, cluster: Cluster) -> Reference:
         words.append("--streams")
     if options.accumulation_steps > 1:
         words += ["--accumulate", str(options.accumulation_steps)]
+    if options.drawn_samples and options.loader_processes:
+        words += ["--loaders", str(options.loader_processes)]
     if options.common_kernels:
         words.append("--common-kernels")
     return Reference(SCRIPT, tuple(words), kernels.environment)

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 from harness.contracts.evidence import COMMON, Evidence, Stage
 from harness.contracts.training import Batch
+from systems.runtime.operator_watch import OperatorWatch
 from systems.runtime.state import optimizer_state, parameters_of
 from systems.runtime.step_log import LineWriter
 
@@ -47,7 +48,7 @@ class Recorder:
         self._tensors: dict[str, dict[str, torch.Tensor]] = {}
         """By worker."""
         self._gradients: dict[str, torch.Tensor] = {}
-        self._operators: dict[str, torch.Tensor] = {}
+        self._operators: OperatorWatch | None = None
         if wanted.last_step >= wanted.first_step:
             self._listen()
 
@@ -57,9 +58,7 @@ class Recorder:
             if parameter.requires_grad:
                 parameter.register_hook(partial(self._on_gradient, name))  # type: ignore[no-untyped-call]
         if self._wanted.operators:
-            for name, module in self._model.named_modules():
-                if not list(module.children()):
-                    module.register_forward_hook(partial(self._on_output, name))
+            self._operators = OperatorWatch(self._model)
 
     def begin_step(self, step: int, *, is_first: bool) -> None:
         """Before the first forward pass of a step; ``step``: executed so far; ``is_first``:
@@ -74,7 +73,8 @@ class Recorder:
         if not self._is_on:
             return
         self._worker = str(worker)
-        self._operators.clear()
+        if self._operators is not None:
+            self._operators.begin()
         self._gradients.clear()
         tensors = {k: v for k, v in batch.items() if isinstance(v, torch.Tensor)}
         self._add(self._worker, Stage.SAMPLES, tensors)
@@ -88,20 +88,28 @@ class Recorder:
         self._add(self._worker, Stage.BUFFERS, dict(self._model.named_buffers()))
         self._write(self._worker, Stage.RANDOM, random_digests(self._device))
 
+    def before_backward(self, loss: torch.Tensor) -> None:
+        """Before each of a worker's backward passes, with the workload's own loss."""
+        if self._operators is not None:
+            self._operators.before_backward(loss)
+
     def after_forward(self, loss: torch.Tensor) -> None:
         """After a worker's last forward pass of a step, with the loss of the whole."""
         if not self._is_on:
             return
-        if self._wanted.operators:
-            self._add(self._worker, Stage.OPERATORS, self._operators)
-            self._operators = {}
+        if self._operators is not None:
+            self._add(self._worker, Stage.OPERATORS, self._operators.forward)
         self._write(self._worker, Stage.LOSS, {"loss": float(loss.detach()).hex()})
 
     def end_worker(self) -> None:
         """After a worker's backward pass."""
-        if self._is_on:
-            self._add(self._worker, Stage.GRADIENTS, self._gradients)
-            self._save(self._worker)
+        if not self._is_on:
+            return
+        if self._operators is not None:
+            self._add(self._worker, Stage.BACKWARD, self._operators.backward)
+            self._operators.end()
+        self._add(self._worker, Stage.GRADIENTS, self._gradients)
+        self._save(self._worker)
 
     def reduced(self, layout: Sequence[Sequence[int]]) -> None:
         """The reduction is over, by the process that speaks for all.
@@ -140,11 +148,6 @@ class Recorder:
             before = self._gradients.get(name)
             own = gradient.detach()
             self._gradients[name] = own.clone() if before is None else before + own
-
-    def _on_output(self, name: str, module: torch.nn.Module, inputs: Any, output: Any) -> None:
-        if self._is_on and isinstance(output, torch.Tensor):
-            call = sum(1 for known in self._operators if known.split("#")[0] == name)
-            self._operators[f"{name}#{call}" if call else name] = output.detach().clone()
 
     def _add(self, worker: str, stage: Stage, tensors: Mapping[str, torch.Tensor]) -> None:
         detached = {name: value.detach().cpu() for name, value in tensors.items()}

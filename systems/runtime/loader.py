@@ -2,9 +2,10 @@
 
 It builds the workload a second time (its data, no model) and is then asked for sample ids and
 their epochs, one line of JSON each time, over a socket that only the two have. It answers with
-one line that describes the tensors, and their bytes. It ends with the worker, however that ends:
-the kernel sees to it, and so does the end of the socket. It inherits nothing else of the
-worker's.
+one line that describes the tensors, and their bytes. Where samples are drawn, the random states
+to draw from follow the question, and those after the answer: it keeps none. It ends with the
+worker, however that ends: the kernel sees to it, and so does the end of the socket. It inherits
+nothing else of the worker's.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import torch
 from harness.contracts.training import Batch
 from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.process import die_with_parent
+from systems.virtual.drawing import draw
+from systems.virtual.random_states import ProcessRandom
 
 
 class LoaderError(RuntimeError):
@@ -77,14 +80,34 @@ class LoaderProcess:
         Raises:
             LoaderError: the process ended, or the workload raised an exception.
         """
+        return self._answer(ids, epochs, b"")[0]
+
+    def drawn(
+        self, ids: Sequence[int], epochs: Sequence[int], before: bytes
+    ) -> tuple[Batch, bytes]:
+        """The samples drawn from random states, and the states after; as ``drawing.draw``.
+
+        Raises:
+            LoaderError: as ``samples``.
+        """
+        return self._answer(ids, epochs, before)
+
+    def _answer(
+        self, ids: Sequence[int], epochs: Sequence[int], before: bytes
+    ) -> tuple[Batch, bytes]:
+        request = {"ids": list(ids), "epochs": list(epochs), "num_state_bytes": len(before)}
         try:
-            self._socket.sendall(json.dumps([list(ids), list(epochs)]).encode() + b"\n")
+            self._socket.sendall(json.dumps(request).encode() + b"\n" + before)
         except OSError as error:
             raise LoaderError(f"the loader process is gone: {error}") from error
-        return {
+        batch = {
             name: self._read_tensor(dtype, shape, stride)
             for name, dtype, shape, stride in self._read_header()["tensors"]
         }
+        after = self._file.read(len(before))
+        if len(after) < len(before):
+            raise LoaderError("the loader process ended in the middle of a batch")
+        return batch, after
 
     def _read_header(self) -> dict[str, Any]:
         try:
@@ -136,13 +159,22 @@ def main() -> int:
             sock.sendall(_error(error))
             return 1
         sock.sendall(b"{}\n")
-        for line in sock.makefile("rb"):
+        process = ProcessRandom(torch.device("cpu"))
+        requests = sock.makefile("rb")
+        while line := requests.readline():
+            wanted = json.loads(line)
+            ids, epochs, after = wanted["ids"], wanted["epochs"], b""
+            before = requests.read(wanted["num_state_bytes"])
             try:
-                batch = workload.samples(*json.loads(line))
+                if before:
+                    batch, after = draw(workload, process, ids, epochs, before)
+                else:
+                    batch = workload.samples(ids, epochs)
             except Exception as error:
                 sock.sendall(_error(error))
                 continue
             _send(sock, batch)
+            sock.sendall(after)
     return 0
 
 

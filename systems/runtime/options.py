@@ -57,8 +57,13 @@ class RuntimeOptions:
     restart (EasyScale's D1); else slots are the ranks, and the layout is that of a new job (D0)."""
     common_kernels: bool = False
     """Whether operators have kernels that all types of slots have (EasyScale's D2)."""
+    executors: int = 1
+    """Processes that a slot runs its virtual workers in, side by side."""
     loader_processes: int = 0
     """Processes per worker that fetch in advance; 0: a thread of the worker."""
+    drawn_samples: bool = False
+    """Whether samples come out of random states (torch's, NumPy's, Python's). Every virtual worker
+    then has those of ``loader_processes`` of its own or, without such, draws from its own."""
 
     def __post_init__(self) -> None:
         problems = []
@@ -79,6 +84,13 @@ class RuntimeOptions:
             problems.append(f"block_samples is {self.block_samples}; it must be >= 1")
         if self.accumulation_steps < 1:
             problems.append(f"accumulation_steps is {self.accumulation_steps}; use 1 for none")
+        if self.executors < 1:
+            problems.append(f"executors is {self.executors}; use 1 for one process on each slot")
+        if self.executors > 1 and not self.virtual:
+            problems.append(
+                f"executors is {self.executors}, but only virtual workers can share a slot; use"
+                " backend=virtual_thread"
+            )
         for name in ("prefetch_steps", "loader_processes"):
             if getattr(self, name) < 0:
                 problems.append(f"{name} is {getattr(self, name)}; use 0 for none")
@@ -86,6 +98,17 @@ class RuntimeOptions:
             problems.append(
                 f"loader_processes is {self.loader_processes}, but prefetch_steps=0 gives them"
                 " nothing to do; raise it, or set loader_processes=0"
+            )
+        if self.drawn_samples and not (self.virtual and self.random_states == "streams"):
+            problems.append(
+                "drawn_samples is true, but every worker's random states are drawn anew in every"
+                " step; use backend=virtual_thread with random_states=streams"
+            )
+        if self.drawn_samples and self.prefetch_steps > 0 and self.loader_processes == 0:
+            problems.append(
+                f"drawn_samples is true and prefetch_steps is {self.prefetch_steps}, but a thread"
+                " would draw from the random states that training draws from; set"
+                " loader_processes, or prefetch_steps=0"
             )
         for name in ("start_timeout_s", "stop_timeout_s", "collective_timeout_s"):
             if not getattr(self, name) > 0:

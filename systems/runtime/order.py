@@ -17,6 +17,8 @@ class WorkerOrder:
     generation: int
     rank: int
     num_workers: int
+    num_slots: int
+    """Slots of the job, each of which may have several workers."""
     workload: str
     """``package.module.Class``."""
     options: Mapping[str, Any]
@@ -50,6 +52,8 @@ class WorkerOrder:
     """Steps whose samples are fetched in advance."""
     loader_processes: int = 0
     """Processes that do so; 0: a thread."""
+    drawn_samples: bool = False
+    """Whether samples come out of random states: see ``RuntimeOptions``."""
     logical_workers: int = 0
     """Virtual workers of the job; 0: every worker is one of its own."""
     evidence: Mapping[str, Any] = field(default_factory=dict)

@@ -5,6 +5,7 @@ long as the membership and the batch stay what they are. When they change, what 
 for the old ones is dropped and nobody waits for it. A batch is a pure function of its ids and
 their epochs, so fetching it earlier, elsewhere, or twice gives the same bits; that asks two
 things of ``Workload.samples``: that it touches no random state, and that two threads may call it.
+Samples that are drawn are another matter (``systems.virtual.drawn_samples``).
 
 Source: EDL (Wu et al., TPDS '22), section 4.4 reads ahead in a background thread too.
 Differs: offsets need no report, since only what a step consumes is counted.
@@ -12,21 +13,12 @@ Differs: offsets need no report, since only what a step consumes is counted.
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from queue import SimpleQueue
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from harness.contracts.training import Batch, Workload
-from systems.runtime.data_order import DataOrder, DataState, Plan, Range, epochs_of
+from systems.runtime.data_order import DataOrder, Plan, epochs_of
+from systems.runtime.fetching import Ahead, Fetchers, Pieces, Request, Source
 from systems.runtime.loader import LoaderProcess
-
-CLOSE_TIMEOUT_S = 5.0
-
-Samples: TypeAlias = "Callable[[Sequence[int], Sequence[int]], Batch]"
-Request: TypeAlias = "tuple[tuple[Range, ...], Future[Batch]]"
 
 
 class Prefetcher:
@@ -50,25 +42,9 @@ class Prefetcher:
         """
         self._workload = workload
         self._order = order
-        self._depth = depth
-        self._loaders = tuple(loaders)
-        self._wanted: SimpleQueue[Request | None] = SimpleQueue()
-        self._coming: deque[Request] = deque()
-        """Requests for the steps after the present one, in their order."""
-        self._shape: tuple[tuple[int, ...], int, int] = ((), 0, 0)
-        """Parts, workers and global batch that the coming steps were planned for."""
-        self._planned: DataState = order.initial()
-        """The state after the last of them."""
-        self._failure: Exception | None = None
-        self._threads: list[threading.Thread] = []
-        if depth:
-            sources: list[LoaderProcess | None] = [*self._loaders] or [None]
-            self._threads = [
-                threading.Thread(target=self._fetch, args=(source,), name="prefetch", daemon=True)
-                for source in sources
-            ]
-        for thread in self._threads:
-            thread.start()
+        self.fetchers = Fetchers(depth, loaders)
+        """Its threads and processes, which others may ask too."""
+        self._ahead = Ahead(order, self.fetchers, self._request)
 
     def batch(self, plan: Plan, parts: Sequence[int], global_batch: int) -> Batch:
         """The samples of some parts of a ``plan``, in their order, on the CPU; fetches on from
@@ -80,68 +56,18 @@ class Prefetcher:
         Raises:
             LoaderError: a loader process failed.
         """
-        ranges = _of(plan, parts)
-        if not self._depth:
-            return self._fetched(ranges)
-        if self._failure is not None:
-            raise self._failure
-        shape = (tuple(parts), len(plan.parts), global_batch)
-        if shape != self._shape or not self._coming or self._coming[0][0] != ranges:
-            self._drop()
-            self._shape, self._planned = shape, plan.after
-            found = None
-        else:
-            found = self._coming.popleft()[1]
-        batch = self._fetched(ranges) if found is None or found.cancel() else found.result()
-        self._plan_ahead()  # last, since whoever is woken by it competes for the interpreter
-        return batch
+        return self._ahead.take(plan, parts, global_batch)
 
-    def _fetched(self, ranges: tuple[Range, ...]) -> Batch:
-        return self._workload.samples(self._order.ids(ranges), epochs_of(ranges))
+    def _request(self, pieces: Pieces, number: int) -> Request[Batch]:
+        ranges = tuple(piece for part in pieces for piece in part)
 
-    def _plan_ahead(self) -> None:
-        parts, num_workers, global_batch = self._shape
-        while len(self._coming) < self._depth:
-            plan = self._order.plan(self._planned, num_workers, global_batch)
-            request: Request = (_of(plan, parts), Future())
-            self._coming.append(request)
-            self._wanted.put(request)
-            self._planned = plan.after
+        def fetch(source: Source) -> Batch:
+            samples = self._workload.samples if source is None else source.samples
+            return samples(self._order.ids(ranges), epochs_of(ranges))
 
-    def _drop(self) -> None:
-        for _, future in self._coming:
-            future.cancel()  # one that is being fetched ends unheard
-        self._coming.clear()
-
-    def _fetch(self, loader: LoaderProcess | None) -> None:
-        """A fetching thread: what is asked for and not cancelled, until there is no more."""
-        samples: Samples = self._workload.samples
-        if loader is not None:
-            try:
-                loader.wait_ready()
-            except Exception as error:
-                self._failure = error
-                return
-            samples = loader.samples
-        while (request := self._wanted.get()) is not None:
-            ranges, future = request
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(samples(self._order.ids(ranges), epochs_of(ranges)))
-            except Exception as error:
-                future.set_exception(error)
+        return Request(fetch)
 
     def close(self) -> None:
         """End the threads and processes; what they were fetching is lost. Safe to call twice."""
-        self._drop()
-        for _ in self._threads:
-            self._wanted.put(None)
-        for loader in self._loaders:
-            loader.close()
-        for thread in self._threads:
-            thread.join(CLOSE_TIMEOUT_S)
-
-
-def _of(plan: Plan, parts: Sequence[int]) -> tuple[Range, ...]:
-    return tuple(piece for part in parts for piece in plan.parts[part])
+        self._ahead.drop()
+        self.fetchers.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from harness.cluster import Cluster, Slot, is_cpu
@@ -18,6 +18,7 @@ from systems.runtime.job_group import JobGroup, job_groups
 from systems.runtime.kernels import Kernels, kernels_on
 from systems.runtime.options import RuntimeOptions
 from systems.runtime.order import WorkerOrder
+from systems.virtual.assignment import split_evenly, split_slots
 
 WORKER_ENTRY = "systems.runtime.worker:main"
 
@@ -26,7 +27,9 @@ def grouped_jobs(options: RuntimeOptions, cluster: Cluster) -> MakeJob:
     """Jobs whose workers are stopped and started as a whole, for a driver to make."""
 
     def make_generation(job: JobGroup, change: Change) -> Generation:
-        orders = worker_orders(job, change, cluster, options)
+        num_slots = len(change.slots)
+        change = by_executor(change, options)
+        orders = worker_orders(job, change, cluster, options, num_slots)
         specs = [
             process_spec(
                 order,
@@ -43,10 +46,31 @@ def grouped_jobs(options: RuntimeOptions, cluster: Cluster) -> MakeJob:
     return job_groups(Timeouts(options.start_timeout_s, options.stop_timeout_s), make_generation)
 
 
+def by_executor(change: Change, options: RuntimeOptions) -> Change:
+    """A change as its processes see it: a slot is named once for each of its executors."""
+    if options.executors == 1:
+        return change
+    even = split_evenly(change.job.num_logical_workers, len(change.slots))
+    executors = split_slots(change.virtual_workers or even, options.executors)
+    return replace(
+        change,
+        slots=tuple(change.slots[index] for index, _ in executors),
+        virtual_workers=tuple(count for _, count in executors),
+    )
+
+
 def worker_orders(
-    job: JobGroup, change: Change, cluster: Cluster, options: RuntimeOptions
+    job: JobGroup, change: Change, cluster: Cluster, options: RuntimeOptions, num_slots: int
 ) -> list[WorkerOrder]:
-    """The orders of a job's next generation, by rank; all alike but for rank and slot."""
+    """The orders of a job's next generation, by rank; all alike but for rank and slot.
+
+    Args:
+        job: whose workers they are.
+        change: by executor.
+        cluster: whose slots they are on.
+        options: of the backend.
+        num_slots: that the job has.
+    """
     slots = [cluster.slots[slot] for slot in change.slots]
     order = job.order
     own_device = len({(slot.host, slot.device) for slot in slots}) == len(slots)
@@ -56,6 +80,7 @@ def worker_orders(
             generation=job.serial,
             rank=rank,
             num_workers=len(slots),
+            num_slots=num_slots,
             workload=order.workload.target,
             options=order.workload.options,
             seed=order.seed,
@@ -68,7 +93,7 @@ def worker_orders(
             evidence=asdict(order.evidence),
             evaluate_epochs=order.evaluate_epochs,
             adaptive=asdict(order.adaptive) if order.adaptive else {},
-            step_floor_s=order.step_floor_s.get(len(slots), 0.0),
+            step_floor_s=order.step_floor_s.get(num_slots, 0.0),
             device=options.device,
             device_type=slot.device_type,
             own_device=own_device,
@@ -87,6 +112,7 @@ def worker_orders(
             block_samples=options.block_samples,
             prefetch_steps=options.prefetch_steps,
             loader_processes=options.loader_processes,
+            drawn_samples=options.drawn_samples,
             mark=mark_path(order, process_name(order.job_id, job.serial, rank)),
         )
         for rank, slot in enumerate(slots)

@@ -127,6 +127,7 @@ class Trainer:
         batch = self.batch(plan)
         recorder.begin_worker(self.rank, batch)
         loss = session.workload.loss(reduction.parallel, batch)
+        recorder.before_backward(loss)
         recorder.after_forward(loss)
         self._loss = loss.detach()
         self._mark.now(Doing.BACKWARD)

@@ -99,7 +99,7 @@ class _Loop:
                 {
                     "generation": self.order.generation,
                     "resumed_at": session.step,
-                    "world": self.order.num_workers,
+                    "world": self.order.num_slots,
                     "global_batch": self.order.global_batch,
                     "device": session.device.type,
                     "threads": self.order.num_threads,
@@ -146,7 +146,7 @@ class _Loop:
         entry: dict[str, Any] = {
             "step": session.step,
             "generation": order.generation,
-            "world": order.num_workers,
+            "world": order.num_slots,
             "global_batch": self.trainer.global_batch,
             "started": started,
             "duration_s": self.ended_at - started,

@@ -91,6 +91,7 @@ def worker_order(
         generation=round_.number,
         rank=rank,
         num_workers=round_.num_workers,
+        num_slots=round_.num_workers,
         workload=order.workload.target,
         options=order.workload.options,
         seed=order.seed,

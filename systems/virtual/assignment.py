@@ -30,6 +30,20 @@ def split_evenly(num_workers: int, num_slots: int) -> tuple[int, ...]:
     return tuple(base + (slot < rest) for slot in range(num_slots))
 
 
+def split_slots(counts: Sequence[int], most: int) -> tuple[tuple[int, int], ...]:
+    """Which virtual workers the executors of each slot run: the slot's index, and how many.
+
+    Args:
+        counts: virtual workers of each slot.
+        most: executors of a slot; one that has fewer virtual workers has as many executors.
+    """
+    return tuple(
+        (slot, part)
+        for slot, count in enumerate(counts)
+        for part in split_evenly(count, min(most, count))
+    )
+
+
 def check_counts(counts: Sequence[int], num_workers: int, num_slots: int) -> tuple[int, ...]:
     """``counts`` if they give all virtual workers to the slots, each slot at least one.
 

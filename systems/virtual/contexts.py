@@ -16,6 +16,7 @@ import torch
 from systems.elastic.groups import Group, Pending
 from systems.runtime.data_order import step_seed
 from systems.runtime.trainer import seed_all
+from systems.virtual.loader_states import LoaderStates
 from systems.virtual.random_states import ProcessRandom, RandomStates
 
 
@@ -111,8 +112,16 @@ class StreamContexts:
     process do. Slots tell each other in every step, so that all know all contexts at every
     boundary: a worker can move at once, and outlives its slot."""
 
-    def __init__(self, seed: int, num_workers: int, device: torch.device) -> None:
-        """Args: the job's seed, its virtual workers and its device."""
+    def __init__(
+        self,
+        seed: int,
+        num_workers: int,
+        device: torch.device,
+        loaders: LoaderStates | None = None,
+    ) -> None:
+        """Args: the job's seed, its virtual workers and its device; ``loaders``: what their loader
+        processes have, where samples are drawn in such."""
+        self._loaders = loaders
         self._process = ProcessRandom(device)
         first = []
         for worker in range(num_workers):
@@ -154,39 +163,56 @@ class StreamContexts:
             rows[worker] = _tensor(states.to_bytes())
         self._pending = group.all_reduce(rows)  # zeros everywhere else
         self._gathered = rows
+        if self._loaders is not None:
+            self._loaders.begin_gather(group)
 
     def end_gather(self) -> None:
         """See ``Contexts``."""
         if self._pending is not None:
             self._pending.wait()
+        if self._loaders is not None:
+            self._loaders.end_gather()
 
     def undo(self) -> None:
         """See ``Contexts``."""
         self._next.clear()
         self._gathered = self._pending = None
+        if self._loaders is not None:
+            self._loaders.undo()
 
     def commit(self) -> None:
         """See ``Contexts``."""
         self._held.update(self._next)
         if self._gathered is not None:
             self._rows = self._gathered
+        if self._loaders is not None:
+            self._loaders.commit()
         self.undo()
 
     def values(self) -> list[str]:
         """See ``Contexts``."""
         self._settle()
-        return [b64encode(row.numpy().tobytes()).decode() for row in self._rows]
+        rows = self._rows
+        if self._loaders is not None:
+            rows = torch.cat([rows, self._loaders.values()], dim=1)
+        return [b64encode(row.numpy().tobytes()).decode() for row in rows]
 
     def adopt(self, values: Sequence[str]) -> None:
         """See ``Contexts``."""
         rows = [_tensor(b64decode(value)) for value in values]
-        if [row.numel() for row in rows] != [row.numel() for row in self._rows]:
+        own = self._rows[0].numel()
+        size = own + (0 if self._loaders is None else self._loaders.num_bytes)
+        if [row.numel() for row in rows] != [size] * len(self._rows):
             raise ValueError(
                 f"random states of {len(values)} logical workers, of which this job has"
-                f" {len(self._rows)}, or of another kind of device; go on with what the job was"
-                " started with (logical_workers, random_states, device)"
+                f" {len(self._rows)}, of another kind of device, or of samples that are fetched"
+                " otherwise; go on with what the job was started with (logical_workers,"
+                " random_states, device, drawn_samples, loader_processes)"
             )
-        self._rows = torch.stack(rows)
+        stacked = torch.stack(rows)
+        self._rows = stacked[:, :own].contiguous()
+        if self._loaders is not None:
+            self._loaders.adopt(stacked[:, own:])
         self._held.clear()
 
     def _settle(self) -> None:

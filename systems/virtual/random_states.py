@@ -76,7 +76,7 @@ class ProcessRandom:
         bits = np.random.get_bit_generator()  # type: ignore[attr-defined]
         self._address = cast(int, bits.ctypes.state_address)
         self._empty: bytes | None = None
-        """NumPy's bits with which it is known to keep no number: by the last ``read``."""
+        """NumPy's bits with which it is known to keep no number: by what was done last."""
 
     def read(self, before: RandomStates | None = None) -> RandomStates:
         """The states as they are; ``before``: those that were written last, if any."""
@@ -104,6 +104,7 @@ class ProcessRandom:
             has_gauss = states.numpy_gauss is not None
             np.random.set_state((*found[:3], int(has_gauss), states.numpy_gauss or 0.0))
         ctypes.memmove(self._address, states.numpy_bits, _NUMPY_BYTES)
+        self._empty = states.numpy_bits if states.numpy_gauss is None else None
 
     def _on_device(self) -> torch.Tensor:
         assert self._device is not None

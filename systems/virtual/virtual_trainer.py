@@ -14,13 +14,14 @@ import torch
 from harness.contracts.marks import Doing
 from harness.contracts.training import Batch
 from systems.elastic.groups import GroupLost
-from systems.runtime.data_order import Plan, share
+from systems.runtime.data_order import Plan, epochs_of, share
 from systems.runtime.mark import Mark
 from systems.runtime.session import Session
 from systems.runtime.step_log import SamplesLog
 from systems.runtime.trainer import OnLosses, Trainer, on_device
 from systems.virtual.assignment import check_counts, split_evenly
 from systems.virtual.contexts import Contexts
+from systems.virtual.drawn_samples import DrawnSamples
 from systems.virtual.virtual_reduction import VirtualReduction
 
 
@@ -35,6 +36,9 @@ class VirtualTrainer(Trainer):
         num_virtual: int,
         contexts: Contexts,
         accumulation_steps: int = 1,
+        drawn: DrawnSamples | None = None,
+        *,
+        draws_in_turn: bool = False,
     ) -> None:
         """Args:
         session: as for ``Trainer``, like ``mark``.
@@ -43,8 +47,12 @@ class VirtualTrainer(Trainer):
         contexts: what they have of their own.
         accumulation_steps: micro-batches of each in a step, whose gradients are added up
             before they are reduced.
+        drawn: where samples come out of random states of loader processes: what fetches them.
+        draws_in_turn: whether they come out of those that a virtual worker trains with.
         """
         super().__init__(session, mark)
+        self._drawn = drawn
+        self._draws_in_turn = draws_in_turn
         self._accumulation_steps = accumulation_steps
         session.contexts = self._contexts = contexts
         assert isinstance(session.reduction, VirtualReduction)
@@ -95,8 +103,13 @@ class VirtualTrainer(Trainer):
 
     def batches(self, plan: Plan) -> dict[int, Batch]:
         """The samples of the local virtual workers, fetched together: they share the loaders of
-        their slot (EasyScale, section 3.2 of the paper)."""
+        their slot (EasyScale, section 3.2 of the paper). None if each is to be drawn in turn."""
         session, local = self.session, self._reduction.local
+        if self._draws_in_turn:
+            return {}
+        if self._drawn is not None:
+            drawn = self._drawn.batches(plan, local, self.global_batch, session.step)
+            return {worker: on_device(batch, session.device) for worker, batch in drawn.items()}
         fetched = session.prefetcher.batch(plan, local, self.global_batch)
         if len(local) == 1:
             return {local.start: on_device(fetched, session.device)}
@@ -109,9 +122,16 @@ class VirtualTrainer(Trainer):
             found[worker] = on_device(part, session.device)
         return found
 
+    def _drawn_now(self, plan: Plan, worker: int) -> Batch:
+        """A virtual worker's samples, drawn from the random states as they are."""
+        session, ranges = self.session, plan.parts[worker]
+        batch = session.workload.samples(session.data.ids(ranges), epochs_of(ranges))
+        return on_device(batch, session.device)
+
     def dummy_loss(self) -> torch.Tensor:
         """The loss of the next step's first worker here, for passes that are forgotten."""
-        batch = self.batches(self.plan())[self._reduction.local.start]
+        plan, first = self.plan(), self._reduction.local.start
+        batch = self.batches(plan).get(first) or self._drawn_now(plan, first)
         return self.session.workload.loss(self._reduction.parallel, batch)
 
     def compute(
@@ -138,10 +158,10 @@ class VirtualTrainer(Trainer):
         try:
             for worker in reduction.turns:
                 self._mark.now(Doing.FORWARD)
-                batch = batches[worker]
                 reduction.begin_worker(worker)
-                recorder.begin_worker(worker, batch)
                 self._contexts.enter(worker, session.step)
+                batch = batches.get(worker) or self._drawn_now(plan, worker)
+                recorder.begin_worker(worker, batch)
                 *before, last = micro_batches(batch, self._accumulation_steps)
                 for part, share_of in before:
                     with reduction.accumulating():
@@ -181,6 +201,7 @@ class VirtualTrainer(Trainer):
     def _forward(self, worker: int, part: Batch, share_of: float) -> torch.Tensor:
         """The loss of a micro-batch, to call ``backward`` on; notes it."""
         loss = self.session.workload.loss(self._reduction.module, part)
+        self.session.recorder.before_backward(loss)
         own = loss.detach() if share_of == 1.0 else loss.detach() * share_of
         before = self._losses.get(worker)
         self._losses[worker] = own if before is None else before + own

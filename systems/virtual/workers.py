@@ -9,6 +9,8 @@ from systems.runtime.reduction import OrderedReduction
 from systems.runtime.session import Program, Session
 from systems.runtime.trainer import Trainer
 from systems.virtual.contexts import Contexts, SeededContexts, StreamContexts
+from systems.virtual.drawn_samples import DrawnSamples
+from systems.virtual.loader_states import LoaderStates
 from systems.virtual.slot_reduction import SlotReduction
 from systems.virtual.virtual_reduction import VirtualReduction
 from systems.virtual.virtual_trainer import VirtualTrainer
@@ -31,6 +33,11 @@ class TrainerOrder(Protocol):
     @property
     def accumulation_steps(self) -> int:
         """Micro-batches of each in a step."""
+        ...
+
+    @property
+    def drawn_samples(self) -> bool:
+        """Whether samples come out of random states."""
         ...
 
 
@@ -56,7 +63,19 @@ def trainer_of(session: Session, mark: Mark, order: TrainerOrder) -> Trainer:
     num_virtual = order.logical_workers
     if not num_virtual:
         return Trainer(session, mark)
-    contexts: Contexts = SeededContexts(session.seed, session.device)
-    if order.random_states == "streams":
-        contexts = StreamContexts(session.seed, num_virtual, session.device)
-    return VirtualTrainer(session, mark, num_virtual, contexts, order.accumulation_steps)
+    if order.random_states != "streams":
+        contexts: Contexts = SeededContexts(session.seed, session.device)
+        return VirtualTrainer(session, mark, num_virtual, contexts, order.accumulation_steps)
+    fetchers, states, drawn = session.prefetcher.fetchers, None, None
+    if order.drawn_samples and fetchers.num_loaders:
+        states = LoaderStates(session.seed, num_virtual, fetchers.num_loaders)
+        drawn = DrawnSamples(session.workload, session.data, fetchers, states)
+    return VirtualTrainer(
+        session,
+        mark,
+        num_virtual,
+        StreamContexts(session.seed, num_virtual, session.device, states),
+        order.accumulation_steps,
+        drawn,
+        draws_in_turn=order.drawn_samples and drawn is None,
+    )

@@ -15,3 +15,10 @@ def test_samples_must_not_come_out_of_a_random_state():
         assert str(problems[library]).startswith(place)
     assert "gives another sample when asked for the same again" in problems["own"]
     assert all("from the seed, the epoch and the id" in text for text in problems.values())
+
+
+def test_where_they_may_come_out_of_the_process_s_states_the_workload_s_own_are_refused():
+    target = "tests.config.drawn_samples.Drawn"
+    pool = {source: WorkloadSpec(source, target, {"source": source}) for source in SOURCES}
+    (problem,) = workload_problems(pool, drawn=True)
+    assert str(problem).startswith("workload.pool.own: samples() gives another sample")

@@ -1,0 +1,114 @@
+"""Batches that are drawn from random states, fetched in advance by loader processes that a slot's
+virtual workers share, with the bits that each would have from a DataLoader of its own.
+
+Source: EasyScale (Li et al., SC '23), section 3.2. Its queuing buffer keeps the states of batches
+that were fetched and not consumed, so that a checkpoint has those that go with the training's
+progress. Here they come with the batches: ``LoaderStates`` has those of the last step boundary, and
+a batch that was fetched and dropped, since its step is made again or elsewhere, is drawn again
+from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+import torch
+
+from harness.contracts.training import Batch, Workload
+from systems.runtime.data_order import DataOrder, Plan, epochs_of
+from systems.runtime.fetching import Ahead, Fetchers, Pieces, Request, Source
+from systems.virtual.drawing import draw
+from systems.virtual.loader_states import LoaderStates
+from systems.virtual.random_states import ProcessRandom
+
+States: TypeAlias = "list[bytes]"
+"""Of the local workers."""
+
+
+class Drawn(NamedTuple):
+    """The local workers' batches of a step."""
+
+    batches: list[Batch]
+    after: States
+    """What drawing them left."""
+
+
+class DrawnSamples:
+    """The samples of one slot's virtual workers, step by step; used by one thread."""
+
+    def __init__(
+        self, workload: Workload, order: DataOrder, fetchers: Fetchers, states: LoaderStates
+    ) -> None:
+        """Args: whose samples, in which order, by what; ``states``: at the last boundary."""
+        self._workload = workload
+        self._order = order
+        self._states = states
+        self._process = ProcessRandom(torch.device("cpu"))
+        self._ahead = Ahead(order, fetchers, self._request)
+        self._workers: tuple[int, ...] = ()
+        self._step = 0
+        """Executed before the step that is asked for now."""
+        self._first = 0
+        """Before the first of those that follow each other."""
+        self._latest: dict[int, tuple[int, Callable[[], States]]] = {}
+        """By loader process: the last step asked of it since then, and what that leaves."""
+
+    def batches(
+        self, plan: Plan, workers: Sequence[int], global_batch: int, step: int
+    ) -> dict[int, Batch]:
+        """The batches of some virtual workers in a ``plan``; fetches on from there.
+
+        Args:
+            plan: of the step.
+            workers: virtual ones of this slot.
+            global_batch: of all.
+            step: executed before it.
+
+        Raises:
+            LoaderError: a loader process failed.
+        """
+        self._workers, self._step = tuple(workers), step
+        batches, after = self._ahead.take(plan, workers, global_batch)
+        loader = step % self._states.num_loaders
+        if self._latest[loader][0] == step:
+            self._latest[loader] = (step, lambda: after)  # and not the batches
+        self._states.drew(step, dict(zip(workers, after, strict=True)))
+        return dict(zip(workers, batches, strict=True))
+
+    def _request(self, pieces: Pieces, number: int) -> Request[Drawn]:
+        if number == 0:
+            self._first = self._step
+            self._latest.clear()
+        step = self._first + number
+        loader = step % self._states.num_loaders
+        known = self._latest.get(loader)
+        before = known[1] if known is not None else self._at_boundary(step)
+        request = Request(partial(self._fetch, pieces, before))
+        self._latest[loader] = (step, lambda: request.result().after)
+        return request
+
+    def _at_boundary(self, step: int) -> Callable[[], States]:
+        states = self._states.before(step, self._workers)
+        return lambda: states
+
+    def _fetch(self, pieces: Pieces, before: Callable[[], States], source: Source) -> Drawn:
+        """In the order of workers. Waits for the batch that the same process would have fetched
+        before, which somebody has begun already, since requests are served in their order."""
+        drawn = []
+        for ranges, state in zip(pieces, before(), strict=True):
+            ids, epochs = self._order.ids(ranges), epochs_of(ranges)
+            if source is None:
+                drawn.append(self._draw_here(ids, epochs, state))
+            else:
+                drawn.append(source.drawn(ids, epochs, state))
+        return Drawn([batch for batch, _ in drawn], [after for _, after in drawn])
+
+    def _draw_here(self, ids: list[int], epochs: list[int], state: bytes) -> tuple[Batch, bytes]:
+        """In the process that trains, whose states nobody else may see moved."""
+        outer = self._process.read()
+        try:
+            return draw(self._workload, self._process, ids, epochs, state)
+        finally:
+            self._process.write(outer)
