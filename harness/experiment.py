@@ -31,7 +31,7 @@ from harness.metrics import compute
 from harness.problems import Problem, UserError, at
 from harness.profiles import Profile, ProfileError, load_profile
 from harness.records import RunRecords
-from harness.replay import DecisionError, Progress, ReplayError, replay
+from harness.replay import Progress, replay
 from harness.resimulation import resimulated
 from harness.similarity import similarity
 from harness.snapshot import FOLDER, Snapshots
@@ -365,13 +365,7 @@ def _resimulated(planned: Plan, records: RunRecords) -> dict[str, float]:
     """What the simulator makes of a live run with its own speeds; see ``harness.resimulation``."""
     config, setup = planned.config, planned.setup
     scheduler, placement = (build(getattr(config, g), g) for g in ("scheduler", "placement"))
-    shown = setup.profile.as_shown(config.seed)
-    try:
-        return resimulated(setup, records, scheduler, placement, shown)
-    except (DecisionError, ProfileError, ReplayError) as error:
-        # No reason to lose what was trained.
-        _warn(f"not simulated again with the speeds of this run: {error}")
-        return {}
+    return resimulated(setup, records, scheduler, placement, setup.profile.as_shown(config.seed))
 
 
 def mirror_run(run: StoredRun, tracking: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ the same scheduler, which still sees the profile's, only the second part is left
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from dataclasses import replace
 
@@ -15,9 +16,9 @@ from harness.engines.measured_speed import own_speeds
 from harness.engines.setup import EngineSetup
 from harness.engines.simulated import Simulated
 from harness.metrics import compute
-from harness.profiles import Profile
+from harness.profiles import Profile, ProfileError
 from harness.records import RunRecords, StepRecord
-from harness.replay import replay
+from harness.replay import DecisionError, ReplayError, replay
 
 PREFIX = "resimulated_"
 METRICS = ("jct_mean_s", "makespan_s")
@@ -52,15 +53,19 @@ def resimulated(
     if profile is None or engine.problems(setup):
         return {}
     own = replace(setup, profile=profile)
-    simulated = replay(
-        jobs=own.jobs,
-        cluster=own.cluster,
-        scheduler=scheduler,
-        placement=placement,
-        engine=engine.open(own),
-        profile=profile,
-        scaling=own.scaling,
-        shown=shown,
-    )
+    try:
+        simulated = replay(
+            jobs=own.jobs,
+            cluster=own.cluster,
+            scheduler=scheduler,
+            placement=placement,
+            engine=engine.open(own),
+            profile=profile,
+            scaling=own.scaling,
+            shown=shown,
+        )
+    except (DecisionError, ProfileError, ReplayError) as error:  # no reason to lose the live run
+        print(f"not simulated again with the speeds of this run: {error}", file=sys.stderr)
+        return {}
     metrics = compute(simulated)
     return {f"{PREFIX}{name}": metrics[name] for name in METRICS if name in metrics}
