@@ -11,6 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from harness import levels
 from harness.benchmark import KEY, version_of
 from harness.store import StoredRun
 
@@ -44,22 +45,30 @@ def parameters(run: StoredRun) -> dict[str, str]:
 
 
 def display_name(run: StoredRun) -> str:
-    """Name of the run in lists: its label, or scheduler, backend and engine; then a short id."""
+    """Name of the run in lists: its label, or scheduler with its level, backend and engine; then a
+    short id."""
     choices = dict(run.manifest.get("choices") or run.config.get("choices") or {})
+    if "scheduler" in choices:
+        choices["scheduler"] = levels.beside(choices["scheduler"], levels.of_run(run))
     telling = [choices[group] for group in ("scheduler", "backend", "engine") if group in choices]
     label = run.manifest.get("name") or " ".join(telling) or run.run_id
     return f"{label} {run.run_id.rpartition('-')[2][:4]}" if telling else str(label)
 
 
 def tags(run: StoredRun) -> dict[str, str]:
-    """What to group and filter by: the chosen option of every group, versions, machine."""
+    """What to group and filter by: the chosen option of every group, how far the scheduler was
+    checked, versions, machine; and the run's description."""
     manifest, config = run.manifest, run.config
     hardware = manifest.get("hardware", {})
     accelerators = ", ".join(hardware.get("accelerators", ())) or "no accelerator"
     choices = dict(manifest.get("choices") or config.get("choices") or {})
     pace = config.get("engine", {}).get("pace")
+    level = levels.of_run(run)
+    scheduler = levels.beside(choices.get("scheduler", "the scheduler"), level)
     values = {
         **choices,
+        "checked": level,
+        "mlflow.note.content": f"{scheduler}. {levels.MEANING}",
         "system": choices.get("backend"),
         "pace": pace,
         "elastrace.emulated": str(pace == "profile").lower(),

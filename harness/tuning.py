@@ -1,9 +1,13 @@
 """``python -m harness.tuning study=NAME``: the options that the records of a study choose.
 
-A candidate is a scheduler with options (the axes ``scheduler`` and ``scheduler.*`` of the study);
-every other axis makes an input (trace, seed). The rule: of the candidates of a scheduler, the one
-with the best mean of the metric over the inputs; of equal means, the first in the study. Every
-scheduler must have as many candidates, and every candidate a finished run of every input.
+A candidate is a scheduler with options (the axes of the study that are ``scheduler``, ``backend``,
+``engine`` or options of these); every other axis makes an input (trace, seed). The rule: of the
+candidates of a scheduler, the one with the best mean of the metric over the inputs; of equal means,
+the first in the study. Every scheduler must have as many candidates, or all that there are: fewer
+are enough where all of its options are switches, with every setting tried. Every candidate must
+have a finished run of every input.
+
+``--into STUDY`` writes the choice into the study that runs it on other inputs.
 
 Exit code 0: chosen; 2: a wrong argument, or the study does not allow a choice.
 """
@@ -17,9 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+import yaml
 from rich import box
 from rich.table import Table
 
+from harness.build import TARGET
+from harness.compose import CONFIG_DIR
 from harness.experiment import Library, plan
 from harness.interrupts import run_command
 from harness.problems import Problem, UserError, known, render
@@ -27,6 +34,7 @@ from harness.store import StoredRun, StoreError, iter_runs
 from harness.study import load_study
 from harness.summary import console
 from harness.sweep import read_words
+from harness.tuned_study import is_of_system, write_into
 
 METRICS: Mapping[str, float] = {
     "deadline_satisfactory_ratio": 1.0,
@@ -80,9 +88,13 @@ def candidates(label: str, results: Sequence[Path], metric: str) -> list[Candida
             problems.append(Problem(place, *problem))
             continue
         assert run is not None, "that would be a problem"
-        own = {axis: text for axis, text in point.axes.items() if axis.startswith("scheduler.")}
-        others = [text for axis, text in point.axes.items() if axis.split(".")[0] != "scheduler"]
-        candidate = (point.axes["scheduler"], *(f"{axis}={text}" for axis, text in own.items()))
+        own = [
+            f"{axis}={text}"
+            for axis, text in point.axes.items()
+            if is_of_system(axis) and axis != "scheduler"
+        ]
+        others = [text for axis, text in point.axes.items() if not is_of_system(axis)]
+        candidate = (point.axes["scheduler"], *own)
         values.setdefault(candidate, {})[" ".join(others)] = run.metrics[metric]
     if problems:
         raise UserError(problems)
@@ -102,6 +114,16 @@ def _problem(run: StoredRun | None, metric: str, label: str) -> tuple[str, str] 
     return None
 
 
+def num_settings(scheduler: str) -> int | None:
+    """Settings that a shipped scheduler has; None unless all of its options are switches."""
+    path = CONFIG_DIR / "scheduler" / f"{scheduler}.yaml"
+    if not path.is_file():
+        return None
+    part = yaml.safe_load(path.read_text(encoding="utf-8"))
+    options = [value for key, value in part.items() if key != TARGET]
+    return 2 ** len(options) if all(isinstance(value, bool) for value in options) else None
+
+
 def choose(found: Sequence[Candidate], metric: str) -> dict[str, Candidate]:
     """The best candidate of every scheduler.
 
@@ -111,10 +133,13 @@ def choose(found: Sequence[Candidate], metric: str) -> dict[str, Candidate]:
     budgets: dict[str, list[Candidate]] = {}
     for candidate in found:
         budgets.setdefault(candidate.scheduler, []).append(candidate)
-    if len({len(own) for own in budgets.values()}) > 1:
+    budget = max(map(len, budgets.values()))
+    if any(len(own) not in (budget, num_settings(name)) for name, own in budgets.items()):
         listed = ", ".join(f"{name} {len(own)}" for name, own in budgets.items())
         fact = f"schedulers have different numbers of points: {listed}"
-        raise UserError([Problem("budget", fact, "give every scheduler as many")])
+        raise UserError(
+            [Problem("budget", fact, "give every scheduler as many, or all settings there are")]
+        )
     if len({frozenset(candidate.values) for candidate in found}) > 1:
         fact = "candidates were not run on the same inputs"
         raise UserError([Problem("inputs", fact, "give all grids the same traces and seeds")])
@@ -141,6 +166,10 @@ def build_parser() -> argparse.ArgumentParser:
         "--results", type=Path, action="append", metavar="DIR",
         help="where the runs are; may be repeated (default: results/runs and results/reference)",
     )  # fmt: skip
+    parser.add_argument(
+        "--into", metavar="STUDY",
+        help="also write the choice into this study, a grid for every scheduler on its inputs",
+    )  # fmt: skip
     return parser
 
 
@@ -158,6 +187,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UserError([Problem(f"metric={metric}", "decides nothing here", known(METRICS))])
         found = candidates(words["study"], options.results or RESULTS, metric)
         chosen = choose(found, metric)
+        written = options.into and write_into(
+            options.into, {name: one.options for name, one in chosen.items()}
+        )
     except UserError as error:
         print(render(error.problems), file=sys.stderr)
         return 2
@@ -165,6 +197,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     _show(found, chosen, metric)
+    if written:
+        print(f"Written into {written}; run it: python -m harness study={options.into}")
     return 0
 
 

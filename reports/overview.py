@@ -9,7 +9,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from reports import levels, processes, table_files, wording
+from harness import levels
+from reports import processes, table_files, wording
 from reports.claim_table import claim_table
 from reports.claims.kept import FILE, write
 from reports.claims.ledger import Paper

@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from harness import levels
 from harness.benchmark import VersionError, one_version
 from harness.records import ChangeRecord, GrantRecord, JobRecord, OutageRecord
 from harness.store import StoredRun, iter_runs
-from reports import levels
 
 STUDIES = Path(__file__).resolve().parent.parent / "configs" / "study"
 

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
+from harness import levels
 from harness.store import CONFIG
 from harness.text_file import text_path
-from reports import levels, style, table_files
+from reports import style, table_files
 from reports.drawing import Drawing
 from reports.files import FORMATS, save_all
 from reports.selection import ReportRun

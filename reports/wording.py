@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reports import levels
+from harness import levels
 from reports.claims.ledger import Claim, Criterion
 from reports.claims.verdicts import CellVerdict, CriterionVerdict, Direction, Status, Verdict
 

@@ -23,6 +23,7 @@ class Knowledge(StrEnum):
     DEADLINE = "deadline"
     THROUGHPUT = "throughput"
     GRADIENT_NOISE = "gradient_noise"
+    """The noise scale of a job's gradients, which says how far larger batches help."""
 
 
 class Requirement(StrEnum):
@@ -113,7 +114,8 @@ class JobView:
 
     Undeclared knowledge is absent: without DEADLINE ``spec`` has no deadline; without
     REMAINING_WORK its ``work_samples`` and ``duration_s`` are withheld (``work_samples`` is
-    infinite) and ``remaining_samples`` is infinite; without THROUGHPUT ``throughput`` is None.
+    infinite) and ``remaining_samples`` is infinite; without THROUGHPUT ``throughput`` is None;
+    without GRADIENT_NOISE so is ``noise_scale``.
     Work is what the job's owner states, which may be wrong (``stated_work_ratio``): a job can
     end before it, or go on with nothing remaining.
     """
@@ -136,6 +138,8 @@ class JobView:
     waiting_since_s: float
     """Since when it has held no slots (arrival, or the last suspension)."""
     throughput: Throughput | None = None
+    noise_scale: float | None = None
+    """Gradient noise scale by the run's profile, samples (Pollux); None: it does not say."""
 
     @property
     def job_id(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -19,7 +19,6 @@ from harness.engines.live_needs import estimated_memory_bytes, reference_memory_
 from harness.engines.setup import EngineSetup
 from harness.profiles import ProfileError
 from harness.records import RunRecords
-from harness.trace.events import TraceEvent, TraceEventKind
 from harness.trace.job import JobSpec
 
 EVIDENCE = ("none", "digests", "tensors", "operators")
@@ -35,20 +34,6 @@ def _guessed_step_s(setup: EngineSetup, job: JobSpec) -> float:
     spec = setup.workloads.get(job.workload)
     on_device_s = float(spec.options.get("sample_s") or 0.0) if spec is not None else 0.0
     return _TOY_STEP_S + on_device_s * job.global_batch / job.requested_slots
-
-
-def _crash_problems(events: Sequence[TraceEvent]) -> list[str]:
-    """Crashes and failures of the trace: programs that really run do not crash by a trace."""
-    found = [event for event in events if event.kind in (TraceEventKind.CRASH, TraceEventKind.FAIL)]
-    if not found:
-        return []
-    first = found[0]
-    return [
-        f"the trace has {len(found)} crashes and failures of programs (first: {first.kind} of job"
-        f" {first.job_id} at {first.time_s:.10g} s), which are only simulated; use"
-        " engine=simulated, leave the transform CrashJobs out, or kill workers with"
-        " engine=live_faults"
-    ]
 
 
 @dataclass(frozen=True)
@@ -204,7 +189,6 @@ class Live:
             for name in names
             if name not in setup.workloads
         ]
-        problems += _crash_problems(setup.events)
         problems += instruction_set_problems(setup.cluster)
         if self.pace == "none":
             problems += device_problems(setup.cluster)

@@ -15,7 +15,7 @@ Idle time, when no job has a slot, is always skipped.
 Slots that go down by the trace's events take their workers along: these are killed, and so is
 every worker that is started there before they are up again. What serves a job beside its workers
 (the store of its leader's election, a rendezvous) lives on. That a slot went down is told once
-its jobs' backends have said what became of them.
+its jobs' backends have said what became of them. Programs that crash or fail: ``Breakdowns``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING
 from harness.contracts.engine import Abilities, Change, ChangeKind, Event, EventKind
 from harness.contracts.launcher import Warmth
 from harness.contracts.training import Report, ReportKind
-from harness.engines.live_job import LiveJob, step_floors, training_order
+from harness.engines.breakdowns import FAILED, Breakdowns
+from harness.engines.live_job import LiveJob, samples_per_s, step_floors, training_order
 from harness.engines.live_needs import workload_modules
 from harness.engines.live_observations import SystemSampler, collect
 from harness.engines.setup import EngineSetup
@@ -57,6 +58,7 @@ class LiveEngine:
         if setup.events:
             self._processes = WatchedLauncher(setup.launcher)
             setup = replace(setup, launcher=self._processes)
+        self._breakdowns = Breakdowns(self._processes)
         self._due = deque(setup.events)
         """Events of the trace that are still to come."""
         self._untold: list[Event] = []
@@ -158,6 +160,7 @@ class LiveEngine:
                 self._jobs.setdefault(job_id, LiveJob(change.job, change.global_batch, every))
             job = self._jobs[job_id]
             job.begin(change, time.monotonic())
+            self._breakdowns.widen(job)
             if change.kind is ChangeKind.START:
                 order = training_order(job, self._setup, self._floors(job), self._options)
                 self._backend.start(change, order)
@@ -204,7 +207,9 @@ class LiveEngine:
         if job is None:
             return []
         now_s = self.now()
-        job.note(report, is_outage=job.may_run_on(self._untold_down()))
+        is_broken = report.job_id in self._breakdowns
+        job.note(report, is_outage=is_broken or job.may_run_on(self._untold_down()))
+        has_failed = self._breakdowns.settle(job, report)
         if report.job_id in self._cancelling and report.kind is not ReportKind.FINISHED:
             return self._cancelled(job, report)
         if report.kind in (ReportKind.DONE, ReportKind.SHRUNK) or job.in_flight:
@@ -232,7 +237,8 @@ class LiveEngine:
                 goes_on = report.change_id is not None and job.is_alive
                 kind = EventKind.CHANGE_FAILED if goes_on else EventKind.JOB_FAILED
             case ReportKind.LOST:
-                kind = EventKind.JOB_FAILED if job.num_losses >= 3 else EventKind.GRANT_LOST
+                is_over = has_failed or job.num_losses >= 3
+                kind = EventKind.JOB_FAILED if is_over else EventKind.GRANT_LOST
             case ReportKind.SHRUNK:
                 kind = EventKind.GRANT_SHRUNK
             case ReportKind.FINISHED:
@@ -249,7 +255,7 @@ class LiveEngine:
                 samples_per_s=self._rate(job) if kind in _TRAINING_AFTER else 0.0,
                 stopping_time_s=report.stopping_time_s,
                 phases_s=dict(report.phases_s),
-                reason=report.reason.replace(f"{self._setup.run_dir}/", ""),
+                reason=FAILED if has_failed else self._shortened(report.reason),
                 slots=report.slots,
                 num_stragglers=len(report.stragglers),
             )
@@ -259,6 +265,7 @@ class LiveEngine:
         """The trace's next events, of one time: those after it are told apart even if they are
         due as well, so that nobody acts on what is no longer true. Those of slots are told by
         ``_tell``."""
+        assert self._processes is not None
         now_s = self.now()
         at_s = self._due[0].time_s
         events: list[Event] = []
@@ -266,9 +273,11 @@ class LiveEngine:
             event = self._due.popleft()
             if event.kind is TraceEventKind.CANCEL:
                 events += self._cancel(event.job_id)
-                continue
-            assert self._processes is not None
-            if event.kind is TraceEventKind.SLOTS_DOWN:
+            elif event.kind.is_of_job:
+                job = self._jobs.get(event.job_id)
+                if job is not None and event.job_id not in self._cancelling:
+                    self._breakdowns.begin(job, is_fatal=event.kind is TraceEventKind.FAIL)
+            elif event.kind is TraceEventKind.SLOTS_DOWN:
                 self._processes.take_down(event.slots)
                 self._go_down(event.slots)
             else:
@@ -328,15 +337,10 @@ class LiveEngine:
         return [Event(self.now(), EventKind.JOB_CANCELLED, job_id, samples_done=job.samples_done)]
 
     def _rate(self, job: LiveJob) -> float:
-        """Samples per second of the engine's clock: the profile's if paced, else measured."""
-        if not job.num_workers:
-            return 0.0
-        if self._options.pace == "profile":
-            curve = self._setup.profile.throughput(job.spec.workload, job.spec.global_batch)
-            return curve.samples_per_s(job.num_workers, job.global_batch)
-        is_adaptive = self._setup.scaling == "adaptive"
-        batch = job.step_samples if is_adaptive else float(job.global_batch)
-        return batch / job.step_s if job.step_s > 0 else 0.0
+        return samples_per_s(job, self._setup, is_paced=self._options.pace == "profile")
+
+    def _shortened(self, reason: str) -> str:
+        return reason.replace(f"{self._setup.run_dir}/", "")
 
     def _skip(self, until_s: float) -> None:
         """Jump over idle time, or over steady training, to just before the next event."""
@@ -356,6 +360,7 @@ class LiveEngine:
         if (
             not options.fast_forward
             or self._untold
+            or self._breakdowns
             or any(
                 job.in_flight
                 or job.steady_steps < options.steady_steps

@@ -199,6 +199,18 @@ def job_seed(seed: int, job_id: str) -> int:
     return zlib.crc32(f"{seed}/job/{job_id}".encode())
 
 
+def samples_per_s(job: LiveJob, setup: EngineSetup, *, is_paced: bool) -> float:
+    """Its speed on the engine's clock: the profile's if paced, else measured."""
+    if not job.num_workers:
+        return 0.0
+    if is_paced:
+        curve = setup.profile.throughput(job.spec.workload, job.spec.global_batch)
+        return curve.samples_per_s(job.num_workers, job.global_batch)
+    is_adaptive = setup.scaling == "adaptive"
+    batch = job.step_samples if is_adaptive else float(job.global_batch)
+    return batch / job.step_s if job.step_s > 0 else 0.0
+
+
 def step_floors(spec: JobSpec, setup: EngineSetup, dilation: float) -> dict[int, float]:
     """Least wall-clock seconds of a step by number of slots, from the profile's curve."""
     curve = setup.profile.throughput(spec.workload, spec.global_batch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -35,8 +36,8 @@ class WatchedLauncher:
         """Those that have not ended."""
         self.crashes: list[str] = []
         """Workers that ended with an error and had not been signalled, and how they ended."""
-        self._down: set[int] = set()
-        """Slots on which no worker lives."""
+        self._down: Counter[int] = Counter()
+        """How often each slot was taken down and not brought up; no worker lives on such a one."""
 
     def open(self, preimport: Sequence[str] = ()) -> None:
         """As the inner one."""
@@ -49,7 +50,7 @@ class WatchedLauncher:
             handle = self._inner.start(spec)
         if _NO_WORKER not in spec.name:
             self.workers[handle] = Worker(spec.name, time.monotonic(), spec.slot)
-            if spec.slot in self._down:
+            if spec.slot is not None and self._down[spec.slot]:
                 self.signal(handle, signal.SIGKILL)
         return handle
 
@@ -68,8 +69,8 @@ class WatchedLauncher:
                 self.signal(handle, signal.SIGKILL)
 
     def bring_up(self, slots: Collection[int]) -> None:
-        """Workers may live on these slots again."""
-        self._down.difference_update(slots)
+        """Workers may live on these slots again, but where they were taken down twice."""
+        self._down.subtract(slots)
 
     def ended(self) -> list[Exit]:
         """As the inner one."""

@@ -33,6 +33,8 @@ class Profile:
     """Device types with curves of their own, sorted; empty: devices make no difference."""
     shown: Shown | None = None
     """How wrong the speeds are that schedulers see; None: they see these."""
+    noise_scale: Mapping[str, float] = field(default_factory=dict)
+    """Gradient noise scale by workload, samples; those that are not known are absent."""
     _costs: dict[tuple[Any, ...], RescaleCost] = field(
         default_factory=dict, repr=False, compare=False
     )

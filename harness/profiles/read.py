@@ -21,6 +21,7 @@ from harness.profiles.curves import Family
 from harness.profiles.devices import add_devices, read_devices
 from harness.profiles.document import Document, read_document
 from harness.profiles.errors import ProfileError
+from harness.profiles.noise import read_noise
 from harness.profiles.profile import RECORDED, Profile
 from harness.profiles.shown import Shown, read_shown
 from harness.profiles.table import UNITS, Cells, read_csv, read_table
@@ -31,7 +32,17 @@ SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "profile"
 PROVENANCE = ("hardware", "versions", "source", "licence", "trials", "spread", "rescale_costs")
 """What every profile must say about itself, besides ``measured_here``."""
 
-_KEYS = ("name", "path", "costs", "devices", "provenance", "throughput", "rescale_costs", "shown")
+_KEYS = (
+    "name",
+    "path",
+    "costs",
+    "devices",
+    "provenance",
+    "throughput",
+    "rescale_costs",
+    "shown",
+    "noise_scale",
+)
 _TABLE_KEYS = ("file", "unit", "samples_per_s", "spread")
 _ACROSS = "across_hosts"
 _CURVE_KEYS = (*_TABLE_KEYS, _ACROSS, "device", "source", "licence", "remark")
@@ -106,15 +117,18 @@ def _read(
     others = read_devices(document, data.get("devices"), folder, load_profile, problems)
     add_devices(families, others)
     shown = read_shown(document, data.get("shown"), problems)
+    noise = read_noise(document, data.get("noise_scale"), tables, problems)
     digests = {name: one.digest for name, one in others.items()}
-    digest = _digest(tables, across, cells, digests, shown)
+    digest = _digest(tables, across, cells, digests, shown, noise)
     provenance |= {"digest": digest, "curves": origins}
     if shown is not None:
         provenance["shown"] = asdict(shown)
+    if noise:
+        provenance["noise_scale"] = noise
     if others:
         provenance["devices"] = {name: dict(one.provenance) for name, one in others.items()}
     device_types = tuple(sorted(others))
-    return Profile(str(name), provenance, digest, families, cells, device_types, shown)
+    return Profile(str(name), provenance, digest, families, cells, device_types, shown, noise)
 
 
 def _check_keys(
@@ -253,6 +267,7 @@ def _digest(
     cells: Sequence[CostCell],
     devices: Mapping[str, str],
     shown: Shown | None,
+    noise: Mapping[str, float],
 ) -> str:
     """SHA-256 of the numbers, in one canonical spelling."""
     spelled: dict[str, Any] = {
@@ -273,6 +288,8 @@ def _digest(
         spelled["devices"] = devices
     if shown is not None:
         spelled["shown"] = asdict(shown)
+    if noise:
+        spelled["noise_scale"] = noise
     text = json.dumps(spelled, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -24,6 +24,7 @@ class ReplayJob:
         "held_since_s",
         "held_since_samples",
         "is_off_curve",
+        "noise_scale",
         "num_preemptions",
         "num_rescales",
         "rate",
@@ -39,11 +40,17 @@ class ReplayJob:
     )
 
     def __init__(
-        self, spec: JobSpec, shown_spec: JobSpec, throughput: Throughput | None, now_s: float
+        self,
+        spec: JobSpec,
+        shown_spec: JobSpec,
+        throughput: Throughput | None,
+        noise_scale: float | None,
+        now_s: float,
     ) -> None:
         self.spec = spec
         self.shown_spec = shown_spec
         self.throughput = throughput
+        self.noise_scale = noise_scale
         self.state = JobState.PENDING
         self.target: Grant | None = None
         self.reached: Grant | None = None
@@ -79,6 +86,7 @@ class ReplayJob:
             self.rate,
             self.waiting_since_s,
             self.throughput,
+            self.noise_scale,
         )
 
 
@@ -107,7 +115,10 @@ class JobBook:
         throughput = None
         if Knowledge.THROUGHPUT in self._needs:
             throughput = self._shown.throughput(spec.workload, spec.global_batch)
-        job = ReplayJob(spec, _shown(spec, self._needs), throughput, now_s)
+        noise_scale = None
+        if Knowledge.GRADIENT_NOISE in self._needs:
+            noise_scale = self._profile.noise_scale.get(spec.workload)
+        job = ReplayJob(spec, _shown(spec, self._needs), throughput, noise_scale, now_s)
         self.live[spec.job_id] = job
         return job
 

@@ -70,10 +70,11 @@ def _curves(name: str, scenario: str, found: Sequence[Pair]) -> Drawing:
     return Drawing(
         name=name,
         title=f"{TITLE}: {scenario}",
-        caption="Means over trials; bars are 95% intervals over them (Student's t), from 5 trials"
-        f" on. The table holds every system against {found[0].baseline_run.label}; additional"
-        f" jobs are those finished more while it finishes {PER}: by the mean total times"
-        " (100 times their ratio, less 100), and by counting at its 100th, 200th ... job.",
+        caption="Means over trials; dots are single trials, bars 95% intervals over them (Student's"
+        f" t), from 5 trials on. The table holds every system against"
+        f" {found[0].baseline_run.label}; additional jobs are those finished more while it"
+        f" finishes {PER}: by the mean total times (100 times their ratio, less 100), and by"
+        " counting at its 100th, 200th ... job.",
         run_ids=[run.run_id for run in runs],
         figure=figure,
         table=Table(
@@ -96,6 +97,10 @@ def _line(
 ) -> None:
     slots = sorted(values)
     means = [estimate(values[count]) for count in slots]
+    if any(one.num_trials > 1 for one in means):
+        at = [count for count in slots for _ in values[count]]
+        dots = [value for count in slots for value in values[count]]
+        axis.scatter(at, dots, s=7, alpha=0.45, linewidths=0, color=look["color"])
     axis.errorbar(
         slots, [one.mean for one in means], yerr=_half_widths(means),
         marker="os^Dv"[number % 5], markersize=4, capsize=2, label=label, **look,

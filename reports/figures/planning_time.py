@@ -75,10 +75,11 @@ def _chart(name: str, setting: str, runs: Sequence[ReportRun]) -> Drawing:
         style.put_title(axis, names[system], f"{told}, longest {times_s.max():.3g} s", ": ")
         axis.set_ylabel("plans (count)")
         axis.set_xscale("log")
-        trials = sum(run.system == system for run in runs)
-        numbers = (mean, middle, high, times_s.max())
-        cells = [f"{one:.4g}" for one in numbers]
-        rows.append([names[system], str(trials), str(len(times_s)), *cells])
+        trials = [plan_times_s(run).mean() for run in runs if run.system == system]
+        spread = f"{min(trials):.4g} to {max(trials):.4g}" if len(trials) > 1 else ""
+        cells = [f"{one:.4g}" for one in (middle, high, times_s.max())]
+        counts = [str(len(trials)), str(len(times_s))]
+        rows.append([names[system], *counts, f"{mean:.4g}", spread, *cells])
     axes[-1].set_xlabel("wall clock of one plan (s)")
     style.plain_log_ticks(axes[-1].xaxis)
     style.put_note(figure, runs)
@@ -91,6 +92,7 @@ def _chart(name: str, setting: str, runs: Sequence[ReportRun]) -> Drawing:
         run_ids=[run.run_id for run in runs],
         figure=figure,
         table=Table(
-            ["system", "trials", "plans", "mean s", "median s", "p95 s", "longest s"], rows
+            ["system", "trials", "plans", "mean s", "of trials", "median s", "p95 s", "longest s"],
+            rows,
         ),
     )

@@ -10,9 +10,9 @@ from statistics import fmean
 
 import numpy as np
 
+from harness import levels
 from harness.compare import welch_half_width
 from harness.statistics import CONFIDENCE, MIN_TRIALS, Estimate, estimate
-from reports import levels
 from reports.claims.verdicts import Fidelity
 from reports.drawing import Table
 from reports.figures.simulated_against_live import METRICS, Comparison, compare

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median, stdev
 from typing import Any
 
+from harness import levels
 from harness.statistics import MIN_TRIALS, estimate
-from reports import levels
 from reports.drawing import Table
 from reports.pages.base import Material, Page, Section, named_anew
 from reports.selection import ReportRun, groups

@@ -58,9 +58,10 @@ class Pollux:
     gradient noise scale, m0 the job's own batch. A job never gets more than ``max_growth`` times
     the most slots it has held (its fewest, before it has held any).
 
-    ``noise_scale``: phi by workload, samples. Views do not carry it, and a job of another workload
+    ``noise_scale``: where phi is from. ``profile``: the run's profile, as its needs declare;
+    a mapping: what is assumed, samples by workload; empty: nowhere. A job whose phi is not known
     keeps its batch: its goodput is its throughput. Simulated jobs are done after the same samples
-    at every batch, so with ``noise_scale`` a simulation shows Pollux as better than it is.
+    at every batch, so with phi known a simulation shows Pollux as better than it is.
     ``num_batches``: batches that are tried in a job's range beside its own.
     ``search``: ``exact``, dynamic programming, or ``genetic``, with ``population``, ``generations``
     and ``seed``, as the authors have it, who must place jobs at the same time. The exact shares
@@ -90,14 +91,14 @@ class Pollux:
         power: float = -1.0,
         delay_s: float = 30.0,
         max_growth: float | None = 2.0,
-        noise_scale: Mapping[str, float] | None = None,
+        noise_scale: Mapping[str, float] | Literal["profile"] | None = None,
         num_batches: int = 8,
         search: Literal["exact", "genetic"] = "exact",
         population: int = 100,
         generations: int = 100,
         seed: int = 0,
     ) -> None:
-        noise_scale = noise_scale or {}
+        assumed = noise_scale if isinstance(noise_scale, Mapping) else {}
         problems = [
             text
             for wrong, text in (
@@ -111,8 +112,12 @@ class Pollux:
                     f"max_growth is {max_growth}; give more than 1, or null for no limit",
                 ),
                 (
-                    any(not 0.0 <= phi < math.inf for phi in noise_scale.values()),
-                    f"noise_scale is {dict(noise_scale)}; give samples, at least 0",
+                    any(not 0.0 <= phi < math.inf for phi in assumed.values()),
+                    f"noise_scale is {dict(assumed)}; give samples, at least 0",
+                ),
+                (
+                    isinstance(noise_scale, str) and noise_scale != "profile",
+                    f"noise_scale is {noise_scale!r}; give profile, or samples by workload",
                 ),
                 (num_batches < 1, f"num_batches is {num_batches}; try at least 1"),
                 (population < 2, f"population is {population}; give at least 2"),
@@ -126,11 +131,13 @@ class Pollux:
         if noise_scale:
             requires.add(Requirement.CHANGE_BATCH)
         self.requires = frozenset(requires)
+        if noise_scale == "profile":
+            self.needs = self.needs | {Knowledge.GRADIENT_NOISE}
         self._rounds = Rounds(period_s, "period_s")
         self._power = power
         self._delay_s = delay_s
         self._max_growth = max_growth
-        self._noise_scale = noise_scale
+        self._assumed = assumed
         self._num_batches = num_batches
         self._genetic = Genetic(population, generations) if search == "genetic" else None
         self._rng = np.random.default_rng([seed, zlib.crc32(b"pollux.search")])
@@ -176,7 +183,8 @@ class Pollux:
 
     def _table(self, job: JobView, cluster: Cluster) -> GoodputTable:
         assert job.throughput is not None, "declared in needs"
-        phi = self._noise_scale.get(job.spec.workload)
+        is_told = Knowledge.GRADIENT_NOISE in self.needs
+        phi = job.noise_scale if is_told else self._assumed.get(job.spec.workload)
         return goodput_table(job.spec, job.throughput, cluster.num_slots, phi, self._num_batches)
 
     def _shares(self, view: ClusterView) -> dict[str, int]:

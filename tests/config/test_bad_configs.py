@@ -22,10 +22,6 @@ CASES = {
         ["scaling=adaptive", "engine=simulated"],
         "engine=simulated: scaling=adaptive needs the gradients of real training",
     ),
-    "programs that would have to crash": (
-        ["engine=live", "trace=itp195_faults"],
-        "which are only simulated; use engine=simulated, leave the transform CrashJobs out, or",
-    ),
     "a batch that is known only once it is used": (
         ["scaling=adaptive", "engine=live", "engine.pace=profile"],
         "engine=live: scaling=adaptive with pace=profile: what a step will be is not known",

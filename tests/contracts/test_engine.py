@@ -229,6 +229,32 @@ def test_slots_go_down_with_their_workers_and_jobs_are_cancelled(name, tmp_path)
 
 
 @every_engine
+def test_programs_crash_and_fail_for_good(name, tmp_path):
+    """A crash takes all workers, and no slot; the job goes on from its checkpoint. One that never
+    ran does not notice."""
+    events = (
+        TraceEvent(20.0, TraceEventKind.CRASH, job_id="a"),
+        TraceEvent(30.0, TraceEventKind.CRASH, job_id="never"),
+        TraceEvent(40.0, TraceEventKind.FAIL, job_id="a"),
+    )
+    with open_engine(name, tmp_path, events) as opened:
+        work = job("a", 10**9)
+        apply(opened, change(1, ChangeKind.START, work, (), (0, 1)), then=EventKind.CHANGE_DONE)
+        seen = until(opened, EventKind.GRANT_LOST)
+        assert not {EventKind.SLOT_DOWN, EventKind.GRANT_SHRUNK} & {e.kind for e in seen}
+        assert 20.0 <= seen[-1].time_s < 25.0
+        resumed = apply(
+            opened, change(2, ChangeKind.RESUME, work, (), (0, 1)), then=EventKind.CHANGE_DONE
+        )
+        assert resumed[-1].samples_per_s > 0
+        failed = until(opened, EventKind.JOB_FAILED)[-1]
+        assert (failed.job_id, failed.reason) == ("a", "its program failed")
+        assert 40.0 <= failed.time_s < 45.0
+        with pytest.raises(RuntimeError):
+            opened.wait(math.inf)
+
+
+@every_engine
 def test_nobody_is_started_on_a_slot_that_went_down_after_the_request(name, tmp_path):
     events = (
         TraceEvent(10.0, TraceEventKind.SLOTS_DOWN, (1,)),

@@ -198,7 +198,8 @@ def with_nonsense(one, needs):
     for field in JobSpec.__slots__:
         object.__setattr__(spec, field, hidden.get(field, getattr(one.spec, field)))
     throughput = one.throughput if Knowledge.THROUGHPUT in needs else Nonsense()
-    return replace(one, spec=spec, throughput=throughput)
+    noise_scale = one.noise_scale if Knowledge.GRADIENT_NOISE in needs else 7.0
+    return replace(one, spec=spec, throughput=throughput, noise_scale=noise_scale)
 
 
 class Nonsense:

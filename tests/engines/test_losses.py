@@ -47,8 +47,8 @@ class LosesAll:
         return found
 
 
-def ends(tmp_path: Path, count: int, *events: TraceEvent) -> list[EventKind]:
-    """What comes of so many starts, one at each second."""
+def opened(tmp_path: Path, *events: TraceEvent) -> LiveEngine:
+    """An engine whose backend loses every start."""
     fake = LosesAll()
     changed: dict[str, Any] = {
         "run_dir": tmp_path,
@@ -57,7 +57,12 @@ def ends(tmp_path: Path, count: int, *events: TraceEvent) -> list[EventKind]:
         "workloads": {"recorded": WorkloadSpec("recorded", "none", {})},
     }
     world = replace(setup(profile(), JOB), events=events, **changed)
-    engine = LiveEngine(Live(), world)
+    return LiveEngine(Live(), world)
+
+
+def ends(tmp_path: Path, count: int, *events: TraceEvent) -> list[EventKind]:
+    """What comes of so many starts, one at each second."""
+    engine = opened(tmp_path, *events)
     found = []
     for number in range(count):
         assert engine.wait(float(number)) == []
@@ -84,6 +89,16 @@ def test_what_the_slots_took_along_is_not_held_against_the_job(tmp_path: Path) -
     outages = [(TraceEvent(n + 0.4, DOWN, (0,)), TraceEvent(n + 0.8, UP, (0,))) for n in range(5)]
     events = [event for outage in outages for event in outage]
     assert ends(tmp_path, 5, *events) == [EventKind.GRANT_LOST] * 5
+
+
+def test_nor_is_what_the_trace_lets_crash(tmp_path: Path) -> None:
+    crashes = [TraceEvent(n + 0.4, TraceEventKind.CRASH, job_id="a") for n in range(5)]
+    engine = opened(tmp_path, *crashes)
+    for number in range(5):
+        assert engine.wait(float(number)) == []
+        engine.apply([Change(number, ChangeKind.START, JOB, (), (0,), 8)])
+        engine._skipped_s = number + 0.5
+        assert [event.kind for event in engine.wait(math.inf)] == [EventKind.GRANT_LOST]
 
 
 def trained(checkpoint_every: int) -> Iterator[LiveJob]:

@@ -13,8 +13,9 @@ import yaml
 from matplotlib.text import Text
 from sample_runs import write_run
 
+from harness import levels
 from harness.store import StoredRun
-from reports import levels, style, wording
+from reports import style, wording
 from reports.claims import ledger
 from reports.drawing import Drawing
 from reports.figures import FIGURES
@@ -26,7 +27,7 @@ BARE = re.compile(r"\b(fifo|uniform) /")
 
 
 def test_the_table_is_what_the_classes_say() -> None:
-    """A new class, or a new level, has to be told in reports/levels.yaml too."""
+    """A new class, or a new level, has to be told in harness/levels.yaml too."""
     said: dict[str, Mapping[str, object]] = {}
     for each in scheduler_classes():
         bound = {"bound": True} if getattr(each, "bound", False) else {}

@@ -90,6 +90,8 @@ def test_figures_for_every_scenario_and_all_together(runs):
     assert [row[0].split(":")[0] for row in curves.table.rows] == ["4", "8"]
     assert curves.table.rows[0][-2].startswith("+27.0 ±")
     assert "5 trials each" in curves.figure._supxlabel.get_text()
+    dots = curves.figure.axes[1].collections[0].get_offsets()
+    assert len(dots) == 2 * 5, "single trials: two sizes, five seeds"
     heights = [patch.get_height() for patch in bars.figure.axes[0].patches]
     assert heights == pytest.approx([27.0, 12.0])
     (nothing,) = FIGURES["node_pools"](runs[:1])
@@ -131,5 +133,7 @@ def test_planning_times_are_the_longest_calls(runs):
     with mpl.rc_context(style.RC):
         drawings = FIGURES["planning_time"](runs)
     assert [len(drawing.table.rows) for drawing in drawings] == [2, 2]
+    assert [cell for drawing in drawings for cell in drawing.table.rows[0][1:2]] == ["5", "5"]
+    assert all(" to " in row[4] for drawing in drawings for row in drawing.table.rows)
     (nothing,) = FIGURES["planning_time"]([])
     assert "every_s" in nothing.missing

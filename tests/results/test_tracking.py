@@ -12,7 +12,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 from sample_runs import write_run
 
-from harness import tracking, tracking_rows
+from harness import levels, tracking, tracking_rows
 from harness.records import StepRecord
 from harness.store import StoredRun
 
@@ -110,10 +110,12 @@ def check_contents(run: StoredRun, held: SimpleNamespace) -> None:
         "sweep": "demo", "system": "stop_resume", "scheduler": "fifo", "workload": "tiny",
         "trace": "five_jobs", "cluster": "cpu4", "engine": "live", "pace": "none",
         "elastrace.emulated": "false", "commit": run.manifest["git_commit"],
-        "config_hash": run.manifest["config_hash"],
+        "config_hash": run.manifest["config_hash"], "checked": "exact",
         "hardware": "Example CPU, 2 cores, no accelerator",
     }  # fmt: skip
     assert {key: held.tags.get(key) for key in wanted} == wanted
+    assert held.tags["mlflow.runName"].startswith("fifo (exact) stop_resume live ")
+    assert held.tags["mlflow.note.content"] == f"fifo (exact). {levels.MEANING}"
     assert held.dataset == [("five_jobs", "d" * 36)]
     step = run.records.steps[0]
     history = held.curves[f"loss/{step.job_id}"]

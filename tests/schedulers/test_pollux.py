@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.contracts.scheduler import Grant, Requirement
+from harness.contracts.scheduler import Grant, Knowledge, Requirement
+from harness.profiles.curves import Family
 from systems.schedulers.goodput import efficiency, goodput_table, realloc_factor
 from systems.schedulers.pollux import Pollux
 from systems.schedulers.share_search import Genetic, exact_shares, losses
@@ -152,6 +154,40 @@ def test_with_known_noise_batches_are_granted():
     assert all(isinstance(grant, Grant) for grant in grants)
 
 
+def test_noise_is_told_to_who_declares_it():
+    """By the profile: the same grants as where the same noise is assumed; and nothing unasked."""
+    jobs = [
+        job(name, 0, 1, 4000, min_global_batch=8, max_global_batch=64, workload=name)
+        for name in ("noisy", "unknown")
+    ]
+    curves = {name: {1: 1.0, 2: 2.0, 4: 4.0} for name in ("noisy", "unknown")}
+    cells = {8: curves["noisy"], 64: {1: 3.0, 2: 6.0, 4: 12.0}}
+    known = curve_profile(curves)
+    families = {**known.families, **{name: Family(cells) for name in curves}}
+    known = replace(known, families=families, noise_scale={"noisy": 1e9})
+
+    def told(scheduler):
+        _, recorder = run(jobs, scheduler, cluster(1, 4), known=known)
+        seen = {one.noise_scale for view in recorder.views for one in view.jobs.values()}
+        return seen, [decision.changes for decision in recorder.decisions]
+
+    seen, grants = told(Pollux(noise_scale="profile", period_s=10.0))
+    assert seen == {1e9, None}
+    assert Knowledge.GRADIENT_NOISE not in Pollux(noise_scale={"noisy": 1e9}).needs
+    unasked, assumed = told(Pollux(noise_scale={"noisy": 1e9}, period_s=10.0))
+    assert unasked == {None}
+    assert grants == assumed
+    batches = {
+        (job_id, grant.global_batch)
+        for changes in grants
+        for job_id, grant in changes.items()
+        if isinstance(grant, Grant)
+    }
+    assert ("noisy", 64) in batches
+    assert {batch for job_id, batch in batches if job_id == "unknown"} == {None}
+    assert told(Pollux(period_s=10.0))[0] == {None}
+
+
 def test_the_seed_decides_the_search():
     jobs = [job(f"{i}", 0, 1, 400 + i) for i in range(5)]
 
@@ -168,3 +204,5 @@ def test_the_seed_decides_the_search():
 def test_options_must_mean_something():
     with pytest.raises(ValueError, match=r"power is 0\.0(.|\n)*max_growth is 1\.0"):
         Pollux(power=0.0, max_growth=1.0)
+    with pytest.raises(ValueError, match="noise_scale is 'measured'; give profile, or samples"):
+        Pollux(noise_scale="measured")

@@ -1,11 +1,15 @@
 """What a tuning study chooses: from the records of real runs, and where it refuses to choose."""
 
 import pytest
+import yaml
 
 from harness import tuning
 from harness.__main__ import main as run_harness
+from harness.compose import CONFIG_DIR
 from harness.problems import UserError
-from harness.tuning import Candidate, choose
+from harness.study import load_study
+from harness.tuned_study import write_into
+from harness.tuning import Candidate, choose, num_settings
 
 STUDY = """description: two schedulers with two points each
 base: [cluster=dgx8, engine=simulated, tracking=none, progress=false]
@@ -107,3 +111,121 @@ def test_a_mean_jct_of_other_jobs_decides_nothing(tmp_path, capsys):
     assert tuning.main([*words, "metric=jct_mean_s"]) == 2
     assert "its mean is not of the same jobs" in capsys.readouterr().err
     assert tuning.main(words) == 0
+
+
+def test_fewer_points_are_enough_where_there_are_no_more():
+    """edf has two switches, fifo one, afs no option at all."""
+    assert [num_settings(name) for name in ("edf", "fifo", "afs")] == [4, 2, 1]
+    assert [num_settings(name) for name in ("elasticflow", "pollux", "mine")] == [None] * 3
+    found = [
+        candidate(name, f"x={number}", 0.1 * number)
+        for name, count in (("elasticflow", 8), ("edf", 4), ("fifo", 2), ("afs", 1))
+        for number in range(count)
+    ]
+    assert choose(found, "jct_mean_s")["fifo"].options == ("x=0",)
+    with pytest.raises(UserError, match="elasticflow 8, edf 3"):
+        choose([*found[:11], *found[12:]], "jct_mean_s")
+
+
+@pytest.mark.parametrize("label", ["tune_jct", "tune_deadlines"])
+def test_every_scheduler_has_the_same_budget_on_the_traces_to_tune_on(label):
+    """Eight points or all there are; never a trace to test on; the defaults are tried as well."""
+    points = load_study(label).points()
+    assert {point.axes["trace"] for point in points} == {"itp01", "itp02", "itp03"}
+    tried = {}
+    for point in points:
+        options = {
+            axis.removeprefix("scheduler."): yaml.safe_load(text)
+            for axis, text in point.axes.items()
+            if axis.startswith("scheduler.")
+        }
+        tried.setdefault(point.axes["scheduler"], {})[str(options)] = options
+    for name, own in tried.items():
+        assert len(own) == 8 or len(own) == num_settings(name) < 8, name
+        usual = yaml.safe_load((CONFIG_DIR / "scheduler" / f"{name}.yaml").read_text())
+        assert any(one.items() <= usual.items() for one in own.values()), name
+    classes = {
+        yaml.safe_load((CONFIG_DIR / "scheduler" / f"{name}.yaml").read_text())["_target_"]
+        for name in tried
+    }
+    every = {
+        yaml.safe_load(path.read_text())["_target_"]
+        for path in (CONFIG_DIR / "scheduler").glob("*.yaml")
+    }
+    left = {one.rpartition(".")[2] for one in every - classes}
+    assert left == {"HuGreedy", "HuMilp", "YarnCs", "Srtf", "Scripted"}
+
+
+TESTED = """# What it is for.
+description: tests the choice
+base: [cluster=dgx8]
+grids:
+  # From a tuning study.
+  - trace: [itp05]
+    trace.transforms.1.load: [0.8, 1.6]
+    scheduler: [edf]
+    scheduler.elastic: [false]
+  - trace: [itp05]
+    trace.transforms.1.load: [0.8, 1.6]
+    scheduler: [srtf]
+figures: [comparison]
+"""
+
+
+def test_a_choice_is_written_into_the_study_that_tests_it(tmp_path, ask):
+    (tmp_path / "tested.yaml").write_text(TESTED)
+    code, printed, _ = ask("metric=jct_mean_s", "--into", str(tmp_path / "tested.yaml"))
+    assert code == 0
+    assert "Written into" in printed
+    text = (tmp_path / "tested.yaml").read_text()
+    assert text.startswith(TESTED[: TESTED.index("  - trace")]), "with both comments"
+    assert text.endswith("figures: [comparison]\n")
+    found = load_study(str(tmp_path / "tested.yaml"))
+    assert found.base == ("cluster=dgx8",)
+    inputs = {"trace": ("itp05",), "trace.transforms.1.load": (0.8, 1.6)}
+    chosen, other, bound = found.grids
+    assert chosen in [
+        {**inputs, "scheduler": ("edf",), "scheduler.elastic": (elastic,)}
+        for elastic in (False, True)
+    ]
+    assert other["scheduler"] == ("elastic_tiresias",)
+    assert other["scheduler.compact_above"] in {(0,), (10,)}
+    assert bound == {**inputs, "scheduler": ("srtf",)}
+
+
+def test_what_is_written_is_what_was_chosen(tmp_path):
+    path = tmp_path / "tested.yaml"
+    path.write_text(TESTED)
+    words = {
+        "easyscale_homo": [
+            "backend=virtual_thread",
+            "+engine.plan_speeds=curve",
+            "scheduler.min_share=0.5",
+        ],
+        "tiresias": ["scheduler.queue_limits_slot_s=[500,10000]", "scheduler.promote_after=null"],
+    }
+    write_into(str(path), words)
+    once = path.read_text()
+    points = load_study(str(path)).points()
+    for name, own in words.items():
+        found = [point.overrides for point in points if point.axes["scheduler"] == name]
+        assert len(found) == 2, "one of each input"
+        assert all(set(own) <= set(overrides) for overrides in found)
+    assert len(points) == 8, "edf and srtf were not chosen, and stay"
+    write_into(str(path), words)
+    assert sorted(once.splitlines()) == sorted(path.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("description: d\n", "has no grid"),
+        (TESTED.replace("[0.8, 1.6]", "[0.8]", 1), "has grids of different inputs"),
+    ],
+)
+def test_a_study_without_its_inputs_is_not_written_into(tmp_path, text, fact):
+    path = tmp_path / "tested.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=fact):
+        write_into(str(path), {"edf": []})
+    assert path.read_text() == text

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
 from harness.trace.generators.arrivals import spread
 from harness.trace.generators.generated import Generated
+from harness.trace.generators.times import (
+    exponential_below,
+    exponential_mean,
+    log_normal_above,
+    log_normal_mean,
+    root,
+)
 from harness.trace.transforms.context import check, positive
 
 MIN_S = 60.0
 SHORT_MIN = 5.0
 """Jobs that train for less are not in the paper's baseline set."""
-_NORMAL = NormalDist()
+_LEAST_MIN = 1.0 / MIN_S
 
 
 @dataclass(frozen=True)
@@ -73,11 +77,19 @@ class ModelArts:
         """The jobs; arrivals, training times and their order are drawn."""
         arrivals = spread(rng, self.count, self.span_s, day_share=self.day_share)
         is_long = rng.permutation(np.arange(self.count) < self.num_long).tolist()
-        mu = self._mu()
-        scale = _root(_short_mean, self.short_mean_min, 1e-3, 1e3)
+        mu = root(
+            lambda mu: log_normal_mean(mu, self.sigma, SHORT_MIN), self.long_mean_min, -40.0, 40.0
+        )
+        scale = root(
+            lambda scale: exponential_mean(scale, SHORT_MIN), self.short_mean_min, 1e-3, 1e3
+        )
         rows = []
         for arrival_s, long in zip(arrivals, is_long, strict=True):
-            minutes = _long_time(rng, mu, self.sigma) if long else _short_time(rng, scale)
+            level = float(rng.uniform(0.0, 1.0))
+            if long:
+                minutes = log_normal_above(level, mu, self.sigma, SHORT_MIN)
+            else:
+                minutes = max(_LEAST_MIN, exponential_below(level, scale, SHORT_MIN))
             if long or self.keep_short:
                 rows.append(
                     {
@@ -104,38 +116,3 @@ class ModelArts:
             "pool": [self.workload],
         }
         return [assign, {"_target_": f"{package}.RecomputeWork"}]
-
-    def _mu(self) -> float:
-        """Mean of the logarithm that gives long times their mean."""
-        return _root(lambda mu: _long_mean(mu, self.sigma), self.long_mean_min, -40.0, 40.0)
-
-
-def _long_mean(mu: float, sigma: float) -> float:
-    """Mean of a log-normal time given that it is above ``SHORT_MIN``."""
-    z = (math.log(SHORT_MIN) - mu) / sigma
-    above, shifted = _NORMAL.cdf(-z), _NORMAL.cdf(sigma - z)
-    return math.exp(mu + sigma**2 / 2) * shifted / above if above > 0 and shifted > 0 else SHORT_MIN
-
-
-def _long_time(rng: np.random.Generator, mu: float, sigma: float) -> float:
-    below = _NORMAL.cdf((math.log(SHORT_MIN) - mu) / sigma)
-    level = below + (1.0 - below) * float(rng.uniform(0.0, 1.0))
-    return math.exp(mu + sigma * _NORMAL.inv_cdf(min(max(level, 1e-12), 1.0 - 1e-12)))
-
-
-def _short_mean(scale: float) -> float:
-    """Mean of an exponential time given that it is below ``SHORT_MIN``."""
-    return scale - SHORT_MIN / math.expm1(SHORT_MIN / scale) if SHORT_MIN / scale < 700 else scale
-
-
-def _short_time(rng: np.random.Generator, scale: float) -> float:
-    most = -math.expm1(-SHORT_MIN / scale)
-    return max(1.0 / MIN_S, -scale * math.log1p(-most * float(rng.uniform(0.0, 1.0))))
-
-
-def _root(function: Callable[[float], float], value: float, low: float, high: float) -> float:
-    """Where a growing function has this value, by bisection."""
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if function(middle) < value else (low, middle)
-    return (low + high) / 2

@@ -1,5 +1,6 @@
 """Deterministic transforms of traces; each leaves a line in the trace's history."""
 
+from harness.trace.transforms.anew import DrawAnew
 from harness.trace.transforms.arrivals import (
     CompressArrivals,
     FirstJobs,
@@ -37,6 +38,7 @@ __all__ = [
     "CapDemand",
     "CompressArrivals",
     "CrashJobs",
+    "DrawAnew",
     "FirstJobs",
     "HostFailures",
     "KeepDurations",

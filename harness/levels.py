@@ -10,12 +10,12 @@ from typing import Any
 import yaml
 
 from harness.build import TARGET
+from harness.compose import CONFIG_DIR
 from harness.store import StoredRun
 
 TABLE = Path(__file__).with_suffix(".yaml")
 """Levels by class, for runs that were made before manifests had them, and for criteria, which
 name schedulers that may have no run."""
-_SCHEDULERS = Path(__file__).resolve().parent.parent / "configs" / "scheduler"
 _UNKNOWN = "unchecked"
 MEANING = (
     "Beside a scheduler's name stands how far it was checked. exact: on the worked examples of its"
@@ -38,7 +38,7 @@ def of_class(path: str) -> str:
 
 def of_choice(name: str) -> str:
     """The level of a shipped scheduler, by the name of its configuration."""
-    path = _SCHEDULERS / f"{name}.yaml"
+    path = CONFIG_DIR / "scheduler" / f"{name}.yaml"
     if not path.is_file():
         return _UNKNOWN
     return of_class(str(yaml.safe_load(path.read_text(encoding="utf-8"))[TARGET]))

@@ -1,0 +1,31 @@
+"""Gradient noise scales of a profile's workloads, for schedulers that choose batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+
+from harness.profiles.document import Document
+
+
+def read_noise(
+    document: Document, value: object, workloads: Collection[str], problems: list[str]
+) -> dict[str, float]:
+    """The key ``noise_scale`` of a profile: samples by workload; adds what is wrong with it."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        problems.append(f"{document.place('noise_scale')}: is {value!r}; give workload: samples")
+        return {}
+    found: dict[str, float] = {}
+    for name, scale in value.items():
+        place = document.place("noise_scale", str(name))
+        if name not in workloads:
+            known = ", ".join(sorted(workloads)) or "none"
+            problems.append(f"{place}: there is no curve of {name!r}; known: {known}")
+        is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
+        if not (is_number and 0 <= scale < math.inf):
+            problems.append(f"{place}: is {scale!r}; give samples, at least 0")
+            continue
+        found[str(name)] = float(scale)
+    return found
