@@ -17,10 +17,16 @@ import yaml
 
 from harness.annotations import show
 from harness.build import TARGET, build, is_part, signature_problems
-from harness.checks import ability_problems, device_problems, event_problems, size_problems
+from harness.checks import (
+    ability_problems,
+    device_problems,
+    event_problems,
+    sharing_problems,
+    size_problems,
+)
 from harness.cluster import Cluster
 from harness.config import PARTS, RunConfig, hash_config, hash_json
-from harness.contracts.scheduler import Placement, Scheduler
+from harness.contracts.scheduler import Placement, Requirement, Scheduler
 from harness.contracts.training import WorkloadSpec
 from harness.criteria import criteria_of
 from harness.engines.setup import EngineConfig, EngineSetup, OpenEngine
@@ -36,6 +42,7 @@ from harness.similarity import similarity
 from harness.snapshot import FOLDER, Snapshots
 from harness.store import RunStore, StoredRun
 from harness.trace.build import load_trace
+from harness.trace.events import on_devices
 from harness.trace.trace import Trace
 from harness.trace.transforms import TransformContext
 from harness.tracking import Target, TrackingError, mirror
@@ -106,7 +113,8 @@ def plan(
     parts = {group: attempt(partial(build, getattr(config, group), group)) for group in PARTS}
     profile: Profile | None = attempt(partial(_profile, config, library))
     workloads = attempt(partial(read_pool, config.workload)) or {}
-    cluster: Cluster | None = parts["cluster"]
+    shared: Cluster | None = parts["cluster"]
+    cluster = None if shared is None else shared.unshared()
     trace: Trace | None = attempt(partial(_trace, config, library, profile, cluster, workloads))
     problems += signature_problems(Target, config.tracking, "tracking")[1]
     choices = config.choices
@@ -114,15 +122,19 @@ def plan(
     if scheduler is not None and backend is not None:
         names = (choices["scheduler"], choices["backend"])
         problems += ability_problems(scheduler, backend, config.scaling, names)
-    if scheduler is not None and cluster is not None:
-        problems += device_problems(scheduler, cluster, (choices["scheduler"], choices["cluster"]))
+    if scheduler is not None and shared is not None:
+        names = (choices["scheduler"], choices["cluster"])
+        problems += device_problems(scheduler, shared, names)
+        problems += sharing_problems(scheduler, shared, names)
     if trace is not None and cluster is not None:
         places = (choices["trace"], choices["cluster"])
         problems += size_problems(trace.jobs, cluster, places)
         problems += event_problems(trace.events, cluster, places)
     if trace is None or profile is None or cluster is None or None in parts.values():
         raise UserError(problems)
-    jobs = trace.jobs
+    jobs, events = trace.jobs, trace.events
+    if shared is not None and Requirement.SHARE_DEVICE in parts["scheduler"].requires:
+        cluster, events = shared, on_devices(events, shared.devices)
     if backend.abilities.logical_workers:
         problems += logical_worker_problems(jobs, choices["trace"])
         jobs = within_logical_workers(jobs)
@@ -137,7 +149,7 @@ def plan(
         run_dir=Path(config.results_dir),
         memory_bytes_per_worker=_memory(config.workload),
         scaling=config.scaling,
-        events=trace.events,
+        events=events,
     )
     engine: EngineConfig = parts["engine"]
     place = f"engine={choices['engine']}"
@@ -345,7 +357,7 @@ def _similarity_facts(planned: Plan, records: RunRecords) -> dict[str, float]:
     stops_s = [c.stopping_time_s for c in records.changes if c.stopping_time_s is not None]
     rescale_s = fmean(stops_s) / records.facts.get("dilation", 1.0) if stops_s else None
     jobs = planned.trace.jobs
-    here = similarity(jobs, setup.cluster.num_slots, setup.profile, rescale_s)
+    here = similarity(jobs, len(setup.cluster.devices), setup.profile, rescale_s)
     facts = {f"similarity_{name}": value for name, value in here.items()}
     recorded_on = config.trace.get("recorded_on_slots")
     if recorded_on is not None:
