@@ -134,7 +134,8 @@ def plan(
         raise UserError(problems)
     jobs, events = trace.jobs, trace.events
     if shared is not None and Requirement.SHARE_DEVICE in parts["scheduler"].requires:
-        cluster, events = shared, on_devices(events, shared.devices)
+        cluster = shared
+        events = events if problems else on_devices(events, shared.devices)
     if backend.abilities.logical_workers:
         problems += logical_worker_problems(jobs, choices["trace"])
         jobs = within_logical_workers(jobs)

@@ -124,7 +124,7 @@ class Packing:
         taken = _slots_of_others(view, {key.job_id for key in leaving})
         for key in started:
             for old in leaving:
-                slots = self._slots_beside(view, key.job_id, old.job_id, taken)
+                slots = self._room_beside(view, key.job_id, old.job_id, taken)
                 if slots is not None and old.job_id not in self.guests:
                     grants[key.job_id] = Grant(len(slots), slots=slots, share=_SHARE)
                     self.join(key.job_id, old._replace(level=IN_TURN))
@@ -137,7 +137,7 @@ class Packing:
         keys = (waiting.key_of(job_id) for job_id in self._alone if job_id not in self.guests)
         for key in sorted(key for key in keys if key is not None):
             for host_id in alone.get(key.num_slots, ()):
-                slots = self._slots_beside(view, key.job_id, host_id, taken)
+                slots = self._room_beside(view, key.job_id, host_id, taken)
                 if slots is not None:
                     grants[key.job_id] = Grant(len(slots), slots=slots, share=_SHARE)
                     self.join(host_id, in_turn(view.jobs[key.job_id], view.time_s, len(slots)))
@@ -145,7 +145,7 @@ class Packing:
                     break
         return grants
 
-    def _slots_beside(
+    def _room_beside(
         self, view: ClusterView, job_id: str, host_id: str, taken: Collection[int]
     ) -> tuple[int, ...] | None:
         """Slots for a job beside another, if the two may share and there are such."""
