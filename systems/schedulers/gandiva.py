@@ -178,10 +178,10 @@ class Gandiva:
         if not (self._packs and view.cluster.shared_speed):
             return []
         leaving = []
-        for guest_id, (host_id, _) in list(self._packing.guests.items()):
+        for guest_id, (host_id, key) in list(self._packing.guests.items()):
             guest, host = view.jobs[guest_id], view.jobs[host_id]
             devices = promised_devices(view, guest)
-            is_whole = devices == promised_devices(view, host)
+            is_whole = devices == promised_devices(view, host) and len(devices) == key.num_slots
             is_possible = not (is_cut_off(view, guest) or is_cut_off(view, host))
             if is_whole and is_possible:
                 if is_round and not self._packing.is_worth_it(guest, host):
@@ -189,7 +189,7 @@ class Gandiva:
                     leaving.append(guest_id)
                 continue
             # One of them lost workers, or did not or cannot come to where it was granted.
-            key = self._packing.part(guest_id, for_good=is_possible)
+            self._packing.part(guest_id, for_good=is_possible)
             if is_cut_off(view, host):
                 del self._planned[host_id]
                 leaving.append(host_id)

@@ -22,8 +22,8 @@ def moved(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
     found: dict[str, Grant] = {}
     for job in jobs:
         held = _by_host(view, job)
-        if len(held) == 1 or not (job.spec.elastic or len(job.slots) == job.spec.requested_slots):
-            continue  # a gang that lost slots can be granted all of them, or none
+        if len(held) == 1 or not _may_have(job, len(job.slots)):
+            continue  # it lost slots, and can be granted more of them, or none
         best = _fewest_hosts(held, free, len(job.slots))
         if len(best) >= len(held):
             continue
@@ -47,7 +47,13 @@ def grown(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
     free = free_by_host(view)
     slots_of = {job.job_id: list(job.slots) for job in jobs}
     for host, spare in enumerate(free):
-        here = [job for job in jobs if job.spec.elastic and list(_by_host(view, job)) == [host]]
+        here = [
+            job
+            for job in jobs
+            if job.spec.elastic
+            and _may_have(job, len(job.slots))
+            and list(_by_host(view, job)) == [host]
+        ]
         while spare:
             able = [job for job in here if _may_grow(job, len(slots_of[job.job_id]))]
             if not able:
@@ -59,6 +65,12 @@ def grown(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
         for job in jobs
         if len(slots := slots_of[job.job_id]) > len(job.slots)
     }
+
+
+def _may_have(job: JobView, num_slots: int) -> bool:
+    if not job.spec.elastic:
+        return num_slots == job.spec.requested_slots
+    return num_slots >= job.spec.min_slots
 
 
 def _may_grow(job: JobView, num_slots: int) -> bool:
