@@ -122,6 +122,28 @@ def device_problems(
     ]
 
 
+def sharing_problems(
+    scheduler: Scheduler, cluster: Cluster, names: tuple[str, str]
+) -> list[Problem | str]:
+    """A scheduler that lays several jobs on a device, and a cluster on which none can share one.
+
+    Args:
+        scheduler: the deciding rule.
+        cluster: where it is to decide.
+        names: chosen options of scheduler and cluster, for the text.
+    """
+    if Requirement.SHARE_DEVICE not in scheduler.requires or cluster.shared_speed:
+        return []
+    return [
+        Problem(
+            f"scheduler={names[0]}, cluster={names[1]}",
+            f"{names[0]} lets jobs share devices and the cluster does not say at what speed",
+            "choose cluster=a100x128_shared or another with shared_speed, or add it to this one"
+            " (cluster.slots_per_device=2 +cluster.shared_speed=[1.0,0.5])",
+        )
+    ]
+
+
 def event_problems(
     events: Sequence[TraceEvent], cluster: Cluster, names: tuple[str, str]
 ) -> list[Problem | str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 from harness.instruction_sets import InstructionSet
 
@@ -52,12 +53,18 @@ class Cluster:
 
     ``bandwidth_gbytes_per_s`` maps the levels ``device`` (inside one device), ``host`` and
     ``rack`` and ``cluster`` to the bandwidth between two slots whose lowest common level it is.
+
+    ``shared_speed``, where it is not empty, says that jobs may share devices: each of a device's
+    slots is a place for a worker on the whole of it, and of n workers that train there each goes
+    at ``shared_speed[n - 1]`` times its speed alone. Without it every slot is a device, or a share
+    of one, that no other slot disturbs.
     """
 
     name: str
     hosts: tuple[Host, ...]
     slots: tuple[Slot, ...]
     bandwidth_gbytes_per_s: dict[str, float]
+    shared_speed: tuple[float, ...] = ()
 
     @property
     def num_slots(self) -> int:
@@ -70,6 +77,23 @@ class Cluster:
         return tuple(slot.host for slot in self.slots)
 
     @cached_property
+    def devices(self) -> tuple[tuple[int, ...], ...]:
+        """What a job has to itself where it shares with nobody: the slots of each device that jobs
+        may share, else each slot; in slot order. As many as there are T(w) counts."""
+        if not self.shared_speed:
+            return tuple((slot.slot_id,) for slot in self.slots)
+        found: dict[tuple[int, int], list[int]] = {}
+        for slot in self.slots:
+            found.setdefault((slot.host, slot.device), []).append(slot.slot_id)
+        return tuple(map(tuple, found.values()))
+
+    @cached_property
+    def device_of(self) -> tuple[int, ...]:
+        """Index in ``devices`` of every slot, by slot id."""
+        of_slot = {slot: index for index, slots in enumerate(self.devices) for slot in slots}
+        return tuple(of_slot[slot] for slot in range(self.num_slots))
+
+    @cached_property
     def device_types(self) -> tuple[str, ...]:
         """Device types present, sorted."""
         return tuple(sorted({slot.device_type for slot in self.slots}))
@@ -77,6 +101,20 @@ class Cluster:
     def num_hosts_of(self, slots: Sequence[int]) -> int:
         """On how many hosts the given slots lie."""
         return len({self.host_of[slot] for slot in slots})
+
+    def unshared(self) -> Cluster:
+        """The cluster for those who never share devices: one slot each, numbered as ``devices``."""
+        if not self.shared_speed:
+            return self
+        number = {slots[0]: index for index, slots in enumerate(self.devices)}
+        hosts = tuple(
+            replace(host, slots=tuple(number[slot] for slot in host.slots if slot in number))
+            for host in self.hosts
+        )
+        slots = tuple(
+            replace(self.slots[slot], slot_id=index, share=1.0) for slot, index in number.items()
+        )
+        return replace(self, hosts=hosts, slots=slots, shared_speed=())
 
 
 def uniform_cluster(
@@ -91,12 +129,15 @@ def uniform_cluster(
     num_cores: int = 0,
     instruction_set: str | None = None,
     bandwidth_gbytes_per_s: dict[str, float] | None = None,
+    shared_speed: list[float] | None = None,
 ) -> Cluster:
     """A cluster of equal hosts; what the files in ``configs/cluster/`` call.
 
     With ``cores_per_slot`` > 0, slot i of a host is pinned to cores i*cores_per_slot and on,
     modulo ``num_cores`` (so several slots can share the cores of a small machine). With
-    ``instruction_set``, workers on these CPU slots use no newer one.
+    ``instruction_set``, workers on these CPU slots use no newer one. With ``shared_speed``, one
+    factor for each number of workers on a device, jobs may share devices (``Cluster``); the
+    slots of a device are then pinned to the same cores.
 
     Raises:
         ValueError: all contradictions at once, one a line, each with its way out.
@@ -134,6 +175,8 @@ def uniform_cluster(
                 f"instruction_set is {instruction_set!r} for devices of type {device_type!r}; only"
                 f" CPU slots have one: leave it out, or name the type {CPU}_{instruction_set}"
             )
+    speeds = tuple(shared_speed or ())
+    problems += _shared_speed_problems(speeds, slots_per_device) if shared_speed is not None else []
     levels = ("device", "host", "rack", "cluster")
     bandwidths = dict(bandwidth_gbytes_per_s or {})
     for level, value in bandwidths.items():
@@ -149,7 +192,7 @@ def uniform_cluster(
     for host in range(num_hosts):
         first = len(slots)
         for local in range(devices_per_host * slots_per_device):
-            start = local * cores_per_slot
+            start = (local // slots_per_device if speeds else local) * cores_per_slot
             slots.append(
                 Slot(
                     slot_id=len(slots),
@@ -168,7 +211,25 @@ def uniform_cluster(
                 slots=tuple(range(first, len(slots))),
             )
         )
-    return Cluster(name, tuple(hosts), tuple(slots), bandwidths)
+    return Cluster(name, tuple(hosts), tuple(slots), bandwidths, speeds)
+
+
+def _shared_speed_problems(speeds: Sequence[float], slots_per_device: int) -> list[str]:
+    """Why these cannot be the factors of speed by the number of workers on a device."""
+    said = f"shared_speed is {list(speeds)}"
+    problems = []
+    if slots_per_device < 2 or len(speeds) != slots_per_device:
+        problems.append(
+            f"{said}, but a device has {slots_per_device} slots; give one factor for each number of"
+            " busy slots, of 2 slots or more (slots_per_device), or null where none are shared"
+        )
+    if speeds and speeds[0] != 1.0:
+        problems.append(f"{said}; the first factor is of a worker alone, so make it 1.0")
+    if not all(0.0 < speed <= 1.0 for speed in speeds) or any(
+        later > earlier for earlier, later in pairwise(speeds)
+    ):
+        problems.append(f"{said}; each factor must be above 0, and no larger than the one before")
+    return problems
 
 
 def joined_cluster(
@@ -180,10 +241,16 @@ def joined_cluster(
     since those of the parts may differ.
 
     Raises:
-        ValueError: there are no parts.
+        ValueError: there are no parts, or their devices are shared differently.
     """
     if not parts:
         raise ValueError("parts is empty; give at least one cluster")
+    speeds = {part.shared_speed for part in parts}
+    if len(speeds) > 1:
+        raise ValueError(
+            f"parts differ in shared_speed ({', '.join(str(list(s)) for s in sorted(speeds))});"
+            " give all of them the same, and as many slots a device"
+        )
     hosts: list[Host] = []
     slots: list[Slot] = []
     num_racks = 0
@@ -198,4 +265,5 @@ def joined_cluster(
             for slot in part.slots
         ]
         num_racks = 1 + max(host.rack for host in hosts)
-    return Cluster(name, tuple(hosts), tuple(slots), dict(bandwidth_gbytes_per_s or {}))
+    bandwidths = dict(bandwidth_gbytes_per_s or {})
+    return Cluster(name, tuple(hosts), tuple(slots), bandwidths, speeds.pop())

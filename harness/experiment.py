@@ -10,33 +10,37 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import yaml
 
 from harness.annotations import show
 from harness.build import TARGET, build, is_part, signature_problems
-from harness.checks import ability_problems, device_problems, event_problems, size_problems
+from harness.checks import (
+    ability_problems,
+    device_problems,
+    event_problems,
+    sharing_problems,
+    size_problems,
+)
 from harness.cluster import Cluster
 from harness.config import PARTS, RunConfig, hash_config, hash_json
-from harness.contracts.scheduler import Placement, Scheduler
+from harness.contracts.scheduler import Placement, Requirement, Scheduler
 from harness.contracts.training import WorkloadSpec
 from harness.criteria import criteria_of
 from harness.engines.setup import EngineConfig, EngineSetup, OpenEngine
 from harness.interrupts import Interrupted, interruptible
+from harness.live_facts import live_facts
 from harness.logical_workers import logical_worker_problems, within_logical_workers
 from harness.manifest import describe_scheduler, describe_trace, environment
 from harness.metrics import compute
 from harness.problems import Problem, UserError, at
 from harness.profiles import Profile, ProfileError, load_profile
-from harness.records import RunRecords
 from harness.replay import Progress, replay
-from harness.resimulation import resimulated
-from harness.similarity import similarity
 from harness.snapshot import FOLDER, Snapshots
 from harness.store import RunStore, StoredRun
 from harness.trace.build import load_trace
+from harness.trace.events import on_devices
 from harness.trace.trace import Trace
 from harness.trace.transforms import TransformContext
 from harness.tracking import Target, TrackingError, mirror
@@ -107,7 +111,8 @@ def plan(
     parts = {group: attempt(partial(build, getattr(config, group), group)) for group in PARTS}
     profile: Profile | None = attempt(partial(_profile, config, library))
     workloads = attempt(partial(read_pool, config.workload)) or {}
-    cluster: Cluster | None = parts["cluster"]
+    shared: Cluster | None = parts["cluster"]
+    cluster = None if shared is None else shared.unshared()
     trace: Trace | None = attempt(partial(_trace, config, library, profile, cluster, workloads))
     problems += signature_problems(Target, config.tracking, "tracking")[1]
     choices = config.choices
@@ -115,15 +120,20 @@ def plan(
     if scheduler is not None and backend is not None:
         names = (choices["scheduler"], choices["backend"])
         problems += ability_problems(scheduler, backend, config.scaling, names)
-    if scheduler is not None and cluster is not None:
-        problems += device_problems(scheduler, cluster, (choices["scheduler"], choices["cluster"]))
+    if scheduler is not None and shared is not None:
+        names = (choices["scheduler"], choices["cluster"])
+        problems += device_problems(scheduler, shared, names)
+        problems += sharing_problems(scheduler, shared, names)
     if trace is not None and cluster is not None:
         places = (choices["trace"], choices["cluster"])
         problems += size_problems(trace.jobs, cluster, places)
         problems += event_problems(trace.events, cluster, places)
     if trace is None or profile is None or cluster is None or None in parts.values():
         raise UserError(problems)
-    jobs = trace.jobs
+    jobs, events = trace.jobs, trace.events
+    if shared is not None and Requirement.SHARE_DEVICE in parts["scheduler"].requires:
+        cluster = shared
+        events = events if problems else on_devices(events, shared.devices)
     if backend.abilities.logical_workers:
         problems += logical_worker_problems(jobs, choices["trace"])
         jobs = within_logical_workers(jobs)
@@ -138,7 +148,7 @@ def plan(
         run_dir=Path(config.results_dir),
         memory_bytes_per_worker=_memory(config.workload),
         scaling=config.scaling,
-        events=trace.events,
+        events=events,
     )
     engine: EngineConfig = parts["engine"]
     place = f"engine={choices['engine']}"
@@ -315,8 +325,7 @@ def execute(
         planned.engine.check(setup, records, Path(config.results_dir).parent / FIXED_SIZE, say)
         records.facts.setdefault("peak_memory_bytes", _peak_memory_bytes())
         if planned.engine.exclusive:
-            records.facts.update(_similarity_facts(planned, records))
-            records.facts.update(_resimulated(planned, records))
+            records.facts.update(live_facts(planned, records))
         stored = writer.finish(records, compute(records))
         if snapshots is not None:
             snapshots.discard()
@@ -343,29 +352,6 @@ def _snapshots(planned: Plan, scratch: Path, say: Callable[[str], None]) -> Snap
 
 def _warn(line: str) -> None:
     print(line, file=sys.stderr)
-
-
-def _similarity_facts(planned: Plan, records: RunRecords) -> dict[str, float]:
-    """How like the recorded trace a live replay was; see ``harness.similarity``."""
-    config, setup = planned.config, planned.setup
-    stops_s = [c.stopping_time_s for c in records.changes if c.stopping_time_s is not None]
-    rescale_s = fmean(stops_s) / records.facts.get("dilation", 1.0) if stops_s else None
-    jobs = planned.trace.jobs
-    here = similarity(jobs, setup.cluster.num_slots, setup.profile, rescale_s)
-    facts = {f"similarity_{name}": value for name, value in here.items()}
-    recorded_on = config.trace.get("recorded_on_slots")
-    if recorded_on is not None:
-        untouched = load_trace({**config.trace, "transforms": []}, TransformContext())
-        original = similarity(untouched.jobs, int(recorded_on), setup.profile)
-        facts |= {f"similarity_{name}_original": value for name, value in original.items()}
-    return facts
-
-
-def _resimulated(planned: Plan, records: RunRecords) -> dict[str, float]:
-    """What the simulator makes of a live run with its own speeds; see ``harness.resimulation``."""
-    config, setup = planned.config, planned.setup
-    scheduler, placement = (build(getattr(config, g), g) for g in ("scheduler", "placement"))
-    return resimulated(setup, records, scheduler, placement, setup.profile.as_shown(config.seed))
 
 
 def mirror_run(run: StoredRun, tracking: Mapping[str, Any]) -> None:

@@ -24,13 +24,7 @@ from harness.contracts.engine import ChangeKind, JobState
 from harness.coordination_metrics import coordination
 from harness.hang_metrics import hangs
 from harness.offline_bound import bounds
-from harness.records import (
-    ChangeRecord,
-    GrantRecord,
-    JobRecord,
-    OutageRecord,
-    RunRecords,
-)
+from harness.records import ChangeRecord, GrantRecord, JobRecord, OutageRecord, RunRecords
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -53,11 +47,12 @@ def compute(records: RunRecords) -> dict[str, float]:
     """Every metric that applies to a run, by name, sorted."""
     window = makespan_window(records.jobs)
     num_slots = records.facts.get("num_slots")
+    capacity = records.facts.get("num_devices", num_slots)
     found: dict[str, float | None] = {
         **counts(records.jobs),
         **completion(records.jobs),
         **deadlines(records.jobs),
-        "finish_time_fairness_max": finish_time_fairness_max(records.jobs, num_slots),
+        "finish_time_fairness_max": finish_time_fairness_max(records.jobs, capacity),
         "sjs_efficiency": sjs_efficiency(records.jobs),
         **rescaling(records.changes, records.facts.get("dilation", 1.0)),
         **latency(records.latencies_us),
@@ -69,8 +64,8 @@ def compute(records: RunRecords) -> dict[str, float]:
         **bounds(records),
         "interruptions": interruptions(records),
     }
-    if window is not None and window[1] > window[0] and num_slots:
-        found["cluster_efficiency_mean"] = cluster_efficiency(records.grants, window, num_slots)
+    if window is not None and window[1] > window[0] and num_slots and capacity:
+        found["cluster_efficiency_mean"] = cluster_efficiency(records.grants, window, capacity)
         found["slot_utilization_mean"] = slot_utilization(records.grants, window, num_slots)
         found |= availability(records.outages, window, num_slots)
     return {
@@ -209,7 +204,8 @@ def cluster_efficiency(
 ) -> float | None:
     """Mean over the window of sum over jobs of T(w) / T(1), over all slots [ElasticFlow, eq. 8].
 
-    Slots that were down count among all slots.
+    Slots that were down count among all slots; a device that jobs may share counts once, so that
+    two on it can make it more than 1.
     The sum runs over jobs, not devices (read literally eq. 8 counts a job once per device).
     None where a grant's speedup is not known.
     """
@@ -225,7 +221,8 @@ def slot_utilization(
     """Mean over the window of slots held over all slots [EDL, GPU utilization].
 
     Slots that were down count among all slots; over ``slot_availability`` it is the share held
-    of those that were up.
+    of those that were up. Where jobs may share devices, all slots of each device count, so that
+    one job alone on a device of two slots holds half of it.
     """
     held = np.fromiter((len(grant.slots) for grant in grants), np.float64, len(grants))
     return float((held * _inside(grants, window)).sum()) / (num_slots * _length(window))

@@ -101,8 +101,9 @@ class ReportRun:
 
     @property
     def num_slots(self) -> int:
-        """Slots of the cluster."""
-        return int(self.stored.facts.get("num_slots", 0))
+        """Slots of the cluster; of devices that jobs may share, one each."""
+        facts = self.stored.facts
+        return int(facts.get("num_devices", facts.get("num_slots", 0)))
 
     @property
     def profile_measured_here(self) -> bool:

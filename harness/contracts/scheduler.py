@@ -27,7 +27,12 @@ class Knowledge(StrEnum):
 
 
 class Requirement(StrEnum):
-    """Abilities of the backend without which a scheduler cannot work (fields of Abilities)."""
+    """Abilities of the backend without which a scheduler cannot work (fields of Abilities).
+
+    SHARE_DEVICE asks for a cluster as well on which jobs may share devices
+    (``Cluster.shared_speed``); who does not ask for it is given such a cluster with one slot a
+    device, so that nobody shares one unawares.
+    """
 
     RESCALE = "rescale"
     SUSPEND = "suspend"
@@ -72,7 +77,8 @@ class Grant:
     """Exact slots, obeyed as they are; None: the placement chooses."""
     device_type: str | None = None
     share: float = 1.0
-    """Share of each slot; below 1 others may run beside it."""
+    """Share of each device that its slots lie on. At 1 it begins on devices that no other job is
+    on. Below 1, with ``slots`` named, others may be there (``Cluster.shared_speed``)."""
     global_batch: int | None = None
     """None: the job's own, under the run's scaling rule."""
     virtual_workers: tuple[int, ...] | None = None
@@ -215,7 +221,8 @@ class Scheduler(Protocol):
 
 
 class FreeSlots(Protocol):
-    """Free slots by host, as a placement sees them (``harness/replay/occupancy.py``)."""
+    """Free slots by host, as a placement sees them (``harness/replay/occupancy.py``): of devices
+    that jobs may share, one slot of each that no job is on."""
 
     @property
     def num_free(self) -> int:

@@ -208,6 +208,26 @@ class Live:
                 )
                 if is_set
             ]
+        if setup.cluster.shared_speed:
+            problems += [
+                f"{option} on cluster {setup.cluster.name!r}, whose devices jobs share: {fact};"
+                f" set {instead}"
+                for option, fact, instead, is_set in (
+                    (
+                        "fast_forward=true",
+                        "steps would be credited at a speed from before a neighbour came or went",
+                        "fast_forward=false",
+                        self.fast_forward,
+                    ),
+                    (
+                        "pace=profile",
+                        "steps that are padded are not slowed by a neighbour",
+                        "pace=none",
+                        self.pace != "none",
+                    ),
+                )
+                if is_set
+            ]
         estimate = estimated_memory_bytes(setup)
         if self.check_reference:
             estimate = max(estimate, reference_memory_bytes(setup))

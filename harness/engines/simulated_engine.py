@@ -13,6 +13,9 @@ Slots that go down take their workers along. A backend that survives goes on wit
 after the pause of a rescale to them, and loses nothing; any other loses the job, which begins
 again where it last was saved: at its last change, or ``checkpoint_every_s`` later, and so on.
 A program that crashes takes all its workers down, so that every backend loses the job.
+
+Where jobs share devices, each goes at another speed from the instant on in which another begins
+or ceases to train beside it, and its end is planned anew; that is told as its progress.
 """
 
 from __future__ import annotations
@@ -25,13 +28,12 @@ from operator import attrgetter
 
 from harness.contracts.engine import Abilities, Change, ChangeKind, Event, EventKind
 from harness.engines.setup import EngineSetup
+from harness.engines.simulated_costs import SimulatedCosts
 from harness.engines.simulated_job import SimulatedJob
 from harness.engines.speeds import Speeds
 from harness.profiles import RescaleCost
 from harness.records import RunRecords
 from harness.trace.events import TraceEvent, TraceEventKind
-
-FREE = RescaleCost(0.0, 0.0, {})
 
 
 class SimulatedEngine:
@@ -44,18 +46,12 @@ class SimulatedEngine:
         cost_factor: float,
         checkpoint_every_s: float = math.inf,
     ) -> None:
-        self._profile = setup.profile
-        self._backend = setup.backend.name
-        self._warmth = setup.backend.warmth
         self._speeds = speeds
+        self._costs = SimulatedCosts(setup, cost_factor)
         self._abilities = setup.backend.abilities
-        self._cost_factor = cost_factor
         self._checkpoint_every_s = checkpoint_every_s
         self._due = deque(setup.events)
         """Events of the trace that are still to come."""
-        self._stops_cost = cost_factor > 0.0 and any(
-            cell.kind is ChangeKind.STOP for cell in setup.profile.cost_cells
-        )
         self._now_s = 0.0
         self._progress: dict[str, SimulatedJob] = {}
         # (time, kind, arrival, job id, sequence, version, pause begins?, change)
@@ -79,7 +75,11 @@ class SimulatedEngine:
         while heap:
             time_s, kind, _, job_id, _, version, change = heap[0]
             progress = self._progress.get(job_id)
-            if progress is None or progress.version != version:
+            if (
+                progress is None
+                or progress.version != version
+                or (kind == EventKind.JOB_FINISHED and time_s != progress.end_s)
+            ):
                 heapq.heappop(heap)
                 continue
             if time_s > until_s or (events and time_s > self._now_s):
@@ -106,7 +106,7 @@ class SimulatedEngine:
             if math.isinf(until_s):
                 raise RuntimeError("nothing is under way and nothing is due")
             self._now_s = max(self._now_s, until_s)
-        return events
+        return events + self._turned(events)
 
     def apply(self, changes: Sequence[Change]) -> list[Event]:
         """Begin the changes; those without cost are done at once.
@@ -123,7 +123,7 @@ class SimulatedEngine:
                 self._progress[job_id] = SimulatedJob(change.job, lost.version if lost else 0)
             progress = self._progress[job_id]
             progress.change = change
-            cost = self._cost(change)
+            cost = self._costs.of(change)
             if progress.is_over(self._now_s):
                 events.append(self._finish_job(job_id))
             elif cost.preparation_s == 0.0 and cost.pause_s == 0.0:
@@ -135,7 +135,28 @@ class SimulatedEngine:
                 # Without a pause it is done then, and no event says that the job stood still.
                 then = _PAUSE_BEGINS if cost.pause_s > 0.0 else EventKind.CHANGE_DONE
                 self._push(self._now_s + cost.preparation_s, then, progress, change)
-        return events
+        return events + self._turned(events)
+
+    def _turned(self, events: Sequence[Event]) -> list[Event]:
+        """Progress of those who train beside others than before the events, at another speed."""
+        shared = self._speeds.shared
+        if shared is None or not events:
+            return []
+        devices: set[int] = set()
+        for job_id in {event.job_id: None for event in events}:
+            progress = self._progress.get(job_id)
+            trains = progress is not None and progress.rate > 0.0
+            devices |= shared.note(job_id, progress.slots if progress and trains else ())
+        beside = [self._progress[job_id] for job_id in shared.jobs_on(devices)]
+        found = []
+        for progress in sorted(beside, key=lambda one: one.job.order):
+            rate = self._speeds.samples_per_s(progress)
+            if rate == progress.rate or progress.is_over(self._now_s):
+                continue
+            progress.turn(self._now_s, rate, self._checkpoint_every_s)
+            if progress.done < progress.job.work_samples:  # else only its processes are to end
+                found.append(self._go_on(progress))
+        return found
 
     def _happen(self, now_s: float, events: list[Event]) -> list[Event]:
         """The trace's events of this instant, with those of the jobs that ended in it: these have
@@ -211,10 +232,8 @@ class SimulatedEngine:
             progress.virtual_workers = self._speeds.spread(progress.job, progress.batch, left)
         progress.slots, progress.change = left, None
         shrinks = left != before
-        pause_s = self._recovery_s(progress, len(before)) if shrinks else 0.0
-        progress.rate = 0.0
-        progress.version += 1
-        progress.end_s = math.inf
+        pause_s = self._costs.recovery_s(progress, len(before)) if shrinks else 0.0
+        progress.stand()
         going_on = None
         if pause_s > 0.0:
             self._push(now_s + pause_s, EventKind.PROGRESS, progress, None)
@@ -237,17 +256,6 @@ class SimulatedEngine:
             events.append(going_on)
         return events
 
-    def _recovery_s(self, progress: SimulatedJob, num_before: int) -> float:
-        """How long the survivors stand still: the pause of a rescale to their number."""
-        if self._cost_factor == 0.0:
-            return 0.0
-        sizes = num_before, len(progress.slots)
-        workload = progress.job.workload
-        cost = self._profile.rescale_cost(
-            self._backend, workload, ChangeKind.RESCALE, *sizes, self._warmth
-        )
-        return cost.pause_s * self._cost_factor
-
     def _go_on(self, progress: SimulatedJob) -> Event:
         """The job trains on the slots it has."""
         progress.since_s = self._now_s
@@ -265,9 +273,7 @@ class SimulatedEngine:
         """All workers are gone; the job waits at its last checkpoint."""
         progress.roll_back(self._now_s, self._checkpoint_every_s)
         progress.slots, progress.change = (), None
-        progress.rate = 0.0
-        progress.end_s = math.inf
-        progress.version += 1
+        progress.stand()
         return Event(
             self._now_s,
             EventKind.GRANT_LOST,
@@ -282,47 +288,15 @@ class SimulatedEngine:
     def close(self) -> None:
         """Nothing to release."""
 
-    def _cost(self, change: Change) -> RescaleCost:
-        if self._cost_factor == 0.0 or change.kind is ChangeKind.STOP:
-            return FREE
-        cost = self._profile.rescale_cost(
-            self._backend,
-            change.job.workload,
-            change.kind,
-            len(change.previous_slots),
-            len(change.slots),
-            self._warmth,
-        )
-        factor = self._cost_factor
-        if factor == 1.0:
-            return cost
-        return RescaleCost(
-            cost.preparation_s * factor,
-            cost.pause_s * factor,
-            {phase: seconds * factor for phase, seconds in cost.phases_s.items()},
-        )
-
-    def _stop_s(self, progress: SimulatedJob) -> float:
-        """Time between the last sample of a job and its end, seconds."""
-        if not self._stops_cost:
-            return 0.0
-        workload, num_slots = progress.job.workload, len(progress.slots)
-        cost = self._profile.rescale_cost(
-            self._backend, workload, ChangeKind.STOP, num_slots, 0, self._warmth
-        )
-        return (cost.preparation_s + cost.pause_s) * self._cost_factor
-
     def _begin_pause(self, change: Change, progress: SimulatedJob) -> Event:
         """Training stops; what was planned for the job is void, its change ends later."""
         if progress.is_over(self._now_s):
             return self._finish_job(change.job.job_id)
         progress.settle(self._now_s)
-        progress.saved, progress.saved_s = progress.done, self._now_s
+        progress.save(self._now_s)
         progress.paused_rate = progress.rate
-        progress.rate = 0.0
-        progress.end_s = math.inf
-        progress.version += 1
-        cost = self._cost(change)
+        progress.stand()
+        cost = self._costs.of(change)
         self._push(self._now_s + cost.pause_s, EventKind.CHANGE_DONE, progress, change)
         return Event(self._now_s, EventKind.PROGRESS, change.job.job_id, samples_done=progress.done)
 
@@ -331,13 +305,13 @@ class SimulatedEngine:
         if progress.is_over(self._now_s):
             return self._finish_job(change.job.job_id)
         progress.settle(self._now_s)
-        return self._finish_change(change, progress, self._cost(change))
+        return self._finish_change(change, progress, self._costs.of(change))
 
     def _finish_change(self, change: Change, progress: SimulatedJob, cost: RescaleCost) -> Event:
         """The change holds: the job trains at its new size, or not at all."""
         now_s = self._now_s
-        progress.since_s = progress.saved_s = now_s
-        progress.saved = progress.done
+        progress.since_s = now_s
+        progress.save(now_s)
         progress.slots, progress.batch = change.slots, change.global_batch
         progress.virtual_workers = change.virtual_workers
         progress.change = None
@@ -370,7 +344,7 @@ class SimulatedEngine:
         progress.end_s = math.inf
         if progress.rate > 0.0:
             left = max(0.0, progress.job.work_samples - progress.done)
-            progress.end_s = self._now_s + left / progress.rate + self._stop_s(progress)
+            progress.end_s = self._now_s + left / progress.rate + self._costs.stop_s(progress)
             self._push(progress.end_s, EventKind.JOB_FINISHED, progress, None)
 
     def _push(

@@ -21,6 +21,7 @@ class SimulatedJob:
         "done",
         "end_s",
         "job",
+        "lag",
         "paused_rate",
         "rate",
         "saved",
@@ -44,6 +45,9 @@ class SimulatedJob:
         self.saved = 0.0
         """Samples done at its last change, when its state was saved."""
         self.saved_s = 0.0
+        self.lag = 0.0
+        """What checkpoints after the last one have beside the present rate since ``saved_s``,
+        samples: not 0 where the job went at another rate in between."""
         self.done = 0.0
         self.rate = 0.0
         self.paused_rate = 0.0
@@ -59,10 +63,33 @@ class SimulatedJob:
         self.done = min(self.job.work_samples, self.done + self.rate * (now_s - self.since_s))
         self.since_s = now_s
 
+    def save(self, now_s: float) -> None:
+        """All that is done is safe now."""
+        self.saved, self.saved_s, self.lag = self.done, now_s, 0.0
+
+    def stand(self) -> None:
+        """It trains no more; what was planned for it is void."""
+        self.rate = self.lag = 0.0
+        self.end_s = math.inf
+        self.version += 1
+
+    def turn(self, now_s: float, rate: float, every_s: float) -> None:
+        """Train on at another rate, with a checkpoint still after every ``every_s`` seconds."""
+        self.settle(now_s)
+        if every_s < math.inf:
+            periods = (now_s - self.saved_s) // every_s
+            if periods > 0.0:
+                self.saved += self.lag + self.rate * every_s * periods
+                self.saved_s += every_s * periods
+            self.lag = self.done - rate * (now_s - self.saved_s) - self.saved
+        self.rate = rate
+
     def roll_back(self, now_s: float, every_s: float) -> None:
         """To the last checkpoint: of its last change, or a whole number of periods later."""
         if self.rate > 0.0 and every_s < math.inf:
-            self.saved += self.rate * every_s * ((now_s - self.saved_s) // every_s)
+            periods = (now_s - self.saved_s) // every_s
+            if periods > 0.0:
+                self.saved += self.lag + self.rate * every_s * periods
         self.done = min(self.done, self.saved)
 
     def is_over(self, now_s: float) -> bool:

@@ -69,8 +69,15 @@ def _check_grant(grant: Grant, job: JobView, view: ClusterView, abilities: Abili
             problems.append(f"global batch {grant.global_batch} is outside [{low}, {high}]")
         if grant.global_batch != spec.global_batch and not abilities.change_batch:
             problems.append("the backend cannot change the batch")
+    if not 0.0 < grant.share <= 1.0:
+        problems.append(f"share {grant.share} is not above 0 and at most 1")
     if grant.share != 1.0 and not abilities.share_device:
         problems.append(f"share {grant.share}, but the backend cannot share a device")
+    if grant.share != 1.0 and not (view.cluster.shared_speed and grant.slots):
+        problems.append(
+            f"share {grant.share}, but "
+            + ("no slots are named" if view.cluster.shared_speed else "no devices are shared here")
+        )
     if job.slots and not abilities.rescale and grant.num_slots != len(job.slots):
         problems.append(f"{len(job.slots)} to {grant.num_slots} slots: the backend cannot rescale")
     return [f"job {spec.job_id!r}: {problem}" for problem in problems]

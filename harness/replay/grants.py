@@ -217,7 +217,8 @@ class Grants:
         if target.slots is not None:
             kept = tuple(slot for slot in held if slot in target.slots)
             added = tuple(slot for slot in target.slots if slot not in held)
-            return kept + added if self.occupancy.is_free(added) else None
+            is_free = self.occupancy.is_free(added, beside_others=target.share < 1.0)
+            return kept + added if is_free else None
         if target.num_slots == len(held):
             return held
         if target.num_slots - len(held) > self.occupancy.num_free:

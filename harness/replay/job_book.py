@@ -99,7 +99,7 @@ class JobBook:
         self.live: dict[str, ReplayJob] = {}
         self.records = RunRecords()
         self.num_ended = 0
-        self._num_slots = cluster.num_slots
+        self._num_slots = len(cluster.devices)
         self._profile = profile
         self._shown = shown
         """What schedulers are told of speeds; records go by ``profile``."""

@@ -138,6 +138,8 @@ def replay(
     records.facts["replay_wall_s"] = loop.wall_s
     records.facts["num_events"] = float(loop.num_events)
     records.facts["num_slots"] = float(cluster.num_slots)
+    if cluster.shared_speed:
+        records.facts["num_devices"] = float(len(cluster.devices))
     loop.engine.observe(records)
     return records
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from harness.cluster import Cluster
 
@@ -11,23 +11,33 @@ from harness.cluster import Cluster
 class Occupancy:
     """Free slots of a cluster; implements ``FreeSlots``.
 
+    Where jobs may share devices (``Cluster.shared_speed``), a placement is offered the first slot
+    of every device that nobody is on, and no other.
+
     Every operation costs in proportion to the slots it moves and the size of their hosts.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._host_of = cluster.host_of
-        self._free: list[list[int]] = [sorted(host.slots) for host in cluster.hosts]
+        self._device_of = cluster.device_of
+        self._devices = cluster.devices
+        self._free: list[list[int]] = [
+            sorted({cluster.devices[cluster.device_of[slot]][0] for slot in host.slots})
+            for host in cluster.hosts
+        ]
         widest = max(len(host.slots) for host in cluster.hosts)
         self._hosts_with: list[list[int]] = [[] for _ in range(widest + 1)]
         for host, slots in enumerate(self._free):
             self._hosts_with[len(slots)].append(host)
-        self._num_free = cluster.num_slots
+        self._num_free = len(cluster.devices)
+        self._offered: list[int | None] = [slots[0] for slots in cluster.devices]
+        """Of every device, the slot that is among the free ones."""
         self._down: set[int] = set()
         self._taken: set[int] = set()
 
     @property
     def num_free(self) -> int:
-        """Free slots in all."""
+        """Free slots in all that share their device with nobody."""
         return self._num_free
 
     @property
@@ -43,9 +53,18 @@ class Occupancy:
         """Hosts with exactly ``num_free`` free slots, ascending."""
         return self._hosts_with[num_free] if num_free < len(self._hosts_with) else ()
 
-    def is_free(self, slots: Iterable[int]) -> bool:
-        """Whether all of these slots are up and free."""
-        return not any(slot in self._taken or slot in self._down for slot in slots)
+    def is_free(self, slots: Collection[int], *, beside_others: bool = False) -> bool:
+        """Whether all of these slots are up and free, and nobody else is on their devices.
+
+        ``beside_others``: it does not matter who else is on their devices.
+        """
+        if any(slot in self._taken or slot in self._down for slot in slots):
+            return False
+        return beside_others or all(
+            other not in self._taken
+            for slot in slots
+            for other in self._devices[self._device_of[slot]]
+        )
 
     def take(self, slots: Iterable[int]) -> None:
         """Mark slots as held.
@@ -58,7 +77,7 @@ class Occupancy:
                 state = "held" if slot in self._taken else "down"
                 raise ValueError(f"slot {slot} is {state} already; two grants would share it")
             self._taken.add(slot)
-            self._remove(slot)
+            self._offer(slot)
 
     def release(self, slots: Iterable[int]) -> None:
         """Give slots back; one that is down stays out of the free ones.
@@ -70,22 +89,35 @@ class Occupancy:
             if slot not in self._taken:
                 raise ValueError(f"slot {slot} is given back but was not held")
             self._taken.remove(slot)
-            if slot not in self._down:
-                self._add(slot)
+            self._offer(slot)
 
     def mark_down(self, slot: int) -> None:
         """Take a slot out of service."""
         if slot not in self._down:
-            if slot not in self._taken:
-                self._remove(slot)
             self._down.add(slot)
+            self._offer(slot)
 
     def mark_up(self, slot: int) -> None:
         """Put a slot back into service."""
         if slot in self._down:
             self._down.remove(slot)
-            if slot not in self._taken:
-                self._add(slot)
+            self._offer(slot)
+
+    def _offer(self, changed: int) -> None:
+        """Bring what the device of this slot offers up to date: its first slot that is up, if
+        nobody is on it."""
+        device = self._device_of[changed]
+        slots, before = self._devices[device], self._offered[device]
+        now = None
+        if not any(slot in self._taken for slot in slots):
+            now = next((slot for slot in slots if slot not in self._down), None)
+        if now == before:
+            return
+        self._offered[device] = now
+        if before is not None:
+            self._remove(before)
+        if now is not None:
+            self._add(now)
 
     def _remove(self, slot: int) -> None:
         host = self._host_of[slot]

@@ -76,7 +76,7 @@ def open_cluster(name: str) -> Cluster:
     found = build(_named("cluster", name), f"cluster {name}")
     if not isinstance(found, Cluster):
         raise UserError([f"cluster {name}: builds no harness.cluster.Cluster; correct _target_"])
-    return found
+    return found.unshared()  # load and size of jobs are reckoned in whole devices
 
 
 def open_profile(name: str) -> Profile:

@@ -4,8 +4,8 @@ crash or fail."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -70,6 +70,21 @@ class TraceEvent:
 def in_order(events: Iterable[TraceEvent]) -> tuple[TraceEvent, ...]:
     """The events sorted as a trace has them."""
     return tuple(sorted(events, key=lambda event: event.order))
+
+
+def on_devices(
+    events: Iterable[TraceEvent], devices: Sequence[Sequence[int]]
+) -> tuple[TraceEvent, ...]:
+    """The events of a cluster with one slot a device, where ``devices`` have these slots each:
+    a device goes down, and comes up, with all of them."""
+    return tuple(
+        event
+        if event.kind.is_of_job
+        else replace(
+            event, slots=tuple(sorted(slot for index in event.slots for slot in devices[index]))
+        )
+        for event in events
+    )
 
 
 def event_problems(

@@ -65,7 +65,12 @@ class StopResume(DrivenBackend):
     def abilities(self) -> Abilities:
         """Everything that a restart can bring, but not the same bits at another size."""
         return Abilities(
-            rescale=True, suspend=True, migrate=True, change_batch=True, adapt_batch=True
+            rescale=True,
+            suspend=True,
+            migrate=True,
+            change_batch=True,
+            adapt_batch=True,
+            share_device=True,
         )
 
     @property

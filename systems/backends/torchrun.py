@@ -79,7 +79,7 @@ class Torchrun(DrivenBackend):
 
         Agents go on without one that died; a worker that dies is started again.
         """
-        return Abilities(rescale=True, suspend=True, migrate=True, survive=True)
+        return Abilities(rescale=True, suspend=True, migrate=True, share_device=True, survive=True)
 
     @property
     def phases(self) -> Phases:

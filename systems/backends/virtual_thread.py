@@ -88,13 +88,13 @@ class VirtualThread(ElasticBackend):
 
     @property
     def abilities(self) -> Abilities:
-        """Everything but another batch, which would not be the same training, and a share of a
-        device."""
+        """Everything but another batch, which would not be the same training."""
         survive = self._options.recovery != "none" and not self._stops
         return Abilities(
             rescale=True,
             suspend=True,
             migrate=True,
+            share_device=True,
             bitwise=self._runtime.carries_ranks,
             survive=survive,
             logical_workers=True,

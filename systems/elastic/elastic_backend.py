@@ -50,7 +50,7 @@ class ElasticBackend(DrivenBackend):
 
     @property
     def abilities(self) -> Abilities:
-        """Everything but a share of a device, and the same bits at another size."""
+        """Everything but the same bits at another size."""
         survive = self._options.recovery != "none"
         return Abilities(
             rescale=True,
@@ -58,6 +58,7 @@ class ElasticBackend(DrivenBackend):
             migrate=True,
             change_batch=True,
             adapt_batch=True,
+            share_device=True,
             survive=survive,
         )
 
@@ -89,7 +90,7 @@ def _no_own_devices(cluster: Cluster) -> str | None:
     why = None
     if any(is_cpu(slot.device_type) for slot in cluster.slots):
         why = "has CPU slots"
-    elif len({(slot.host, slot.device) for slot in cluster.slots}) < cluster.num_slots:
+    elif len({(slot.host, slot.device) for slot in cluster.slots}) < len(cluster.devices):
         why = "has several slots on one device"
     if why is None:
         return None

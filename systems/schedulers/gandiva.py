@@ -17,13 +17,22 @@ from harness.contracts.scheduler import (
 )
 from systems.schedulers.gang import gang_slots, refuse_misfit
 from systems.schedulers.gang_plan import GangPlan
-from systems.schedulers.idle_slots import grown, moved
+from systems.schedulers.idle_slots import free_by_host, grown, moved, taken_from
 from systems.schedulers.news import touched
+from systems.schedulers.packing import (
+    IN_TURN,
+    Packing,
+    in_turn,
+    is_cut_off,
+    promised_devices,
+    usable_devices,
+)
 from systems.schedulers.rounds import Rounds
 from systems.schedulers.waiting import Key
 
-_IN_TURN, _WAITING, _DONE = 0, 1, 2
-"""Levels of the order: in the middle of a turn; waiting; just had a turn."""
+_WAITING, _DONE = IN_TURN + 1, IN_TURN + 2
+"""Levels of the order: waiting comes after who is in the middle of a turn, before who just had
+one."""
 
 
 class Gandiva:
@@ -40,18 +49,31 @@ class Gandiva:
     are shared among the elastic jobs that lie on it alone; as soon as a job waits, all go back
     to their request. None: never, as ElasticFlow's authors have it ("not elastic").
 
+    ``pack_above``: jobs share devices, two of equal size on the same ones, where the cluster lets
+    them (``Cluster.shared_speed``; elsewhere the option does nothing). In a round, of jobs whose
+    turn is over, one stays as the guest of each that comes in its place (the last started of those
+    that may), and jobs that still wait then become guests of those that go on alone (the longest
+    waiting, with the last started, first), which takes nobody's turn. A job shares only
+    after its speed alone was measured, in a turn of its own. In every round the two speeds of a
+    pair, each over that alone, are summed: where they make no more than ``pack_above`` the guest
+    waits for a turn, and the two are never paired again; nor are those of which one was lost or
+    could not start, since two may need more memory than the device has. Guests move to devices that
+    are idle as soon as nobody who waits fits on these. None: no two jobs on a device. 1: pairs
+    that do more than they would by turns, which suspend and resume them besides.
+
     Source: Xiao et al., "Gandiva", OSDI 2018, by name and by the one sentence in Gu et al.,
-    "ElasticFlow", ASPLOS 2023, section 6.1; the rest is common knowledge of its mechanisms, and
+    "ElasticFlow", ASPLOS 2023, section 6.1, and, for packing, by that in Li et al., "EasyScale",
+    SC 2023, section 5.1.3; the rest is common knowledge of its mechanisms, and
     chosen here: time slices of one minute; one queue for the cluster, not one for each
     host, so hosts are not kept apart by the size of their jobs (the placement consolidates);
-    the idle slots of a host go to the smallest job on it, one at a time. Two jobs never share
-    a device (packing), as a slot here holds one job: fewer jobs run at once than under a
-    Gandiva that finds two that do not disturb each other. Nor is the growth of a job undone
-    when it was measured not to help.
+    the idle slots of a host go to the smallest job on it, one at a time. Pairs alone are packed,
+    of jobs of one size, and found by trying them, where Gandiva looks at how busy a device is.
+    Nor is the growth of a job undone when it was measured not to help.
 
     A job that lost some of its workers goes on with the others until it is next suspended.
 
-    Checked: ``described``; the turns against a plan that is built anew at every event.
+    Checked: ``described``; the turns against a plan that is built anew at every event, packing
+    by hand and by what always holds of it.
 
     Raises:
         ValueError: an option means nothing.
@@ -62,11 +84,20 @@ class Gandiva:
     wants_progress = False
 
     def __init__(
-        self, quantum_s: float = 60.0, migrate: bool = True, grow_after_s: float | None = None
+        self,
+        quantum_s: float = 60.0,
+        migrate: bool = True,
+        grow_after_s: float | None = None,
+        pack_above: float | None = None,
     ) -> None:
         if grow_after_s is not None and not 0.0 < grow_after_s < math.inf:
             raise ValueError(
                 f"grow_after_s is {grow_after_s}; give seconds above 0, or null for never"
+            )
+        if pack_above is not None and not 0.0 <= pack_above < 2.0:
+            raise ValueError(
+                f"pack_above is {pack_above}; give what two speeds, each at most 1 of that alone,"
+                " must sum to more than, from 0 to below 2, or null for never"
             )
         self._rounds = Rounds(quantum_s, "quantum_s")
         self._migrate = migrate
@@ -76,10 +107,14 @@ class Gandiva:
             requires.add(Requirement.MIGRATE)
         if grow_after_s is not None:
             requires.add(Requirement.RESCALE)
+        if pack_above is not None:
+            requires |= {Requirement.MIGRATE, Requirement.SHARE_DEVICE}
         self.requires = frozenset(requires)
         self._plan = GangPlan()
         self._planned: dict[str, Key] = {}
         self._idle_since_s: float | None = None
+        self._packs = pack_above is not None
+        self._packing = Packing(math.inf if pack_above is None else pack_above)
 
     def decide(self, view: ClusterView) -> Decision:
         """Give turns; where nobody waits for one, use what is idle."""
@@ -90,11 +125,16 @@ class Gandiva:
             if refusal is not None:
                 changes[job_id] = refusal
         is_round = self._rounds.begins(view)
+        parted = self._look_at_pairs(view, is_round)
+        changes |= dict.fromkeys(parted, Suspend())
         if len(self._plan.waiting):
             changes |= self._take_turns(view, is_round)
+        for job_id in parted:
+            job = view.jobs[job_id]
+            self._plan.waiting.put(_waiting(job, now_s if job.slots else None))
         if not changes and not view.in_flight:
             changes |= self._use_idle(view)
-        if len(self._plan.waiting):
+        if len(self._plan.waiting) or self._packing.guests:
             self._idle_since_s = None
             return Decision(changes, self._rounds.wake(now_s))
         return Decision(changes, self._when_to_grow(view, changes))
@@ -102,10 +142,16 @@ class Gandiva:
     def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
         """Bring one job in line with the view."""
         job = view.jobs.get(job_id)
+        is_guest = job_id in self._packing.guests
+        if is_guest and job is not None and job.grant is not None:
+            return None
         before = self._planned.pop(job_id, None)
-        known = before is not None or job_id in self._plan.waiting
+        known = is_guest or before is not None or job_id in self._plan.waiting
         self._plan.waiting.discard(job_id)
+        if job is None or job.grant is None:
+            self._leave_partner(job_id, for_good=job is not None)
         if job is None:
+            self._packing.forget(job_id)
             return None
         if not known:
             refusal = refuse_misfit(job.spec, gang_slots(job.spec), view.cluster)
@@ -115,38 +161,99 @@ class Gandiva:
             self._plan.waiting.put(_waiting(job))
         else:
             since_s = view.time_s if before is None else -before.rank
-            self._planned[job_id] = _running(job, since_s, job.grant.num_slots)
+            self._planned[job_id] = in_turn(job, since_s, job.grant.num_slots)
         return None
+
+    def _leave_partner(self, job_id: str, *, for_good: bool) -> None:
+        """A job is on its devices no more; one that it shared them with has them to itself."""
+        guest_id = self._packing.guest_of(job_id)
+        if job_id in self._packing.guests:
+            self._packing.part(job_id, for_good=for_good)
+        elif guest_id is not None:
+            self._planned[guest_id] = self._packing.part(guest_id, for_good=for_good)
+
+    def _look_at_pairs(self, view: ClusterView, is_round: bool) -> list[str]:
+        """Part pairs that are not worth it or have come apart, and measure who is alone; who is to
+        leave."""
+        if not (self._packs and view.cluster.shared_speed):
+            return []
+        leaving = []
+        for guest_id, (host_id, key) in list(self._packing.guests.items()):
+            guest, host = view.jobs[guest_id], view.jobs[host_id]
+            devices = promised_devices(view, guest)
+            is_whole = devices == promised_devices(view, host) and len(devices) == key.num_slots
+            is_possible = not (is_cut_off(view, guest) or is_cut_off(view, host))
+            if is_whole and is_possible:
+                if is_round and not self._packing.is_worth_it(guest, host):
+                    self._packing.part(guest_id, for_good=True)
+                    leaving.append(guest_id)
+                continue
+            # One of them lost workers, or did not or cannot come to where it was granted.
+            self._packing.part(guest_id, for_good=is_possible)
+            if is_cut_off(view, host):
+                del self._planned[host_id]
+                leaving.append(host_id)
+                self._planned[guest_id] = key
+            elif guest.slots and devices.isdisjoint(promised_devices(view, host)):
+                self._planned[guest_id] = key
+            else:
+                leaving.append(guest_id)
+        for job_id in [one for one in self._planned if not self._packing.is_paired(one)]:
+            job = view.jobs[job_id]
+            if is_cut_off(view, job):
+                del self._planned[job_id]
+                leaving.append(job_id)
+            elif is_round:
+                self._packing.measure(job)
+        return leaving
 
     def _take_turns(self, view: ClusterView, is_round: bool) -> dict[str, Grant | Suspend | Refuse]:
         """Slots for jobs that wait: what is free or was borrowed; in a round also the others'."""
         changes: dict[str, Grant | Suspend | Refuse] = {}
         free = view.num_free
+        if self._packs:
+            turns = sum(key.num_slots for key in self._planned.values())
+            free = usable_devices(view) - turns
         for job_id, key in self._planned.items():
             num_slots = gang_slots(view.jobs[job_id].spec)
             if key.num_slots > num_slots:
                 free += key.num_slots - num_slots
                 changes[job_id] = Grant(num_slots)
                 key = key._replace(num_slots=num_slots)
-            self._planned[job_id] = key._replace(level=_DONE if is_round else _IN_TURN)
+            self._planned[job_id] = key._replace(level=_DONE if is_round else IN_TURN)
         self._plan.planned[:] = sorted(self._planned.values())
         # Where slots went down there is less than nothing; that too waits for a round.
         started, evicted = self._plan.repair(free if is_round else max(free, 0))
         for key in evicted:
             del self._planned[key.job_id]
+        guests = [self._packing.guest_of(key.job_id) for key in evicted]
+        leaving = [*evicted, *(self._packing.part(guest) for guest in guests if guest is not None)]
+        for key in leaving:
             self._plan.waiting.put(_waiting(view.jobs[key.job_id], view.time_s))
             changes[key.job_id] = Suspend()
         for key in started:
             job = view.jobs[key.job_id]
-            self._planned[key.job_id] = _running(job, view.time_s, key.num_slots)
+            self._planned[key.job_id] = in_turn(job, view.time_s, key.num_slots)
             changes[key.job_id] = Grant(key.num_slots)
+        if is_round and self._packs and view.cluster.shared_speed:
+            leaving.sort(key=lambda key: key[1:])
+            planned = sorted(self._planned.values(), key=lambda key: key[1:])
+            waiting = self._plan.waiting
+            grants = self._packing.pack(view, started, leaving, planned, waiting)
+            for job_id in self._packing.guests:
+                waiting.discard(job_id)
+                changes.pop(job_id, None)
+            changes |= grants
         return changes
 
     def _use_idle(self, view: ClusterView) -> dict[str, Grant]:
         """Move jobs together or let them grow, where all are on their slots."""
-        jobs = [view.jobs[job_id] for job_id in self._planned]
+        jobs = [view.jobs[job_id] for job_id in (*self._planned, *self._packing.guests)]
         if any(job.grant is None or len(job.slots) != job.grant.num_slots for job in jobs):
             return {}
+        if changes := self._unpack(view):
+            return changes
+        jobs = [job for job in jobs if not self._packing.is_paired(job.job_id)]
         jobs.sort(key=lambda job: job.spec.order)
         changes = moved(view, jobs) if self._migrate else {}
         if changes or self._grow_after_s is None or len(self._plan.waiting):
@@ -159,6 +266,18 @@ class Gandiva:
             self._planned[job_id] = self._planned[job_id]._replace(num_slots=grant.num_slots)
         return changes
 
+    def _unpack(self, view: ClusterView) -> dict[str, Grant]:
+        """Move guests to idle devices, the longest started first."""
+        changes: dict[str, Grant] = {}
+        keys = [guest.key for guest in self._packing.guests.values()]
+        free = free_by_host(view) if keys else []
+        for key in sorted(keys, key=lambda key: (-key.rank, key.arrival_s, key.job_id)):
+            slots = taken_from(free, key.num_slots)
+            if slots is not None:
+                self._planned[key.job_id] = self._packing.part(key.job_id)
+                changes[key.job_id] = Grant(key.num_slots, slots=slots)
+        return changes
+
     def _when_to_grow(
         self, view: ClusterView, changes: dict[str, Grant | Suspend | Refuse]
     ) -> float | None:
@@ -166,7 +285,7 @@ class Gandiva:
         if self._grow_after_s is None:
             return None
         taken = sum(key.num_slots for key in self._planned.values())
-        if taken >= view.num_usable:
+        if taken >= usable_devices(view):
             self._idle_since_s = None
             return None
         if self._idle_since_s is None or changes:
@@ -179,8 +298,3 @@ def _waiting(job: JobView, since_s: float | None = None) -> Key:
     """A job that waits for a turn: the longest first."""
     since_s = job.waiting_since_s if since_s is None else since_s
     return Key(_WAITING, since_s, job.spec.arrival_s, job.job_id, gang_slots(job.spec))
-
-
-def _running(job: JobView, since_s: float, num_slots: int) -> Key:
-    """A job that has a turn: the last started first."""
-    return Key(_IN_TURN, -since_s, job.spec.arrival_s, job.job_id, num_slots)

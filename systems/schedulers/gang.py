@@ -31,9 +31,10 @@ def refuse_misfit(spec: JobSpec, num_slots: int, cluster: Cluster) -> Refuse | N
             f"the job is not elastic and asks {num_slots} slots, outside its own range"
             f" [{spec.min_slots}, {spec.max_slots}]; correct the trace"
         )
-    if num_slots > cluster.num_slots:
+    most = len(cluster.devices)
+    if num_slots > most:
         return Refuse(
             f"the job needs {num_slots} slots at once, but cluster {cluster.name!r} has"
-            f" {cluster.num_slots}; cap its demand or choose a larger cluster"
+            f" {most}; cap its demand or choose a larger cluster"
         )
     return None

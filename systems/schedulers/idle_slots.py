@@ -18,12 +18,12 @@ def moved(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
         view: nothing may be in flight in it.
         jobs: the jobs that hold their slots, in the order in which they may choose.
     """
-    free = _free_by_host(view)
+    free = free_by_host(view)
     found: dict[str, Grant] = {}
     for job in jobs:
         held = _by_host(view, job)
-        if len(held) == 1 or not (job.spec.elastic or len(job.slots) == job.spec.requested_slots):
-            continue  # a gang that lost slots can be granted all of them, or none
+        if len(held) == 1 or not _may_have(job, len(job.slots)):
+            continue  # it lost slots, and can be granted more of them, or none
         best = _fewest_hosts(held, free, len(job.slots))
         if len(best) >= len(held):
             continue
@@ -44,10 +44,16 @@ def grown(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
 
     One slot at a time goes to the job with the fewest, of equals to the first in ``jobs``.
     """
-    free = _free_by_host(view)
+    free = free_by_host(view)
     slots_of = {job.job_id: list(job.slots) for job in jobs}
     for host, spare in enumerate(free):
-        here = [job for job in jobs if job.spec.elastic and list(_by_host(view, job)) == [host]]
+        here = [
+            job
+            for job in jobs
+            if job.spec.elastic
+            and _may_have(job, len(job.slots))
+            and list(_by_host(view, job)) == [host]
+        ]
         while spare:
             able = [job for job in here if _may_grow(job, len(slots_of[job.job_id]))]
             if not able:
@@ -61,14 +67,38 @@ def grown(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
     }
 
 
+def _may_have(job: JobView, num_slots: int) -> bool:
+    if not job.spec.elastic:
+        return num_slots == job.spec.requested_slots
+    return num_slots >= job.spec.min_slots
+
+
 def _may_grow(job: JobView, num_slots: int) -> bool:
     return job.spec.max_slots is None or num_slots < job.spec.max_slots
 
 
-def _free_by_host(view: ClusterView) -> list[list[int]]:
-    """Slots of every host that are up and that no job holds, ascending."""
-    taken = {slot for job in view.jobs.values() for slot in job.slots} | view.down_slots
-    return [[slot for slot in host.slots if slot not in taken] for host in view.cluster.hosts]
+def free_by_host(view: ClusterView) -> list[list[int]]:
+    """Slots of every host that are up and that no job holds, ascending; of devices that jobs may
+    share, the first of each that no job is on."""
+    held = {slot for job in view.jobs.values() for slot in job.slots}
+    free: list[list[int]] = [[] for _ in view.cluster.hosts]
+    for slots in view.cluster.devices:
+        up = [slot for slot in slots if slot not in view.down_slots]
+        if up and held.isdisjoint(slots):
+            free[view.cluster.host_of[up[0]]].append(up[0])
+    return free
+
+
+def taken_from(free: list[list[int]], need: int) -> tuple[int, ...] | None:
+    """So many of the free slots by host, on the fewest hosts, taken out; None: there are fewer."""
+    if need > sum(map(len, free)):
+        return None
+    found: list[int] = []
+    for host in _fewest_hosts({}, free, need):
+        take = min(len(free[host]), need - len(found))
+        found += free[host][:take]
+        del free[host][:take]
+    return tuple(found)
 
 
 def _by_host(view: ClusterView, job: JobView) -> dict[int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.cluster import joined_cluster, uniform_cluster
@@ -22,7 +24,42 @@ def test_slots_are_numbered_host_by_host_and_device_by_device():
     assert made.num_hosts_of([3, 4]) == 2
 
 
+SHARED = GOOD | {"slots_per_device": 2, "shared_speed": [1.0, 0.6]}
+
+
+def test_devices_that_jobs_may_share_have_their_slots_together():
+    made = uniform_cluster(**SHARED, cores_per_slot=1, num_cores=2)
+    assert made.devices == ((0, 1), (2, 3), (4, 5), (6, 7))
+    assert made.device_of == (0, 0, 1, 1, 2, 2, 3, 3)
+    assert [slot.cores for slot in made.slots] == [(0,), (0,), (1,), (1,)] * 2
+    apart = uniform_cluster(**GOOD, slots_per_device=2)
+    assert apart.devices == tuple((slot,) for slot in range(8))
+    assert apart.unshared() is apart
+
+
+def test_who_does_not_share_has_the_same_cluster_with_one_slot_a_device():
+    joined = joined_cluster(
+        name="c", parts=[uniform_cluster(**SHARED | {"num_hosts": hosts}) for hosts in (1, 2)]
+    )
+    whole = joined_cluster(
+        name="c", parts=[uniform_cluster(**GOOD | {"num_hosts": hosts}) for hosts in (1, 2)]
+    )
+    assert joined.shared_speed == (1.0, 0.6)
+    assert joined.unshared() == whole
+    parts = [uniform_cluster(**SHARED), uniform_cluster(**GOOD)]
+    with pytest.raises(
+        ValueError, match=r"parts differ in shared_speed \(\[\], \[1.0, 0.6\]\); give"
+    ):
+        joined_cluster(name="c", parts=parts)
+
+
 BAD = [
+    ({"shared_speed": [1.0, 0.6]}, "but a device has 1 slots; give one factor for each number"),
+    (SHARED | {"shared_speed": [1.0]}, "but a device has 2 slots; give one factor for each"),
+    (SHARED | {"shared_speed": []}, "shared_speed is [], but a device has 2 slots; give one"),
+    (SHARED | {"shared_speed": [0.9, 0.6]}, "of a worker alone, so make it 1.0"),
+    (SHARED | {"shared_speed": [1.0, 0.0]}, "each factor must be above 0, and no larger than"),
+    (SHARED | {"shared_speed": [1.0, 1.1]}, "each factor must be above 0, and no larger than"),
     ({"num_hosts": 0}, "num_hosts is 0; it must be at least 1"),
     ({"devices_per_host": -2}, "devices_per_host is -2; it must be at least 1"),
     ({"slots_per_device": 0}, "slots_per_device is 0; it must be at least 1"),
@@ -72,6 +109,7 @@ def test_all_problems_of_a_cluster_at_once():
 SHIPPED = {
     # name: hosts, slots, device type, slots on one device
     "a100x128": (16, 128, "a100", 1),
+    "a100x128_shared": (16, 256, "a100", 2),
     "cpu2": (1, 2, "cpu", 2),
     "cpu4": (1, 4, "cpu", 4),
     "dgx8": (1, 8, "a100", 1),
@@ -119,6 +157,18 @@ def test_joined_clusters_number_hosts_slots_and_racks_on():
     assert made.device_types == ("a", "b")
     with pytest.raises(ValueError, match="parts is empty"):
         joined_cluster(name="none", parts=[])
+
+
+def test_the_shared_testbed_is_the_testbed_for_who_shares_nothing():
+    shared, whole = built("cluster", "a100x128_shared"), built("cluster", "a100x128")
+    assert replace(shared.unshared(), name=whole.name) == whole
+    assert shared.shared_speed == (1.0, 0.555)
+    assert [slot.cores for slot in built("cluster", "cpu2_shared").slots] == [
+        (0,),
+        (0,),
+        (1,),
+        (1,),
+    ]
 
 
 @pytest.mark.parametrize("name", shipped("cluster"))

@@ -26,6 +26,29 @@ CASES = {
         ["scaling=adaptive", "engine=live", "engine.pace=profile"],
         "engine=live: scaling=adaptive with pace=profile: what a step will be is not known",
     ),
+    "devices that nobody can share": (
+        ["scheduler=gandiva_pack", "cluster=a100x128"],
+        "scheduler=gandiva_pack, cluster=a100x128: gandiva_pack lets jobs share devices and the",
+    ),
+    "a backend whose jobs cannot share devices": (
+        ["scheduler=gandiva_pack", "cluster=a100x128_shared", "backend=static"],
+        "gandiva_pack needs a backend that can share a device and static cannot",
+    ),
+    "steps credited at the speed of another neighbourhood": (
+        ["scheduler=gandiva_pack", "cluster=cpu2_shared", "trace=five_jobs", "engine=live"],
+        "engine=live: fast_forward=true on cluster 'cpu2_shared', whose devices jobs share",
+    ),
+    "padded steps that no neighbour slows": (
+        [
+            *("scheduler=gandiva_pack", "cluster=cpu2_shared", "trace=five_jobs", "engine=live"),
+            "engine.pace=profile",
+        ],
+        "engine=live: pace=profile on cluster 'cpu2_shared', whose devices jobs share",
+    ),
+    "factors of speed that are none": (
+        ["cluster=a100x128_shared", "cluster.shared_speed=[1.0,fast]"],
+        "cluster.shared_speed: is [1.0, 'fast']; give a list, each a number",
+    ),
     "unknown class option": (
         ["scheduler.queue_limit_slot_s=[1]"],
         "scheduler.queue_limit_slot_s: unknown option of systems.schedulers.tiresias.Tiresias;"

@@ -81,6 +81,26 @@ def test_jobs_grow_into_idle_slots_and_give_them_back():
     assert periods(records, "d") == [(50, 60, 4)]
 
 
+@pytest.mark.parametrize("grow_after_s", [None, 1.0])
+def test_who_has_fewer_slots_than_it_may_be_granted_stays_where_it_is(grow_after_s):
+    """a needs 3 and lost one of them: on two hosts it cannot be granted the other two anew."""
+    where = cluster(2, 4)
+
+    class Apart(Gandiva):
+        def decide(self, view):
+            decision = super().decide(view)
+            known = view.jobs.get("a")
+            if known is None or known.grant is not None:
+                return decision
+            return Decision({"a": Grant(3, slots=(0, 1, 4))})
+
+    jobs = [job("a", 0, 3, 60, min_slots=3), job("b", 8, 1, 10)]
+    chaos = ChaosEngine(where, seed=0, deaths=((0, 5),), shrinks=True)
+    records, _ = run(jobs, Apart(grow_after_s=grow_after_s), where, chaos=chaos)
+    assert {record.state for record in records.jobs} == {"finished"}
+    assert [grant.slots for grant in records.grants if grant.job_id == "a"] == [(0, 1, 4), (1, 4)]
+
+
 class Compared:
     """The scheduler, checked against turns that are planned anew on every view."""
 

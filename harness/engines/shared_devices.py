@@ -1,0 +1,58 @@
+"""Devices that jobs share in simulation: who trains on which, and how much slower for that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from harness.cluster import Cluster
+
+
+class SharedDevices:
+    """The workers that train on each device of a cluster with ``shared_speed``.
+
+    A worker counts while its job trains: not while the job is stopped for a change, nor while
+    it is only on its way there.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._speed = cluster.shared_speed
+        self._device_of = cluster.device_of
+        self._workers: list[Counter[str]] = [Counter() for _ in cluster.devices]
+        """Of every device, by job."""
+        self._devices: dict[str, frozenset[int]] = {}
+        """Of every job that trains."""
+
+    def note(self, job_id: str, slots: Sequence[int]) -> frozenset[int]:
+        """The job trains on these slots from now on (none: it does not); the devices on which
+        that makes a difference."""
+        workers = self._count(slots)
+        before = self._devices.pop(job_id, frozenset())
+        if workers:
+            self._devices[job_id] = frozenset(workers)
+        changed = frozenset(
+            device
+            for device in before | workers.keys()
+            if self._workers[device][job_id] != workers[device]
+        )
+        for device in changed:
+            self._workers[device][job_id] = workers[device]
+            self._workers[device] += Counter()  # who has none there is dropped
+        return changed
+
+    def jobs_on(self, devices: Iterable[int]) -> set[str]:
+        """Jobs that train on any of these devices."""
+        return {job_id for device in devices for job_id in self._workers[device]}
+
+    def factors(self, job_id: str, slots: Sequence[int]) -> list[float]:
+        """Of each of the slots: the speed there of a worker of this job, over its speed alone."""
+        own = self._count(slots)
+        found = []
+        for slot in slots:
+            device = self._device_of[slot]
+            here = self._workers[device]
+            found.append(self._speed[here.total() - here[job_id] + own[device] - 1])
+        return found
+
+    def _count(self, slots: Sequence[int]) -> Counter[int]:
+        return Counter(self._device_of[slot] for slot in slots)

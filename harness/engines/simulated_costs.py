@@ -1,0 +1,65 @@
+"""What changes cost simulated jobs: the profile's costs, times a factor of the engine's options."""
+
+from __future__ import annotations
+
+from harness.contracts.engine import Change, ChangeKind
+from harness.engines.setup import EngineSetup
+from harness.engines.simulated_job import SimulatedJob
+from harness.profiles import RescaleCost
+
+FREE = RescaleCost(0.0, 0.0, {})
+
+
+class SimulatedCosts:
+    """Costs under the backend of a run, by its profile; a factor of 0 makes all of them free."""
+
+    def __init__(self, setup: EngineSetup, factor: float) -> None:
+        self._profile = setup.profile
+        self._backend = setup.backend.name
+        self._warmth = setup.backend.warmth
+        self._factor = factor
+        self._stops_cost = factor > 0.0 and any(
+            cell.kind is ChangeKind.STOP for cell in setup.profile.cost_cells
+        )
+
+    def of(self, change: Change) -> RescaleCost:
+        """Of a change."""
+        if self._factor == 0.0 or change.kind is ChangeKind.STOP:
+            return FREE
+        cost = self._profile.rescale_cost(
+            self._backend,
+            change.job.workload,
+            change.kind,
+            len(change.previous_slots),
+            len(change.slots),
+            self._warmth,
+        )
+        factor = self._factor
+        if factor == 1.0:
+            return cost
+        return RescaleCost(
+            cost.preparation_s * factor,
+            cost.pause_s * factor,
+            {phase: seconds * factor for phase, seconds in cost.phases_s.items()},
+        )
+
+    def stop_s(self, progress: SimulatedJob) -> float:
+        """Time between the last sample of a job and its end, seconds."""
+        if not self._stops_cost:
+            return 0.0
+        workload, num_slots = progress.job.workload, len(progress.slots)
+        cost = self._profile.rescale_cost(
+            self._backend, workload, ChangeKind.STOP, num_slots, 0, self._warmth
+        )
+        return (cost.preparation_s + cost.pause_s) * self._factor
+
+    def recovery_s(self, progress: SimulatedJob, num_before: int) -> float:
+        """How long survivors stand still: the pause of a rescale to their number."""
+        if self._factor == 0.0:
+            return 0.0
+        sizes = num_before, len(progress.slots)
+        workload = progress.job.workload
+        cost = self._profile.rescale_cost(
+            self._backend, workload, ChangeKind.RESCALE, *sizes, self._warmth
+        )
+        return cost.pause_s * self._factor

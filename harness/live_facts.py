@@ -1,0 +1,44 @@
+"""What is known of a live run once it is over, beside what happened in it."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from harness.build import build
+from harness.records import RunRecords
+from harness.resimulation import resimulated
+from harness.similarity import similarity
+from harness.trace.build import load_trace
+from harness.trace.transforms import TransformContext
+
+if TYPE_CHECKING:
+    from harness.experiment import Plan
+
+
+def live_facts(planned: Plan, records: RunRecords) -> dict[str, float]:
+    """How like the recorded trace it was, and what the simulator makes of it."""
+    return {**_similarity_facts(planned, records), **_resimulated(planned, records)}
+
+
+def _similarity_facts(planned: Plan, records: RunRecords) -> dict[str, float]:
+    """How like the recorded trace a live replay was; see ``harness.similarity``."""
+    config, setup = planned.config, planned.setup
+    stops_s = [c.stopping_time_s for c in records.changes if c.stopping_time_s is not None]
+    rescale_s = fmean(stops_s) / records.facts.get("dilation", 1.0) if stops_s else None
+    jobs = planned.trace.jobs
+    here = similarity(jobs, len(setup.cluster.devices), setup.profile, rescale_s)
+    facts = {f"similarity_{name}": value for name, value in here.items()}
+    recorded_on = config.trace.get("recorded_on_slots")
+    if recorded_on is not None:
+        untouched = load_trace({**config.trace, "transforms": []}, TransformContext())
+        original = similarity(untouched.jobs, int(recorded_on), setup.profile)
+        facts |= {f"similarity_{name}_original": value for name, value in original.items()}
+    return facts
+
+
+def _resimulated(planned: Plan, records: RunRecords) -> dict[str, float]:
+    """What the simulator makes of a live run with its own speeds; see ``harness.resimulation``."""
+    config, setup = planned.config, planned.setup
+    scheduler, placement = (build(getattr(config, g), g) for g in ("scheduler", "placement"))
+    return resimulated(setup, records, scheduler, placement, setup.profile.as_shown(config.seed))
