@@ -33,7 +33,9 @@ def resimulated(
     shown: Profile,
 ) -> dict[str, float]:
     """Metrics of the simulation by name, with ``PREFIX``; none where it would not be the same run:
-    where steps were paced or credited, nothing was executed, or the profile lacks something.
+    where steps were paced or credited, nothing was executed, workers were struck or slowed on
+    purpose, jobs may share devices (their steps are slower by that already), or the profile
+    lacks something.
 
     Args:
         setup: of the live run.
@@ -44,6 +46,8 @@ def resimulated(
     """
     facts = records.facts
     if "speed_over_profile" not in facts or facts.get("steps_credited"):
+        return {}
+    if records.faults or records.slowings or setup.cluster.shared_speed:
         return {}
     steps_of: defaultdict[str, list[StepRecord]] = defaultdict(list)
     for step in records.steps:

@@ -132,7 +132,8 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
         " the steps that were executed over the time that they took, mean over trials. At its own"
         " speeds is what is left where each live trial is simulated again with the speeds that its"
         " workers had, so what the simulator leaves out; with a ≈ live times were multiplied by"
-        " the machine's speed instead, to a first approximation the same."
+        " the machine's speed instead, which is rougher: one factor for all workloads, and no"
+        " other decisions."
         f" {levels.MEANING}",
         Table(header, rows) if rows else None,
         pictures=[drawn for drawn in shown if drawn.has_picture],

@@ -168,16 +168,6 @@ def promised_devices(view: ClusterView, job: JobView) -> set[int]:
     return {view.cluster.device_of[slot] for slot in slots or job.slots}
 
 
-def slots_of_others(view: ClusterView, leaving: Collection[str]) -> set[int]:
-    """Slots held by jobs that neither leave now nor have been told to."""
-    return {
-        slot
-        for job in view.jobs.values()
-        if job.grant is not None and job.job_id not in leaving
-        for slot in job.slots
-    }
-
-
 def is_cut_off(view: ClusterView, job: JobView) -> bool:
     """Whether a job waits for slots by name of which one went down."""
     slots = job.grant.slots if job.grant is not None else None

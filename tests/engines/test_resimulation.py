@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from harness.cluster import uniform_cluster
 from harness.contracts.scheduler import Knowledge
 from harness.engines.measured_speed import own_speeds
 from harness.profiles.curves import Family
-from harness.records import RunRecords
+from harness.records import FaultRecord, RunRecords, SlowingRecord
 from harness.resimulation import resimulated
 from systems.schedulers.fifo import Fifo
 from tests.engines.setups import setup
@@ -56,6 +57,32 @@ def test_the_scheduler_sees_the_profiles_speeds_and_not_these():
 
 def test_a_run_with_credited_steps_is_not_simulated_again():
     assert not again(live(steps(num_workers=1, count=20, every_s=0.25), steps_credited=5.0))
+
+
+@pytest.mark.parametrize(
+    "on_purpose",
+    [
+        {"faults": [FaultRecord(1.0, "SIGKILL", "a-0", "steady", -1, 1)]},
+        {"slowings": [SlowingRecord(1.0, 2.0, "a-0", 0.75, 0.25, 1, None, None)]},
+    ],
+    ids=["struck", "slowed"],
+)
+def test_nor_is_one_whose_workers_were_struck_or_slowed_on_purpose(on_purpose):
+    found = live(steps(num_workers=1, count=20, every_s=0.25))
+    assert again(found)
+    assert not again(replace(found, **on_purpose))
+
+
+def test_nor_one_whose_jobs_may_share_devices():
+    found = live(steps(num_workers=1, count=20, every_s=0.25))
+    world = setup(KNOWN, NET)
+    shared = uniform_cluster(
+        name="shared", num_hosts=1, devices_per_host=2, slots_per_device=2, device_type="test",
+        shared_speed=[1.0, 0.6],
+    )  # fmt: skip
+    assert resimulated(world, found, Fifo(), FirstFree(), KNOWN)
+    on_shared = replace(world, cluster=shared)
+    assert not resimulated(on_shared, found, Fifo(), FirstFree(), KNOWN)
 
 
 def test_nor_is_one_whose_speed_is_not_known():
