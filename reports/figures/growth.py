@@ -13,7 +13,7 @@ from matplotlib.ticker import NullFormatter, NullLocator
 
 from reports import style
 from reports.drawing import Drawing, Table
-from reports.selection import ReportRun, groups, options
+from reports.selection import ReportRun, groups, labels, options
 
 TITLE = "Cost over jobs and over slots"
 _WALL, _SPEED = "replay_wall_s", "replay_events_per_s"
@@ -119,6 +119,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 def _lines(axis: Axes, sweep: Sweep, metric: str, looks: style.Looks) -> None:
     """A line for each system, and how far its trials range."""
+    names = labels(sweep.runs)
     for (system,) in groups(sweep.runs, "system"):
         points = _by_size(sweep.values(system, metric))
         if points:
@@ -129,7 +130,7 @@ def _lines(axis: Axes, sweep: Sweep, metric: str, looks: style.Looks) -> None:
             ]
             axis.errorbar(
                 list(points), middles, yerr=ranges, marker="o", markersize=3.5, capsize=2,
-                linewidth=1.3, label=system, **looks.line(system),
+                linewidth=1.3, label=names[system], **looks.line(system),
             )  # fmt: skip
     axis.set_xscale("log")
     axis.set_yscale("log")
@@ -146,7 +147,7 @@ _HEADER = (
 
 def _rows(sweep: Sweep) -> list[list[str]]:
     """Costs at the least and the largest size of each system, and how they grow."""
-    rows = []
+    rows, names = [], labels(sweep.runs)
     for (system,) in groups(sweep.runs, "system"):
         walls = sweep.values(system, _WALL)
         sizes = list(_by_size(walls))
@@ -155,7 +156,7 @@ def _rows(sweep: Sweep) -> list[list[str]]:
         growths = [_exponents(list(walls.values())), _exponents(last)]
         for metric in list(_PANELS)[1:]:
             growths.append(_exponents(list(sweep.values(system, metric).values())))
-        name = f"{system}, {sweep.grows} ({sweep.beside})"
+        name = f"{names[system]}, {sweep.grows} ({sweep.beside})"
         span = f"{sizes[0]:,} to {sizes[-1]:,}"
         rows.append([name, span, str(len(walls)), *cells, *growths])
     return rows

@@ -41,16 +41,17 @@ def test_exponents_are_those_by_which_the_costs_grow():
     over_jobs, over_slots = (
         dict(zip(drawing.table.header, row, strict=True)) for row in drawing.table.rows
     )
-    assert over_jobs["system, what grows"] == "afs, jobs (64 slots)"
+    assert over_jobs["system, what grows"] == "afs (unchecked), jobs (64 slots)"
     assert (over_jobs["sizes"], over_jobs["trials"]) == ("10 to 1,000", "2")
     assert over_jobs["exponent of replay"] == "1.05 (1.00 to 1.10)"
     assert over_jobs["of p50"] == "0.00 (0.00 to 0.00)"
-    assert over_slots["system, what grows"] == "afs, slots (100 jobs)"
+    assert over_slots["system, what grows"] == "afs (unchecked), slots (100 jobs)"
     assert over_slots["exponent of replay"] == "1.00"
     assert over_slots["of p50"] == over_slots["of p99"] == "2.00"
     assert (over_slots["replay s"], over_slots["events/s"]) == ("1.00 to 4.00", "200 to 50.0")
     panels = drawing.figure.axes
     assert len(panels) == 6
+    assert panels[0].get_legend_handles_labels()[1] == ["afs (unchecked)"]
     assert all(axis.get_xscale() == axis.get_yscale() == "log" for axis in panels)
     assert panels[-1].get_xlabel() == "slots (count, logarithmic)"
 
