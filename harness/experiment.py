@@ -33,7 +33,7 @@ from harness.interrupts import Interrupted, interruptible
 from harness.live_facts import live_facts
 from harness.logical_workers import logical_worker_problems, within_logical_workers
 from harness.manifest import describe_scheduler, describe_trace, environment
-from harness.metrics import compute
+from harness.metrics import VERSION, compute
 from harness.problems import Problem, UserError, at
 from harness.profiles import Profile, ProfileError, load_profile
 from harness.replay import Progress, replay
@@ -294,6 +294,7 @@ def execute(
         "scheduler": describe_scheduler(planned.scheduler),
         "trace": describe_trace(planned.trace),
         "profile": dict(planned.setup.profile.provenance),
+        "metrics_version": VERSION,
     }
     store = RunStore(Path(config.results_dir))
     with interruptible(config.max_wall_s), ExitStack() as stack:

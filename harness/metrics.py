@@ -13,20 +13,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from harness.accuracy_metrics import accuracy
 from harness.bitwise_metrics import bitwise_equal
 from harness.contracts.engine import ChangeKind, JobState
 from harness.coordination_metrics import coordination
+from harness.deadline_metrics import best_effort, deadlines
 from harness.hang_metrics import hangs
+from harness.metric_columns import Floats, column, finished, mean
 from harness.offline_bound import bounds
 from harness.records import ChangeRecord, GrantRecord, JobRecord, OutageRecord, RunRecords
-
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 PASSED_ON = (
     "replay_wall_s",
@@ -41,6 +40,10 @@ PASSED_ON = (
 )
 PREFIXES = ("similarity_", "resimulated_")
 """Facts that are metrics as they are: these, and all whose name begins so."""
+VERSION = 1
+"""Of this list of metrics: grows with every metric that runs stored before it do not have."""
+SINCE = {"jct_best_effort_mean_s": 1, "jobs_finished_by_last_arrival": 1}
+"""By metric: the first version that has it, where that is not 0."""
 
 
 def compute(records: RunRecords) -> dict[str, float]:
@@ -52,6 +55,7 @@ def compute(records: RunRecords) -> dict[str, float]:
         **counts(records.jobs),
         **completion(records.jobs),
         **deadlines(records.jobs),
+        **best_effort(records.jobs),
         "finish_time_fairness_max": finish_time_fairness_max(records.jobs, capacity),
         "sjs_efficiency": sjs_efficiency(records.jobs),
         **rescaling(records.changes, records.facts.get("dilation", 1.0)),
@@ -82,7 +86,7 @@ def percentile(values: Floats, percent: float) -> float | None:
 
 def makespan_window(jobs: Sequence[JobRecord]) -> tuple[float, float] | None:
     """First arrival of any job and last finish of a finished one; None if none finished."""
-    ends = [job.finish_s for job in jobs if _finished(job) and job.finish_s is not None]
+    ends = [job.finish_s for job in jobs if finished(job) and job.finish_s is not None]
     return (min(job.arrival_s for job in jobs), max(ends)) if ends else None
 
 
@@ -90,6 +94,8 @@ def counts(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
     """How the jobs ended, and how often they were disturbed.
 
     ``jobs_cancelled``: given up by their owners, where the trace has such events.
+    ``by_last_arrival``: finished when the last job arrives, since who queues finishes all in
+    the end [Saxena, figure 7]; absent where all arrive at once.
     ``job_drop_ratio``: refused over submitted jobs [Saxena, section IV-C].
     ``rescales``: changes of a running job's slots that were done. ``preemptions``:
     suspensions that the scheduler decided, but for those that a loss forestalled.
@@ -100,6 +106,7 @@ def counts(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
     return {
         "jobs_submitted": len(jobs),
         "jobs_finished": states.count(JobState.FINISHED),
+        "jobs_finished_by_last_arrival": _finished_by_last_arrival(jobs),
         "jobs_refused": states.count(JobState.REFUSED),
         "jobs_failed": states.count(JobState.FAILED),
         "jobs_cancelled": states.count(JobState.CANCELLED) or None,
@@ -109,6 +116,12 @@ def counts(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
     }
 
 
+def _finished_by_last_arrival(jobs: Sequence[JobRecord]) -> int | None:
+    arrivals = column(jobs, "arrival_s")
+    ends = column([job for job in jobs if finished(job)], "finish_s")
+    return int((ends <= arrivals.max()).sum()) if arrivals.max() > arrivals.min() else None
+
+
 def completion(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
     """Completion times over finished jobs, queueing over jobs that ever held slots.
 
@@ -116,19 +129,19 @@ def completion(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
     requested slots [Tiresias]. ``queueing``: first start - arrival [Hu]. ``makespan``:
     last finish - first arrival [EDL, ElasticFlow].
     """
-    done = [job for job in jobs if _finished(job)]
-    jct = _column(done, "finish_s") - _column(done, "arrival_s")
-    slowdown = jct / _column(done, "alone_s")
-    queueing = _column(jobs, "first_start_s") - _column(jobs, "arrival_s")
+    done = [job for job in jobs if finished(job)]
+    jct = column(done, "finish_s") - column(done, "arrival_s")
+    slowdown = jct / column(done, "alone_s")
+    queueing = column(jobs, "first_start_s") - column(jobs, "arrival_s")
     window = makespan_window(jobs)
     return {
-        "jct_mean_s": _mean(jct),
+        "jct_mean_s": mean(jct),
         "jct_median_s": percentile(jct, 50),
         "jct_p95_s": percentile(jct, 95),
         "jct_p99_s": percentile(jct, 99),
         "jct_penalised_mean_s": jct_penalised_mean_s(jobs),
         "slowdown_p95": percentile(slowdown[~np.isnan(slowdown)], 95),
-        "queueing_mean_s": _mean(queueing[~np.isnan(queueing)]),
+        "queueing_mean_s": mean(queueing[~np.isnan(queueing)]),
         "makespan_s": window[1] - window[0] if window else None,
     }
 
@@ -142,11 +155,9 @@ def jct_penalised_mean_s(jobs: Sequence[JobRecord]) -> float | None:
     known.
     """
     jobs = [job for job in jobs if job.state != JobState.CANCELLED]
-    done = [job for job in jobs if _finished(job)]
-    rest = sorted(
-        (job for job in jobs if not _finished(job)), key=attrgetter("arrival_s", "job_id")
-    )
-    jct = float((_column(done, "finish_s") - _column(done, "arrival_s")).sum())
+    done = [job for job in jobs if finished(job)]
+    rest = sorted((job for job in jobs if not finished(job)), key=attrgetter("arrival_s", "job_id"))
+    jct = float((column(done, "finish_s") - column(done, "arrival_s")).sum())
     end_s = max((job.finish_s for job in done if job.finish_s is not None), default=-math.inf)
     for job in rest:
         if job.alone_s is None:
@@ -161,42 +172,15 @@ def jct_common_mean_s(runs: Sequence[Sequence[JobRecord]]) -> list[float] | None
 
     The fair mean where schedulers refuse jobs. Ours. None if no job finished in all.
     """
-    finished = [{job.job_id: job for job in jobs if _finished(job)} for jobs in runs]
-    common = set.intersection(*(set(jobs) for jobs in finished)) if finished else set()
+    by_id = [{job.job_id: job for job in jobs if finished(job)} for jobs in runs]
+    common = set.intersection(*(set(jobs) for jobs in by_id)) if by_id else set()
     if not common:
         return None
     means = []
-    for jobs in finished:
+    for jobs in by_id:
         chosen = [jobs[job_id] for job_id in sorted(common)]
-        means.append(float((_column(chosen, "finish_s") - _column(chosen, "arrival_s")).mean()))
+        means.append(float((column(chosen, "finish_s") - column(chosen, "arrival_s")).mean()))
     return means
-
-
-def deadlines(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
-    """What became of the deadlines; a job that was refused or did not finish missed its own.
-
-    Jobs that their owners cancelled count neither way.
-    ``satisfactory``: met over submitted with a deadline [ElasticFlow]. ``feasible``: met
-    over those that some allocation could meet alone on this cluster, arrival + least run
-    time alone <= deadline (a deadline that was met counts as feasible, whatever the profile
-    says); absent where nobody's least run time is known. Ours. ``tardiness``: mean over the
-    finished jobs with a deadline of max(0, finish - deadline).
-    """
-    bound = [job for job in jobs if job.deadline_s is not None and job.state != JobState.CANCELLED]
-    if not bound:
-        return {}
-    deadline = _column(bound, "deadline_s")
-    finished = np.array([_finished(job) for job in bound])
-    late = _column(bound, "finish_s") - deadline
-    met = finished & (late <= 0)
-    fastest = _column(bound, "fastest_alone_s")
-    feasible = met | (_column(bound, "arrival_s") + fastest <= deadline)
-    known = bool((~np.isnan(fastest)).any())
-    return {
-        "deadline_satisfactory_ratio": met.mean(),
-        "deadline_feasible_ratio": met.sum() / feasible.sum() if known and feasible.any() else None,
-        "tardiness_mean_s": _mean(np.maximum(late[finished], 0.0)),
-    }
 
 
 def cluster_efficiency(
@@ -209,7 +193,7 @@ def cluster_efficiency(
     The sum runs over jobs, not devices (read literally eq. 8 counts a job once per device).
     None where a grant's speedup is not known.
     """
-    speedup = _column(grants, "speedup")
+    speedup = column(grants, "speedup")
     if np.isnan(speedup).any():
         return None
     return float((speedup * _inside(grants, window)).sum()) / (num_slots * _length(window))
@@ -259,16 +243,16 @@ def finish_time_fairness_max(jobs: Sequence[JobRecord], num_slots: float | None)
     request): isolated time = alone_s * max(1, r * N / slots). Themis measures the isolated
     time; the linear law is ours.
     """
-    done = [job for job in jobs if _finished(job) and job.alone_s]
+    done = [job for job in jobs if finished(job) and job.alone_s]
     if not done or not num_slots:
         return None
-    arrival, finish = _column(done, "arrival_s"), _column(done, "finish_s")
+    arrival, finish = column(done, "arrival_s"), column(done, "finish_s")
     length = finish - arrival
     present = _present_integral(jobs, finish) - _present_integral(jobs, arrival)
     contention = np.ones_like(length)
     np.divide(present, length, out=contention, where=length > 0)
-    slower = np.maximum(1.0, _column(done, "requested_slots") * contention / num_slots)
-    return float((length / (_column(done, "alone_s") * slower)).max())
+    slower = np.maximum(1.0, column(done, "requested_slots") * contention / num_slots)
+    return float((length / (column(done, "alone_s") * slower)).max())
 
 
 def sjs_efficiency(jobs: Sequence[JobRecord]) -> float | None:
@@ -280,9 +264,9 @@ def sjs_efficiency(jobs: Sequence[JobRecord]) -> float | None:
     held = [job for job in jobs if job.attained_slot_s > 0]
     if not held:
         return None
-    share = _column(held, "samples_done") / _column(held, "work_samples")
-    optimal = (_column(held, "single_slot_s") * share).sum()
-    return float(optimal / _column(held, "attained_slot_s").sum())
+    share = column(held, "samples_done") / column(held, "work_samples")
+    optimal = (column(held, "single_slot_s") * share).sum()
+    return float(optimal / column(held, "attained_slot_s").sum())
 
 
 def rescaling(changes: Sequence[ChangeRecord], dilation: float = 1.0) -> dict[str, float | None]:
@@ -344,22 +328,9 @@ def progress(records: RunRecords) -> dict[str, float | None]:
     return found | {name: facts.get(name) for name in (*PASSED_ON, *prefixed)}
 
 
-def _finished(job: JobRecord) -> bool:
-    return job.state == JobState.FINISHED
-
-
-def _column(rows: Sequence[Any], name: str) -> Floats:
-    """One field of every row as floats, None as NaN."""
-    return np.array(list(map(attrgetter(name), rows)), dtype=np.float64)
-
-
-def _mean(values: Floats) -> float | None:
-    return float(values.mean()) if values.size else None
-
-
 def _mean_known(rows: Iterable[Any], name: str) -> float | None:
-    values = _column(list(rows), name)
-    return _mean(values[~np.isnan(values)])
+    values = column(list(rows), name)
+    return mean(values[~np.isnan(values)])
 
 
 def _length(window: tuple[float, float]) -> float:
@@ -368,16 +339,16 @@ def _length(window: tuple[float, float]) -> float:
 
 def _inside(periods: Sequence[GrantRecord | OutageRecord], window: tuple[float, float]) -> Floats:
     """Seconds of every period that lie in the window."""
-    start = np.maximum(_column(periods, "start_s"), window[0])
-    end: Floats = np.minimum(_column(periods, "end_s"), window[1])
+    start = np.maximum(column(periods, "start_s"), window[0])
+    end: Floats = np.minimum(column(periods, "end_s"), window[1])
     return np.maximum(end - start, 0.0, dtype=np.float64)
 
 
 def _present_integral(jobs: Sequence[JobRecord], at_s: Floats) -> Floats:
     """Integral to each time of the number of jobs submitted and not yet ended."""
     total = np.zeros_like(at_s)
-    ends = _column(jobs, "finish_s")
-    for times, sign in ((_column(jobs, "arrival_s"), 1.0), (ends[~np.isnan(ends)], -1.0)):
+    ends = column(jobs, "finish_s")
+    for times, sign in ((column(jobs, "arrival_s"), 1.0), (ends[~np.isnan(ends)], -1.0)):
         ordered = np.sort(times)
         before = np.searchsorted(ordered, at_s, side="right")
         sums = np.concatenate([[0.0], np.cumsum(ordered)])

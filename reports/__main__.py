@@ -104,14 +104,14 @@ def _draw_site(
 
 
 def _drawings(runs: Sequence[ReportRun], asked: Sequence[str]) -> list[tuple[str, Drawing]]:
-    """What is drawn of the runs: the figures asked for, else the general ones."""
+    """What is drawn of the runs: the figures asked for, as they were asked for, else the general
+    ones; then those that every page has."""
     whole = [run for run in runs if run.is_drawable]
     wanted = asked or [figure for figure in FIGURES if figure not in ON_REQUEST]
     with mpl.rc_context(style.RC):
         return [
             (figure, drawing)
-            for figure in FIGURES
-            if figure in {*wanted, *ALWAYS}
+            for figure in dict.fromkeys([*wanted, *ALWAYS])
             for drawing in FIGURES[figure](runs if figure in FROM_METRICS else whole)
         ]
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
-from harness.metrics import Floats
+from harness.metric_columns import Floats
 from reports.selection import ReportRun, groups
 
 PALETTE = (

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from harness.cluster import Cluster
 from harness.interrupts import run_command
-from harness.metrics import Floats
+from harness.metric_columns import Floats
 from harness.problems import UserError
 from harness.trace.catalog import names, open_cluster, open_profile, open_trace
 from harness.trace.events import TraceEventKind

@@ -119,15 +119,6 @@ def _burst_less_calm(run: ReportRun) -> float | None:
     return burst - calm if burst is not None and calm is not None else None
 
 
-def _best_effort_jct_s(run: ReportRun) -> float | None:
-    """Mean completion time of the jobs without a deadline, all of which must have finished."""
-    own = [job for job in run.jobs if job.deadline_s is None]
-    done = [job.finish_s - job.arrival_s for job in own if job.finish_s is not None]
-    if not own or any(job.state != JobState.FINISHED for job in own):
-        return None
-    return sum(done) / len(done)
-
-
 def _tight_share(run: ReportRun) -> float | None:
     """Share of deadlines that leave less time than the job runs alone on its request."""
     bound = [
@@ -286,7 +277,6 @@ CLUSTER_NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
     "slots_held_in_calm_share": _held_in_calm,
     "refused_in_calm_share": lambda run: _refused(run, crowded=False),
     "refused_in_bursts_less_calm": _burst_less_calm,
-    "jct_best_effort_mean_s": _best_effort_jct_s,
     "tight_deadline_share": _tight_share,
     "idle_below_4_min_share": _short_idle_share,
     "idle_length_log_correlation": _idle_power_law,

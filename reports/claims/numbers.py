@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from harness.contracts.engine import ChangeKind, JobState
+from harness.contracts.engine import ChangeKind
 from harness.records import ChangeRecord, StepRecord
 from reports.claims.cluster_numbers import CLUSTER_NUMBERS
 from reports.claims.live_numbers import LIVE_NUMBERS
@@ -82,13 +82,6 @@ def _throughput_per_slot(run: ReportRun) -> float | None:
     return steps[0].global_batch / step_s / steps[0].num_workers
 
 
-def _finished_by_last_arrival(run: ReportRun) -> float | None:
-    """Jobs that have finished when the last one arrives: who queues finishes all in the end."""
-    last_s = max((job.arrival_s for job in run.jobs), default=0.0)
-    done = [job.finish_s for job in run.jobs if job.state == JobState.FINISHED]
-    return float(sum(finish_s is not None and finish_s <= last_s for finish_s in done))
-
-
 def _steps_with_equal_losses(run: ReportRun) -> float | None:
     """Steps before the first whose loss is not that of fixed workers, least over the jobs."""
     held = run.stored.rows("fixed_size")
@@ -106,7 +99,6 @@ NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
     "stop_of_longest_case_s": lambda run: max(_stops_by_case(run), default=None),
     "throughput_per_slot_samples_per_s": _throughput_per_slot,
     "steps_with_equal_losses": _steps_with_equal_losses,
-    "jobs_finished_by_last_arrival": _finished_by_last_arrival,
     **CLUSTER_NUMBERS,
     **LIVE_NUMBERS,
 }

@@ -69,8 +69,8 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "same_inputs": same_inputs.draw,
     "growth": growth.draw,
 }
-"""Figures by name, in the order of the page; studies name those they want."""
-ALWAYS = frozenset({"comparison"})
+"""Figures by name; studies name those they want, in the order of their page."""
+ALWAYS = ("comparison",)
 """Drawn for every study, whatever it asks for."""
 FROM_METRICS = frozenset({*ALWAYS, "growth", "node_pools", "same_inputs", "sensitivity"})
 """Drawn from metrics alone, so also of runs that were copied without tables."""

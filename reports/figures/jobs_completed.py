@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from harness.contracts.engine import JobState
-from harness.metrics import Floats
+from harness.metric_columns import Floats
 from reports import style
 from reports.drawing import Drawing
 from reports.selection import ReportRun, groups, labels

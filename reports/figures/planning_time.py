@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.metrics import Floats
+from harness.metric_columns import Floats
 from harness.records import JobRecord
 from reports import style
 from reports.drawing import Drawing, Table

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from harness.metrics import Floats
+from harness.metric_columns import Floats
 from harness.records import GrantRecord, OutageRecord
 from reports import style
 from reports.drawing import Drawing

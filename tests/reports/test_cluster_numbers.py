@@ -79,17 +79,13 @@ def test_refusals_in_bursts(stored: ReportRun) -> None:
     assert CLUSTER_NUMBERS["refused_in_bursts_less_calm"](run) == pytest.approx(0.4)
 
 
-def test_best_effort_and_tight_deadlines(stored: ReportRun) -> None:
+def test_tight_deadlines(stored: ReportRun) -> None:
     jobs = [
-        a_job(0, 0.0, 0.0, 30.0),
         a_job(1, 10.0, 10.0, 60.0),
         a_job(2, 0.0, 0.0, 60.0, deadline_s=90.0),
         a_job(3, 0.0, 0.0, 60.0, deadline_s=110.0),
     ]
-    assert CLUSTER_NUMBERS["jct_best_effort_mean_s"](a_run(stored, jobs)) == 40.0
     assert CLUSTER_NUMBERS["tight_deadline_share"](a_run(stored, jobs)) == 0.5
-    open_job = a_job(4, 0.0, 0.0, 30.0, state="running")
-    assert CLUSTER_NUMBERS["jct_best_effort_mean_s"](a_run(stored, [*jobs, open_job])) is None
 
 
 def test_idle_intervals(stored: ReportRun) -> None:

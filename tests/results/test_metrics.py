@@ -124,6 +124,24 @@ def test_queueing_counts_every_job_that_started() -> None:
     assert found["queueing_mean_s"] == 3
 
 
+def test_who_queues_finishes_all_in_the_end() -> None:
+    """Ends at 4, 6 and 9; the last arrives at 6, a refused one counts neither way."""
+    jobs = [job("a", 0, 4), job("b", 1, 6), job("c", 6, 9), job("d", 2, 2, state="refused")]
+    assert of(*jobs)["jobs_finished_by_last_arrival"] == 2
+    assert "jobs_finished_by_last_arrival" not in of(job("a", 0, 4), job("b", 0, 6))
+
+
+def test_best_effort_jobs_beside_deadlines() -> None:
+    """Completion times of 30 and 50; absent where none has a deadline, or where one is open."""
+    free = [job("a", 0, 30), job("b", 10, 60)]
+    bound = job("c", 0, 60, deadline_s=90.0)
+    assert of(*free, bound)["jct_best_effort_mean_s"] == 40
+    assert "jct_best_effort_mean_s" not in of(*free)
+    assert "jct_best_effort_mean_s" not in of(bound)
+    still = job("d", 0, None, state="running")
+    assert "jct_best_effort_mean_s" not in of(*free, bound, still)
+
+
 def test_a_refused_job_counts_as_run_alone_after_all_others() -> None:
     """Finished at 10 and 30; then one after another: 30 + 5 = 35 and 35 + 7 = 42."""
     found = of(

@@ -47,6 +47,19 @@ def test_all_problems_are_shown_at_once(tmp_path: Path, capsys: pytest.CaptureFi
     assert "metrics.json says jct_mean_s = 1.0" in text
 
 
+def test_a_run_need_not_have_metrics_that_came_after_it(tmp_path: Path) -> None:
+    path = write_run(tmp_path).path
+    metrics, manifest = path / "metrics.json", path / "manifest.json"
+    found = json.loads(metrics.read_text())
+    del found["jobs_finished_by_last_arrival"]
+    metrics.write_text(json.dumps(found))
+    said = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(said | {"metrics_version": 1}))
+    assert main([str(tmp_path)]) == 2
+    manifest.write_text(json.dumps({k: v for k, v in said.items() if k != "metrics_version"}))
+    assert main([str(tmp_path)]) == 0
+
+
 def problems(**lists: object) -> str:
     return "\n".join(check_records(replace(simulate(), **lists)))  # type: ignore[arg-type]
 

@@ -1,0 +1,54 @@
+"""What became of deadlines, and of the jobs among them that have none.
+
+Pure functions; a metric that does not apply is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness.contracts.engine import JobState
+from harness.metric_columns import column, finished, mean
+from harness.records import JobRecord
+
+
+def deadlines(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
+    """What became of the deadlines; a job that was refused or did not finish missed its own.
+
+    Jobs that their owners cancelled count neither way.
+    ``satisfactory``: met over submitted with a deadline [ElasticFlow]. ``feasible``: met
+    over those that some allocation could meet alone on this cluster, arrival + least run
+    time alone <= deadline (a deadline that was met counts as feasible, whatever the profile
+    says); absent where nobody's least run time is known. Ours. ``tardiness``: mean over the
+    finished jobs with a deadline of max(0, finish - deadline).
+    """
+    bound = [job for job in jobs if job.deadline_s is not None and job.state != JobState.CANCELLED]
+    if not bound:
+        return {}
+    deadline = column(bound, "deadline_s")
+    done = np.array([finished(job) for job in bound])
+    late = column(bound, "finish_s") - deadline
+    met = done & (late <= 0)
+    fastest = column(bound, "fastest_alone_s")
+    feasible = met | (column(bound, "arrival_s") + fastest <= deadline)
+    known = bool((~np.isnan(fastest)).any())
+    return {
+        "deadline_satisfactory_ratio": met.mean(),
+        "deadline_feasible_ratio": met.sum() / feasible.sum() if known and feasible.any() else None,
+        "tardiness_mean_s": mean(np.maximum(late[done], 0.0)),
+    }
+
+
+def best_effort(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
+    """Mean JCT of the jobs without a deadline, where others have one [ElasticFlow, section 6.5].
+
+    Absent unless all of them finished: a mean over those that did would favour whoever starves
+    the others.
+    """
+    own = [job for job in jobs if job.deadline_s is None]
+    if not own or len(own) == len(jobs) or not all(map(finished, own)):
+        return {}
+    jct = column(own, "finish_s") - column(own, "arrival_s")
+    return {"jct_best_effort_mean_s": mean(jct)}
