@@ -197,7 +197,7 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
     blocks = order_of(cells, settings.trials, settings.seed)
     about = environment(command)
     store = BlockStore(options.work / "blocks", about, settings.reference, settings.backend)
-    path = record_path(options.to, about, settings.backend)
+    path = record_path(options.to, about, settings)
     if options.dry:
         left = sum(options.force or store.find(block) is None for block in blocks)
         for block in blocks:

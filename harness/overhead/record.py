@@ -154,7 +154,10 @@ def is_decided(cell: Mapping[str, Any]) -> bool:
     return found is not None and found["verdict"] != "undecided"
 
 
-def record_path(to: Path, environment: Mapping[str, Any], backend: str = _USUAL) -> Path:
-    """Where the record of this machine is; backends but the usual one have a file each."""
-    file = RECORD if backend == _USUAL else f"record_{backend}.json"
+def record_path(to: Path, environment: Mapping[str, Any], settings: Settings) -> Path:
+    """Where the record of this machine is; backends but the usual one have a file each, and so
+    has each number of logical workers."""
+    backend = "" if settings.backend == _USUAL else f"_{settings.backend}"
+    logical = f"_{settings.logical}_logical" if settings.logical else ""
+    file = f"{Path(RECORD).stem}{backend}{logical}.json"
     return to / hardware_slug(environment["hardware"]) / NAME / file

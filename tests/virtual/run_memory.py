@@ -68,9 +68,14 @@ def main(argv=None):
     return 0
 
 
+def names(pool):
+    """The workloads of a pool."""
+    return yaml.safe_load((CONFIGS / "workload" / f"{pool}.yaml").read_text())["pool"]
+
+
 def workload(pool, model):
     """The workload of a pool as a specification."""
-    entry = yaml.safe_load((CONFIGS / "workload" / f"{pool}.yaml").read_text())["pool"][model]
+    entry = names(pool)[model]
     kept = {k: v for k, v in entry.items() if k not in ("_target_", "memory_bytes_per_worker")}
     return WorkloadSpec(model, entry["_target_"], kept)
 
