@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from harness.contracts.scheduler import Placement, Scheduler
 from harness.engines.measured_speed import own_speeds
 from harness.engines.setup import EngineSetup
 from harness.engines.simulated import Simulated
+from harness.metric_columns import finished
 from harness.metrics import compute
 from harness.profiles import Profile, ProfileError
-from harness.records import RunRecords, StepRecord
+from harness.records import JobRecord, RunRecords, StepRecord
 from harness.replay import DecisionError, ReplayError, replay
 
 PREFIX = "resimulated_"
 METRICS = ("jct_mean_s", "makespan_s")
 """What is compared."""
+JOBS = f"{PREFIX}jct_error_p95"
+"""The 95th percentile over jobs of how far their JCT is off, without sign, as a share of 1."""
 
 
 def resimulated(
@@ -72,4 +78,17 @@ def resimulated(
         print(f"not simulated again with the speeds of this run: {error}", file=sys.stderr)
         return {}
     metrics = compute(simulated)
-    return {f"{PREFIX}{name}": metrics[name] for name in METRICS if name in metrics}
+    found = {f"{PREFIX}{name}": metrics[name] for name in METRICS if name in metrics}
+    errors = _job_errors(simulated.jobs, records.jobs)
+    return found | ({JOBS: float(np.percentile(errors, 95))} if errors else {})
+
+
+def _job_errors(simulated: Sequence[JobRecord], live: Sequence[JobRecord]) -> list[float]:
+    """Of the jobs that finished in both, simulated over live JCT, less 1, without sign."""
+    ours = {job.job_id: job.finish_s for job in simulated if finished(job)}
+    return [
+        abs((our_s - job.arrival_s) / (job.finish_s - job.arrival_s) - 1)
+        for job in live
+        if finished(job) and job.finish_s is not None and job.finish_s > job.arrival_s
+        if (our_s := ours.get(job.job_id)) is not None
+    ]

@@ -8,7 +8,7 @@ from harness.cluster import uniform_cluster
 from harness.contracts.scheduler import Knowledge
 from harness.engines.measured_speed import own_speeds
 from harness.profiles.curves import Family
-from harness.records import FaultRecord, RunRecords, SlowingRecord
+from harness.records import FaultRecord, JobRecord, RunRecords, SlowingRecord
 from harness.resimulation import resimulated
 from systems.schedulers.fifo import Fifo
 from tests.engines.setups import setup
@@ -33,6 +33,21 @@ def test_the_speeds_are_those_of_the_runs_own_steps():
     assert again(twice_as_fast) == pytest.approx(
         {"resimulated_jct_mean_s": 5.0, "resimulated_makespan_s": 5.0}
     )
+
+
+def test_single_jobs_are_compared_too():
+    """It finished after 4 s, and by the speed of its steps it would have after 5."""
+    ended = JobRecord(
+        job_id="a", workload="net", owner="", requested_slots=1, global_batch=8,
+        work_samples=160.0, deadline_s=None, deadline_kind="none", arrival_s=0.0, finish_s=4.0,
+        state="finished", first_start_s=0.0, samples_done=160.0, attained_slot_s=4.0,
+        executed_s=4.0, num_rescales=0, num_preemptions=0, alone_s=None, fastest_alone_s=None,
+    )  # fmt: skip
+    records = live(steps(num_workers=1, count=20, every_s=0.25))
+    records.jobs = [ended]
+    assert again(records)["resimulated_jct_error_p95"] == pytest.approx(0.25)
+    records.jobs = [replace(ended, state="failed")]
+    assert "resimulated_jct_error_p95" not in again(records)
 
 
 def test_where_the_run_never_was_its_overall_speed_counts():
