@@ -48,7 +48,8 @@ test-long: $(INSTALLED) ## The longer randomised tests
 gpu: $(INSTALLED) ## The tests that need a CUDA device; skipped aloud where there is none
 	@$(PY) -m pytest -q -m gpu tests/gpu
 
-report: $(INSTALLED) ## Draw every figure and verdict from results/reference/
+report: $(INSTALLED) ## Draw every figure and verdict from results/reference/, which is validated first
+	@$(PY) -m harness.validate --brief results/reference
 	@$(PY) -m reports --results results/reference --out reports/site/reference
 
 ui: $(INSTALLED) ## Open MLflow on the embedded store

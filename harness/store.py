@@ -9,6 +9,7 @@ moved there in one step when it is complete: a run that is listed is whole.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -199,6 +200,7 @@ class RunWriter:
         _write_json(self.path / DIGESTS, digests)
         _write_json(self.path / FACTS, records.facts)
         _write_json(self.path / METRICS, metrics)
+        self.manifest["sha256"] = {name: sha256(self.path / name) for name in (FACTS, METRICS)}
         _write_json(self.path / MANIFEST, self.manifest, sort_keys=False)
         _sync(self.path)
 
@@ -209,6 +211,11 @@ class RunWriter:
         self.path.rename(self._final)
         _sync(self._final.parent)
         shutil.rmtree(replaced, ignore_errors=True)
+
+
+def sha256(path: Path) -> str:
+    """Of a file's bytes, in hexadecimal digits."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 class RunStore:

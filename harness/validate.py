@@ -27,7 +27,7 @@ from harness.contracts.engine import JobState
 from harness.interrupts import run_command
 from harness.problems import UserError
 from harness.records import GrantRecord, JobRecord, OutageRecord, RunRecords
-from harness.store import RESULT_DIRS, StoredRun, StoreError, iter_runs, load_run, run_paths
+from harness.store import RESULT_DIRS, StoredRun, StoreError, iter_runs, load_run, run_paths, sha256
 from harness.tables import TableError
 
 _SLACK_S = 1e-6
@@ -154,6 +154,9 @@ def _check_digests(run: StoredRun) -> Iterator[str]:
             continue  # reading the table reports it
         if found != digest:
             yield f"{path.name} was changed after it was written; run the point again"
+    for name, digest in run.manifest.get("sha256", {}).items():
+        if sha256(run.path / name) != digest:
+            yield f"{name} was changed after it was written; run the point again"
 
 
 def _check_metrics(run: StoredRun) -> Iterator[str]:
@@ -192,6 +195,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--study", metavar="NAME",
         help="with --division closed: the shipped study (default: what the manifests say)",
     )  # fmt: skip
+    parser.add_argument(
+        "--brief", action="store_true", help="only count the runs that were copied without tables"
+    )
     chosen = parser.parse_args(arguments)
     directories: list[Path] = chosen.dir
     directories = directories or [path for path in RESULT_DIRS if path.is_dir()] or [*RESULT_DIRS]
@@ -207,9 +213,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             slim += _slim(path) if not found else []
     for problem in problems:
         print(problem, file=sys.stderr)
-    for note in slim:
+    for note in slim if not chosen.brief else ():
         print(note)
-    print(f"{count} runs checked, {len(problems)} problems")
+    copied = f" {len(slim)} copied without some tables," if slim and chosen.brief else ""
+    print(f"{count} run{'s' * (count != 1)} checked,{copied} {len(problems)} problems")
     refused = chosen.division is not None and count > 0
     if refused:
         refused = bool(problems) or not _fits_division(directories, chosen.division, chosen.study)

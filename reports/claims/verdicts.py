@@ -311,6 +311,9 @@ def _fidelity(run: ReportRun) -> Fidelity:
 
 
 def _digest(runs: Sequence[ReportRun]) -> str:
-    """Of what was recorded, whoever made it and when."""
-    parts = {run.run_id: dict(run.stored.digests) for run in runs}
+    """Of what was recorded, whoever made it and when: tables, those left out too, and numbers."""
+    parts = {
+        run.run_id: [dict(part) for part in (run.stored.digests, run.stored.facts, run.metrics)]
+        for run in runs
+    }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest() if runs else ""

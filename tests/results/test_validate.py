@@ -21,6 +21,20 @@ def test_sound_runs_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "2 runs checked, 0 problems" in capsys.readouterr().out
 
 
+def test_in_brief_copies_are_only_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_run(tmp_path).path
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["left_out"] = {"decisions": 1000}
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    (path / "decisions.csv.gz").unlink()
+    assert main([str(tmp_path)]) == 0
+    assert "copied without decisions" in capsys.readouterr().out
+    assert main([str(tmp_path), "--brief"]) == 0
+    assert capsys.readouterr().out == "1 run checked, 1 copied without some tables, 0 problems\n"
+
+
 def test_no_run_is_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path)]) == 2
     assert "no finished run" in capsys.readouterr().err
@@ -56,8 +70,21 @@ def test_a_run_need_not_have_metrics_that_came_after_it(tmp_path: Path) -> None:
     said = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(said | {"metrics_version": 1}))
     assert main([str(tmp_path)]) == 2
-    manifest.write_text(json.dumps({k: v for k, v in said.items() if k != "metrics_version"}))
+    for key in ("metrics_version", "sha256"):
+        said.pop(key, None)
+    manifest.write_text(json.dumps(said))
     assert main([str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "facts.json"])
+def test_numbers_that_no_record_can_tell_are_sealed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = write_run(tmp_path).path / name
+    found = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value + 1 for key, value in found.items()}))
+    assert main([str(tmp_path)]) == 2
+    assert f"{name} was changed after it was written" in capsys.readouterr().err
 
 
 def problems(**lists: object) -> str:
