@@ -23,6 +23,7 @@ COLUMNS: Mapping[str, tuple[str, float, str]] = {
     "queueing_mean_s": ("queueing, s", 1, ",.1f"),
     "makespan_s": ("makespan, s", 1, ",.1f"),
     "deadline_satisfactory_ratio": ("deadlines met, %", 100, ".1f"),
+    "deadline_feasible_ratio": ("of the feasible ones, %", 100, ".1f"),
     "deadline_bound_ratio": ("bound on deadlines met, %", 100, ".1f"),
     "slot_utilization_mean": ("slots in use, %", 100, ".1f"),
     "slot_availability": ("slots up, %", 100, ".1f"),
@@ -45,7 +46,11 @@ _TELLS_AT_0 = ("jobs_finished", "bitwise_equal")
 """Columns that are shown even if they are 0 in all runs."""
 MADE_UP = " †"
 """Beside a column that rests on what was not recorded in the trace."""
-_ON_DEADLINES = ("deadline_satisfactory_ratio", "deadline_bound_ratio")
+_ON_DEADLINES = (
+    "deadline_satisfactory_ratio",
+    "deadline_feasible_ratio",
+    "deadline_bound_ratio",
+)
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:

@@ -52,9 +52,10 @@ class EasyScale:
        up to ``max_added``, where one is no gain), of at most ``max_waste_percent`` waste; the
        cluster approves the highest speed-up per slot first, one proposal a job (Algorithm 1).
 
-    One executor runs on each slot, as every backend here has it. A job that turns out slower
-    (by more than the share ``slowdown``) returns to its previous plan, gives the new slots back
-    and never asks for them again. C_i begin with the profile and follow the measured rates
+    Differs: plans are for one executor on each slot, though ``virtual_thread`` can run several
+    (``executors``), so that m and its interference I are 1 in MC = m C I. A job that turns out
+    slower (by more than the share ``slowdown``) returns to its previous plan, gives the new slots
+    back and never asks for them again. C_i begin with the profile and follow the measured rates
     where these differ by more than ``learn_above`` (a share).
 
     ``mix``: a job may hold several device types (EasyScale_heter); otherwise only one

@@ -48,6 +48,11 @@ class ElasticTiresias:
       greatest relative gain ``S(p + 1) / S(p) - 1``, ties by arrival; none at a gain of 0.
     - Otherwise sizes stay.
 
+    The gain of an expansion is that of the throughput curve for so many slots: schedulers are told
+    no curve by hosts, so which slot is free does not count, where Algorithm 1 has S(p + 1) with
+    that very slot. A compaction for a request wider than a host takes hosts in the order of how
+    many slots they can give, then of what giving them loses: not always the greatest gain.
+
     Jobs that are not elastic are never resized; one that waits may be started by compaction, on
     exactly the slots it requested.
 

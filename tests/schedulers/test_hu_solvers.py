@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from systems.schedulers.hu.big_m import big_m_model
 from systems.schedulers.hu.fast import solve_fast
 from systems.schedulers.hu.instance import Instance, Job, job_value, plan_value
 from systems.schedulers.hu.knapsack import choose
@@ -89,12 +90,19 @@ def test_first_steps_agree_with_the_full_model_in_most_cases():
 
 @pytest.mark.parametrize("taken", COUNTS)
 def test_indicators_of_a_count_hold_for_one_more_than_there_are_counts(taken):
-    """Eqs. (16) to (18) and the proposition, at K = {1, 2, 4, 8, 16}."""
-    below = [taken <= count for count in COUNTS]
-    above = [taken >= count for count in COUNTS]
-    assert sum(below) + sum(above) == 6
-    speed = sum(s * (b + a - 1) for s, b, a in zip(SPEEDS, below, above, strict=True))
-    assert speed == SPEEDS[COUNTS.index(taken)]
+    """Eqs. (16) to (18) and the proposition, at K = {1, 2, 4, 8, 16}: the model as printed, with
+    the count of nodes held fast. A job of 100 speeds is not done before the step is over."""
+    progress = tuple(speed / 100 for speed in SPEEDS)
+    model, ((nodes,),) = big_m_model(Instance((Job(COUNTS, progress),), COUNTS[-1], 1))
+    model.row(float(taken), [(nodes, 1.0)], float(taken))
+    values = model.maximise(EXACT).values
+    first = nodes + 2  # after the variable that is always 1
+    deltas = [round(value) for value in values[first : first + 2 * len(COUNTS)]]
+    below, above = deltas[::2], deltas[1::2]
+    assert below == [taken <= count for count in COUNTS]
+    assert above == [taken >= count for count in COUNTS]
+    assert sum(deltas) == len(COUNTS) + 1 == 6
+    assert values[first + len(deltas)] == pytest.approx(progress[COUNTS.index(taken)])
 
 
 def test_an_even_split_beats_99_and_1():

@@ -149,9 +149,17 @@ def test_with_known_noise_batches_are_granted():
     assert Requirement.CHANGE_BATCH in scheduler.requires
     assert Requirement.CHANGE_BATCH not in Pollux().requires
     known = curve_profile({"net": {1: 1.0, 2: 2.0, 4: 4.0}})
-    _, recorder = run(jobs, scheduler, cluster(1, 4), known=known)
-    grants = [c for d in recorder.decisions for c in d.changes.values()]
-    assert all(isinstance(grant, Grant) for grant in grants)
+    cells = {8: {1: 1.0, 2: 2.0, 4: 4.0}, 64: {1: 3.0, 2: 6.0, 4: 12.0}}
+    known = replace(known, families={**known.families, "net": Family(cells)})
+
+    def batches(noise_scale):
+        scheduler = Pollux(noise_scale={"net": noise_scale}, period_s=10.0)
+        _, recorder = run(jobs, scheduler, cluster(1, 4), known=known)
+        changes = (c for d in recorder.decisions for c in d.changes.values())
+        return {grant.global_batch for grant in changes if isinstance(grant, Grant)}
+
+    assert batches(1e9) == {64}, "where all is noise, samples count and not steps"
+    assert batches(1e-9) == {None}, "where none is, a larger batch does no more than its own"
 
 
 def test_noise_is_told_to_who_declares_it():

@@ -42,9 +42,12 @@ def test_figure_4a_share_by_deadline(deadline, counts):
     assert (None if plan is None else slots_of(plan.share(0))) == counts
 
 
-def test_figure_4a_usage_grows_with_gpus():
-    usage = [1 / rate * count for count, rate in zip((1, 2, 4), (1, 1.5, 2), strict=True)]
-    assert usage == pytest.approx([1, 4 / 3, 2])
+@pytest.mark.parametrize(("deadline", "gpu_time"), [(1.0, 1.0), (2 / 3, 4 / 3), (1 / 2, 2.0)])
+def test_figure_4a_usage_grows_with_gpus(deadline, gpu_time):
+    """The one time slot of the plan is as long as the deadline."""
+    rates = tuple(rate * deadline for rate in FIGURE_4.rates)
+    plan = fill_all([Demand(Levels(FIGURE_4.counts, rates), 1.0, 1)], 0, 4)
+    assert plan.usage.sum() * deadline == pytest.approx(gpu_time)
 
 
 def test_figure_4bc_share_alone_and_beside_others():

@@ -72,6 +72,24 @@ def test_rounds_are_packed_and_those_of_equal_widths_completely(widths, drawn, n
     assert len(widths) > 1 or packed == counts
 
 
+def test_who_comes_in_the_instant_in_which_another_goes_counts_all_that_are_there():
+    """b arrives at 20, when a ends and c, who needs all the cluster, has been there since 0."""
+    jobs = [job("a", 0, 1, 20), job("c", 0, 1, 60), job("b", 20, 1, 20)]
+    seen = []
+
+    class Watched(Shockwave):
+        def decide(self, view):
+            decision = super().decide(view)
+            if "b" in view.jobs and view.time_s > 20.0:
+                fair = self._jobs[self._orders["b"]]
+                seen.append(fair.contention(view.time_s, 20.0))
+            return decision
+
+    run(jobs, Watched(round_s=10.0, num_rounds=2, gap=1e-6), cluster(1, 2))
+    assert seen
+    assert set(seen) == {2.0}
+
+
 def test_two_equal_jobs_take_turns():
     """One slot, windows of 2 rounds of 10 s: each job half its work by then, not one all of it."""
     jobs = [job("a", 0, 1, 20), job("b", 0, 1, 20)]

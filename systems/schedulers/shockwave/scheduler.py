@@ -118,12 +118,14 @@ class Shockwave:
         # Once in an instant, however often it is asked then.
         is_round = self._rounds.begins(view) and view.time_s > self._round_at_s
         changes: dict[str, Grant | Suspend | Refuse] = {}
-        num_jobs = len(self._jobs)
+        is_same = True
         for job_id in touched(view):
+            was_there = job_id in self._orders
             refusal = self._look_again(view, job_id)
             if refusal is not None:
                 changes[job_id] = refusal
-        if len(self._jobs) != num_jobs:
+            is_same &= (job_id in self._orders) == was_there
+        if not is_same:  # as many may have come as have gone
             for fair in self._jobs.values():
                 fair.note(view.time_s, len(self._jobs))
         if not self._jobs:
