@@ -21,7 +21,7 @@ PIP := $(PY) -m pip install -qq --disable-pip-version-check --no-input
 OFFLINE := $(if $(WHEELHOUSE),--isolated --no-index --find-links $(WHEELHOUSE))
 
 .DEFAULT_GOAL := help
-.PHONY: help env run kick test test-long gpu report ui check wheelhouse clean
+.PHONY: help env run kick test test-long gpu validate report ui check wheelhouse clean
 
 help: ## List what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' \
@@ -48,8 +48,10 @@ test-long: $(INSTALLED) ## The longer randomised tests
 gpu: $(INSTALLED) ## The tests that need a CUDA device; skipped aloud where there is none
 	@$(PY) -m pytest -q -m gpu tests/gpu
 
-report: $(INSTALLED) ## Draw every figure and verdict from results/reference/, which is validated first
+validate: $(INSTALLED) ## Check that every committed record is whole and agrees with itself
 	@$(PY) -m harness.validate --brief results/reference
+
+report: $(INSTALLED) ## Draw every figure and verdict from results/reference/
 	@$(PY) -m reports --results results/reference --out reports/site/reference
 
 ui: $(INSTALLED) ## Open MLflow on the embedded store
