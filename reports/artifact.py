@@ -49,12 +49,16 @@ class Cost:
 
 
 def costs(reference: Path) -> dict[str, Cost]:
-    """By study; read from manifests and facts, and the live runs' samples of the machine."""
+    """By study; read from manifests and facts, and the live runs' samples of the machine.
+
+    A study's runs are those in the folders of its name: a point that several studies share is
+    copied to each, and its manifest names the first alone.
+    """
     found: dict[str, list[Cost]] = {}
     for path in run_paths(reference):
         manifest = json.loads(read_text(text_path(path, MANIFEST)))
         facts = json.loads((path / FACTS).read_text(encoding="utf-8"))
-        found.setdefault(str(manifest.get("sweep")), []).append(_cost(path, manifest, facts))
+        found.setdefault(path.parent.name, []).append(_cost(path, manifest, facts))
     return {
         study: Cost(
             num_runs=len(each),
@@ -208,7 +212,9 @@ def _hardware(study: Study) -> str:
         for path in paths
         for number in re.findall(r"num_cores: (\d+)", path.read_text(encoding="utf-8"))
     ]
-    return f"{max(cores)} CPU cores" if cores else "see its cluster"
+    if not cores:
+        return "see its cluster"
+    return f"{max(cores)} CPU core{'s' if max(cores) > 1 else ''}"
 
 
 def _is_live(study: Study) -> bool:
