@@ -54,7 +54,7 @@ _EXAMPLES = (
         "train for real, on this machine",
         "python -m harness trace=itp195_short profile=published_mixed cluster=cpu2 engine=live",
     ),
-    ("every claim of the papers, at the quick size", "python -m harness study=all_quick"),
+    ("most studies that test a claim, at their quick sizes", "python -m harness study=all_quick"),
     ("what a study would run, and how long", "python -m harness study=main dry=true"),
 )
 

@@ -22,7 +22,7 @@ from reports import overview, site, style, wording
 from reports.claims import kept, ledger
 from reports.claims.verdicts import judge
 from reports.drawing import Drawing
-from reports.figures import ALWAYS, FIGURES, FROM_METRICS, ON_REQUEST
+from reports.figures import ALWAYS, FIGURES, FROM_METRICS, ON_REQUEST, checked
 from reports.files import FORMATS
 from reports.pages.base import Drawn
 from reports.selection import ReportRun, SelectionError, name, select, study_figures
@@ -40,11 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         study = _study(chosen.study)
         directories = chosen.results or [path for path in RESULT_DIRS if path.is_dir()]
         runs = select(directories or list(RESULT_DIRS), study)
-        unknown = sorted(set(chosen.figures or ()) - set(FIGURES))
-        if unknown:
-            raise SelectionError(
-                f"unknown figures: {', '.join(unknown)}; known: {', '.join(FIGURES)}"
-            )
+        checked(chosen.figures or (), "--figures")
         if chosen.accept and (study or chosen.figures or len(directories) != 1):
             raise SelectionError("--accept is for all verdicts of one folder; give one --results")
         if study or chosen.figures:
@@ -60,7 +56,7 @@ def _draw_page(
 ) -> int:
     """One page: of a study, or of the figures that were asked for."""
     began = time.perf_counter()
-    asked = chosen.figures or (study_figures(study) if study else None) or ()
+    asked = chosen.figures or (_figures_of(study) if study else ())
     title = f"Elastrace: study {study}" if study else "Elastrace: report"
     drawings = _drawings(runs, asked)
     site.write(chosen.out, title, command, runs, drawings, chosen.formats)
@@ -75,11 +71,12 @@ def _draw_site(
     began = time.perf_counter()
     papers = ledger.load()
     studies = overview.by_study(runs)
+    figures = {study: _figures_of(study) for study in studies}
     verdicts = judge(papers, studies)
 
     def draw(study: str, own: Sequence[ReportRun], out: Path, claims: str) -> list[Drawn]:
         named_anew = name(run.stored for run in own)
-        drawings = _drawings(named_anew, study_figures(study) or ())
+        drawings = _drawings(named_anew, figures[study])
         title = f"Elastrace: study {study}"
         home = "../../index.html"
         site.write(out, title, command, named_anew, drawings, chosen.formats, home, claims)
@@ -101,6 +98,15 @@ def _draw_site(
         print("Verdicts that are not as they were accepted:", *lines, sep="\n  ", file=sys.stderr)
         print("Look at them; then accept them with --accept.", file=sys.stderr)
     return 1 if lines else 0
+
+
+def _figures_of(study: str) -> Sequence[str]:
+    """The figures that a study's file names; none: it does not say, so the general ones.
+
+    Raises:
+        UserError: it names one that does not exist.
+    """
+    return checked(study_figures(study) or (), f"configs/study/{study}.yaml: figures")
 
 
 def _drawings(runs: Sequence[ReportRun], asked: Sequence[str]) -> list[tuple[str, Drawing]]:

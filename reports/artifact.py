@@ -2,9 +2,10 @@
 
 Writes the section between the two marks in ``ARTIFACT.md``: for every paper the studies that test
 its claims, with command, number of points, time, memory, disk and tolerance, and what came of
-them. It is derived from the ledger, the studies' files, the accepted verdicts and the
-manifests and facts of the committed runs; nothing in it is typed in. With ``--check`` nothing
-is written. Exit code 0; 1: with ``--check``, the section is not what the data give.
+them; then every claim with what decides it (``artifact_claims.py``). It is derived from the ledger,
+the studies' files, the accepted verdicts and the manifests and facts of the committed runs; nothing
+in it is typed in. With ``--check`` nothing is written. Exit code 0; 1: with ``--check``, the
+section is not what the data give.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from harness.store import FACTS, MANIFEST, RESULT_DIRS, run_paths
 from harness.study import Study, load_study
 from harness.tables import read_table
 from harness.text_file import read_text, text_path
+from reports import artifact_claims
 from reports.claims import kept
-from reports.claims.ledger import Claim, Criterion, Paper, load
+from reports.claims.ledger import Claim, Paper, load
 
 PAGE = Path("ARTIFACT.md")
 BEGIN = "<!-- Written by python -m reports.artifact; do not edit. -->"
 END = "<!-- End of what python -m reports.artifact wrote. -->"
-_AWAITED = "records awaited"
 _COSTS = ("points (quick)", "on record", "one after another", "memory", "disk", "hardware")
 _CLAIMS = ("claims", "as accepted", "tolerance")
 
@@ -49,12 +50,16 @@ class Cost:
 
 
 def costs(reference: Path) -> dict[str, Cost]:
-    """By study; read from manifests and facts, and the live runs' samples of the machine."""
+    """By study; read from manifests and facts, and the live runs' samples of the machine.
+
+    A study's runs are those in the folders of its name: a point that several studies share is
+    copied to each, and its manifest names the first alone.
+    """
     found: dict[str, list[Cost]] = {}
     for path in run_paths(reference):
         manifest = json.loads(read_text(text_path(path, MANIFEST)))
         facts = json.loads((path / FACTS).read_text(encoding="utf-8"))
-        found.setdefault(str(manifest.get("sweep")), []).append(_cost(path, manifest, facts))
+        found.setdefault(path.parent.name, []).append(_cost(path, manifest, facts))
     return {
         study: Cost(
             num_runs=len(each),
@@ -102,20 +107,19 @@ def section(papers: Sequence[Paper], reference: Path) -> str:
 def _paper(paper: Paper, accepted: Mapping[str, Any], known: Mapping[str, Cost]) -> Iterator[str]:
     yield f"\n### {paper.short}\n"
     yield f"{paper.authors}: {paper.title}. {_words(paper, accepted)}\n"
-    by_study: dict[str, list[tuple[Claim, Criterion]]] = {}
+    by_study: dict[str, dict[str, Claim]] = {}
     for claim in paper.claims:
         for criterion in claim.criteria:
-            by_study.setdefault(criterion.study, []).append((claim, criterion))
+            by_study.setdefault(criterion.study, {})[claim.id] = claim
     if by_study:
         yield from _head(*_CLAIMS, *_COSTS)
-    for name, pairs in by_study.items():
-        claims = {claim.id: claim for claim, _ in pairs}
+    for name, claims in by_study.items():
         study = load_study(name)
         yield _row(
             study,
             str(len(claims)),
             _directions(claims.values(), accepted),
-            _tolerance(study, [criterion for _, criterion in pairs]),
+            _tolerance(study),
             *_numbers(study, known.get(name)),
         )
     tests = sorted({node for claim in paper.claims for node in claim.checked_by})
@@ -124,6 +128,7 @@ def _paper(paper: Paper, accepted: Mapping[str, Any], known: Mapping[str, Cost])
         yield f"\nThe claims checked by tests ({len(tests)} of these files):\n"
         yield "```bash\npython -m pytest -q \\"
         yield " \\\n".join(f"  {file}" for file in files) + "\n```"
+    yield from artifact_claims.table(paper, accepted)
 
 
 def _others(papers: Sequence[Paper], known: Mapping[str, Cost]) -> Iterator[str]:
@@ -162,7 +167,7 @@ def _words(paper: Paper, accepted: Mapping[str, Any]) -> str:
 
 
 def _directions(claims: Iterable[Claim], accepted: Mapping[str, Any]) -> str:
-    found = Counter((accepted.get(claim.id) or {}).get("direction") or _AWAITED for claim in claims)
+    found = Counter(artifact_claims.verdict(claim, accepted) for claim in claims)
     return ", ".join(f"{word}: {count}" for word, count in sorted(found.items()))
 
 
@@ -208,7 +213,9 @@ def _hardware(study: Study) -> str:
         for path in paths
         for number in re.findall(r"num_cores: (\d+)", path.read_text(encoding="utf-8"))
     ]
-    return f"{max(cores)} CPU cores" if cores else "see its cluster"
+    if not cores:
+        return "see its cluster"
+    return f"{max(cores)} CPU core{'s' if max(cores) > 1 else ''}"
 
 
 def _is_live(study: Study) -> bool:
@@ -222,19 +229,11 @@ def _values(study: Study, group: str) -> set[str]:
     return chosen or {defaults()[0][group]}
 
 
-def _tolerance(study: Study, criteria: Sequence[Criterion]) -> str:
+def _tolerance(study: Study) -> str:
     """When an own run says the same as the records."""
     if _is_live(study):
-        own = "the interval over trials lies where the criterion says"
-    else:
-        own = "records equal byte for byte"
-    margins = {
-        f"×{each.margin:g}" if each.measure == "ratio" else f"±{each.margin:g}"
-        for each in criteria
-        if each.margin is not None
-    }
-    beside = f"; beside the paper's numbers {', '.join(sorted(margins))}" if margins else ""
-    return own + beside
+        return "the interval over trials lies where the criterion says"
+    return "records equal byte for byte"
 
 
 def rewritten(page: str, text: str) -> str:

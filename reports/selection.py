@@ -180,13 +180,19 @@ def select(directories: Sequence[Path], study: str | None = None) -> list[Report
 
 
 def study_figures(study: str) -> tuple[str, ...] | None:
-    """Names of the figures a study asks for; None: it does not say, so all."""
+    """Names of the figures a study asks for; None: it does not say, so all.
+
+    Raises:
+        SelectionError: they are no list.
+    """
     import yaml
 
     path = STUDIES / f"{study}.yaml"
     if not path.is_file():
         return None
     figures = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("figures")
+    if figures is not None and not isinstance(figures, list):
+        raise SelectionError(f"{path}: figures: is {figures!r}; give a list: [{figures}]")
     return tuple(figures) if figures else None
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from harness.problems import Problem, UserError, suggest
 from reports.drawing import Drawing
 from reports.figures import (
     accuracy_curves,
@@ -104,3 +105,22 @@ ON_REQUEST = frozenset(
 )
 """About studies of their own: drawn when a study or ``--figures`` names them; a report of
 everything draws them for the runs of every study that names them."""
+
+
+def checked(names: Sequence[str], place: str) -> tuple[str, ...]:
+    """The names, all of which are figures'.
+
+    Args:
+        names: as somebody wrote them.
+        place: where.
+
+    Raises:
+        UserError: some are not.
+    """
+    unknown = [name for name in names if name not in FIGURES]
+    if unknown:
+        raise UserError(
+            Problem(place, f"there is no figure {name!r}", suggest(name, FIGURES))
+            for name in unknown
+        )
+    return tuple(names)

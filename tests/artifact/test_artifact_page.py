@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 
 import pytest
 
@@ -64,6 +65,26 @@ def test_time_and_memory_are_those_on_record(cells):
         sum(path.stat().st_size for path in files) / 1e6, rel=0.01
     )
     assert hardware == "2 CPU cores"
+
+
+def test_on_record_are_the_runs_in_a_studys_folders(rows):
+    """Whatever study a shared point was made for: it is copied to the folder of each."""
+    shown = {study: cells[-5] for study, cells in rows}
+    paths = REFERENCE.glob("*/*/*/manifest.json*")
+    found = Counter(path.parent.parent.name for path in paths)
+    assert shown == {study: str(found[study] or "none") for study in shown}
+    assert len(set(shown.values())) > 10
+    num_points = {study: int(cells[-6].split()[0]) for study, cells in rows}
+    assert not {study for study in shown if found[study] > num_points[study]}
+
+
+def test_no_tested_claim_rests_on_a_study_that_is_not_on_record(cells):
+    accepted = json.loads((REFERENCE / "verdicts.json").read_text(encoding="utf-8"))
+    claims = [claim for paper in load() for claim in paper.claims]
+    tested = [claim for claim in claims if accepted[claim.id]["status"] == "tested"]
+    deciding = {each.study for claim in tested for each in claim.criteria}
+    assert len(deciding) > 30
+    assert not {study for study in deciding if cells[study][-5] == "none"}
 
 
 def test_another_section_is_noticed_and_the_rest_of_the_page_stays(tmp_path, monkeypatch, capsys):

@@ -15,6 +15,7 @@ from harness.profiles import load_profile
 from harness.study import load_study
 from harness.trace.build import TRACES, build_parts
 from harness.tracking import Target
+from reports.figures import FIGURES
 
 FILES = [(group, option) for group in GROUPS for option in options(group)]
 
@@ -62,6 +63,11 @@ def test_composes_and_builds(group, option):
 def test_begins_with_a_comment_for_the_help(group, option):
     text = (CONFIG_DIR / group / f"{option}.yaml").read_text(encoding="utf-8")
     assert text.startswith("# ")
+
+
+@pytest.mark.parametrize("name", options("study"))
+def test_figures_that_a_study_names_exist(name):
+    assert set(load_study(name).figures) <= set(FIGURES)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import matplotlib as mpl
 import pytest
 from sample_runs import write_run
 
-from reports import style
+from reports import selection, style
 from reports.__main__ import main
 from reports.drawing import Drawing, Table
 from reports.figures import FIGURES, ON_REQUEST
@@ -192,7 +192,7 @@ def test_a_figure_without_data_says_so(tmp_path: Path) -> None:
         (["studyghost", "--results", "STORE"], "'studyghost' is no argument; write study=NAME"),
         (["--accept", "--results", "STORE", "STORE"], "--accept is for all verdicts of one folder"),
         (["--accept", "study=demo", "--results", "STORE"], "--accept is for all verdicts of one"),
-        (["--results", "STORE", "--figures", "pie"], "unknown figures: pie; known: comparison,"),
+        (["--results", "STORE", "--figures", "pie"], "--figures: there is no figure 'pie'; known:"),
     ],
 )
 def test_mistakes_are_explained(
@@ -200,6 +200,33 @@ def test_mistakes_are_explained(
 ) -> None:
     assert main([str(store) if word == "STORE" else word for word in words]) == 2
     assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["study=demo"], []], ids=["page", "site"])
+@pytest.mark.parametrize(
+    ("figures", "text"),
+    [
+        ("[comparison, timelin]", "there is no figure 'timelin'; did you mean 'timeline'? known:"),
+        ("[gantt, timelin]", "there is no figure 'gantt'; known:"),
+        ("timeline", "is 'timeline'; give a list: [timeline]"),
+    ],
+)
+def test_a_studys_file_that_names_no_figure_is_explained(
+    store: Path,
+    tmp_path: Path,
+    words: list[str],
+    figures: str,
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "demo.yaml").write_text(f"description: d\nfigures: {figures}\n", encoding="utf-8")
+    monkeypatch.setattr(selection, "STUDIES", tmp_path)
+    assert main([*words, "--results", str(store), "--out", str(tmp_path / "site")]) == 2
+    error = capsys.readouterr().err
+    assert f"demo.yaml: figures: {text}" in error
+    assert error.count("there is no figure") == figures.count("timelin]") + ("gantt" in figures)
+    assert not (tmp_path / "site").exists()
 
 
 def test_tables_escape_what_they_are_given() -> None:

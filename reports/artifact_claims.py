@@ -1,0 +1,77 @@
+"""Every entry of a paper in a row, as ``ARTIFACT.md`` has them: what decides it, and how near.
+
+All of it comes from the ledger and the accepted verdicts. What a study costs stands in the
+table of studies above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reports import wording
+from reports.claims.ledger import Claim, Criterion, Paper
+from reports.claims.verdicts import Status
+
+_HEAD = ("entry", "where in the paper", "as accepted", "decided by", "criterion and tolerance")
+_MEASURES: Mapping[str, str] = {"trend": "slope", "group": "value"}
+"""What a measure is called, where not by its own name."""
+
+
+def table(paper: Paper, accepted: Mapping[str, Any]) -> Iterator[str]:
+    """Lines of Markdown: the table, folded away.
+
+    Args:
+        paper: of the ledger.
+        accepted: verdicts by claim, as they are kept.
+    """
+    yield f"\n<details><summary>The {len(paper.claims)} entries one by one</summary>\n"
+    yield f"| {' | '.join(_HEAD)} |"
+    yield "|---" * len(_HEAD) + "|"
+    for claim in paper.claims:
+        cells = (f"`{claim.id}`", claim.where, verdict(claim, accepted), *_decided(claim))
+        yield f"| {' | '.join(_cell(text) for text in cells)} |"
+    yield "\n</details>"
+
+
+def verdict(claim: Claim, accepted: Mapping[str, Any]) -> str:
+    """The accepted verdict in a word: its direction once it is tested, else how far it is."""
+    kept = accepted.get(claim.id) or {}
+    return str(kept.get("direction") or kept.get("status") or Status.AWAITED.value)
+
+
+def _decided(claim: Claim) -> tuple[str, str]:
+    """What decides it, and when."""
+    if claim.criteria:
+        studies = dict.fromkeys(f"`study={each.study}`" for each in claim.criteria)
+        return "<br>".join(studies), "<br>".join(map(terms, claim.criteria))
+    if claim.checked_by:
+        return "<br>".join(f"`{node}`" for node in claim.checked_by), "every test passes"
+    return "nothing here", claim.not_here
+
+
+def terms(criterion: Criterion) -> str:
+    """A criterion's bound, and its margin beside the paper's number, in words."""
+    measure = _MEASURES.get(criterion.measure, criterion.measure)
+    shows = f"{criterion.what}: " if criterion.what else ""
+    text = f"{shows}{measure} of `{criterion.metric}` {_bound(criterion)}"
+    if criterion.is_fact:
+        text += " in every run"
+    if criterion.stated is None or criterion.margin is None:
+        return text
+    is_factor = criterion.measure == "ratio"
+    margin = f"{'a factor of ' if is_factor else ''}{criterion.margin:g}"
+    stated = wording.number(criterion.stated, criterion.measure)
+    return f"{text}; equivalent within {margin} of the paper's {stated}"
+
+
+def _bound(criterion: Criterion) -> str:
+    ((kind, bound),) = criterion.holds_if.items()
+    if kind != "within":
+        return f"{kind} {bound:g}"
+    low, high = bound
+    return f"exactly {low:g}" if low == high else f"within {low:g} to {high:g}"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
