@@ -123,9 +123,11 @@ def test_wrong_sets_are_refused(options, message):
     [
         ({"level": "D3"}, "level is 'D3'; known: D0, D1, D2, D0\\+D2, D1\\+D2"),
         ({"level": "D0"}, "set reconfigure=checkpoint, or level=D1"),
+        ({"collectives": "nccl"}, "collectives is 'nccl', whose sums have no fixed order"),
+        ({"collectives": "nccl", "reconfigure": "checkpoint"}, "set collectives=gloo, or"),
     ],
 )
-def test_wrong_levels_are_refused(options, message):
+def test_options_that_would_lose_bits_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         VirtualThread(**options)
 
