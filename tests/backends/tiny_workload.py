@@ -25,6 +25,14 @@ class Looked(nn.Module):
         return value + nn.functional.embedding(ids, self.table.weight, sparse=True)
 
 
+class Put(nn.Module):
+    """Uses an operator that has no deterministic kernel."""
+
+    def forward(self, value):
+        ids = torch.arange(value.numel())
+        return torch.zeros_like(value).put_(ids, value)
+
+
 class Tiny:
     """A classifier of sums of random vectors."""
 
@@ -80,6 +88,8 @@ class Tiny:
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
         if self._refused.startswith("sparse"):
             model.append(Looked(is_module=self._refused == "sparse"))
+        if self._refused == "put":
+            model.append(Put())
         if self._unused:
             model.register_parameter("idle", nn.Parameter(torch.zeros(3)))
         return model
