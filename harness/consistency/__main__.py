@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.consistency.compare import Difference, first_difference
+from harness.consistency.compare import Difference, compared, first_difference
 from harness.consistency.job_files import JobFiles, JobFilesError, read_job
 from harness.consistency.reduction import why
 from harness.contracts.evidence import COMMON, Stage
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     if not (set(one.losses) & set(other.losses)):
-        print("A and B have no step in common; nothing can be compared", file=sys.stderr)
+        print(_nothing_shared(options.one, options.other, one, other), file=sys.stderr)
         return 2
     found = first_difference(one, other)
     if found is None:
@@ -65,12 +65,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _equal(one: JobFiles, other: JobFiles) -> str:
-    steps = len(set(one.losses) & set(other.losses))
     names = sorted(set(one.end) & set(other.end))
     at_end = f" and {', '.join(names)} at the end" if names else ""
     evidence = set(one.evidence_steps) & set(other.evidence_steps)
     more = f"; evidence of {len(evidence)} steps agrees" if evidence else ""
-    return f"equal: losses of {steps} steps{at_end}{more}"
+    return f"equal: {compared(one, other).words}{at_end}{more}"
+
+
+def _nothing_shared(path: Path, other_path: Path, one: JobFiles, other: JobFiles) -> str:
+    spans = [
+        f"{at}: {f'steps {min(jobs.losses)} to {max(jobs.losses)}' if jobs.losses else 'no steps'}"
+        for at, jobs in ((path, one), (other_path, other))
+    ]
+    return (
+        f"{'; '.join(spans)}: no step is in both, so nothing can be compared; give two jobs that"
+        " executed the same steps"
+    )
 
 
 def describe(found: Difference) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +12,7 @@ from harness.consistency.job_files import Array, JobFiles
 from harness.contracts.evidence import COMMON, Stage
 
 PARTS = {
-    Stage.PARAMETERS: "the state before the step (what the jobs started from)",
+    Stage.PARAMETERS: "the state before the step",
     Stage.SAMPLES: "data order",
     Stage.BUFFERS: "buffers",
     Stage.RANDOM: "random state",
@@ -28,6 +29,10 @@ PARTS = {
 WATCHED = (Stage.OPERATORS, Stage.BACKWARD)
 """Stages whose names depend on what was watched, and which operators ran: what only one job has is
 no difference of its own."""
+MEAN_ROUNDING = 2.0**-40
+"""Relative difference of two means that rounding can explain: workers' losses are floats of
+24 bits, their mean a float of 53, whose last bits depend on the order of the sum. A difference of
+one loss by its last bit is above it for up to some thousands of workers."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,14 @@ class Difference:
 
 def first_difference(one: JobFiles, other: JobFiles) -> Difference | None:
     """Where the jobs part; None: they do not, as far as both have been recorded."""
-    steps = sorted(set(one.evidence_steps) & set(other.evidence_steps))
-    for step in steps:
+    unexplained = _unexplained(one, other)
+    for step in sorted(set(one.evidence_steps) & set(other.evidence_steps)):
+        if unexplained is not None and unexplained.step < step:
+            break  # losses or digests differ before: evidence from here on shows consequences
         found = _in_step(one, other, step)
         if found is not None:
             return found
-    return _unexplained(one, other)
+    return unexplained
 
 
 def _in_step(one: JobFiles, other: JobFiles, step: int) -> Difference | None:
@@ -100,6 +107,8 @@ def _in_stage(
         if stage in WATCHED and not (name in mine and name in theirs):
             continue
         part = PARTS[stage]
+        if stage is Stage.PARAMETERS:
+            part = f"{part} ({_origin(one, other, step)})"
         if stage is Stage.RANDOM:
             others = [n for n in mine if n != name and mine.get(n) != theirs.get(n)]
             part = f"{part} ({', '.join([name, *others])})"
@@ -110,6 +119,15 @@ def _in_stage(
             return found
         return _with_elements(found, pair[0], pair[1])
     return None
+
+
+def _origin(one: JobFiles, other: JobFiles, step: int) -> str:
+    """Where parameters that differ before a step can come from."""
+    if step == 1:
+        return "what the jobs started from"
+    if step - 1 in one.evidence_steps and step - 1 in other.evidence_steps:
+        return f"lost or changed after step {step - 1}, whose evidence agrees"
+    return f"of steps before {step} there is no evidence that would say why"
 
 
 def _with_elements(at: Difference, mine: Array, theirs: Array) -> Difference:
@@ -134,6 +152,34 @@ def _with_elements(at: Difference, mine: Array, theirs: Array) -> Difference:
     )
 
 
+@dataclass(frozen=True)
+class Compared:
+    """What losses were held to each other."""
+
+    exact: int
+    """Steps whose losses were compared bit by bit: those of all workers, or two means."""
+    means: int
+    """Steps of which only means could be compared, since one job's log has other losses."""
+
+    @property
+    def words(self) -> str:
+        """For a person."""
+        parts = [f"losses of {self.exact} steps"] if self.exact else []
+        if self.means:
+            parts.append(
+                f"mean losses of {self.means} steps (to {-math.log10(MEAN_ROUNDING):.0f} digits:"
+                " the logs have different numbers of losses in a step)"
+            )
+        return " and ".join(parts)
+
+
+def compared(one: JobFiles, other: JobFiles) -> Compared:
+    """What losses of two jobs can be held to each other, and how."""
+    shared = set(one.losses) & set(other.losses)
+    exact = sum(_have_same_losses(one, other, step) for step in shared)
+    return Compared(exact, len(shared) - exact)
+
+
 def _unexplained(one: JobFiles, other: JobFiles) -> Difference | None:
     """From losses and digests alone: the first step, and no cause."""
     shared = sorted(set(one.losses) & set(other.losses))
@@ -149,8 +195,11 @@ def _unexplained(one: JobFiles, other: JobFiles) -> Difference | None:
     known = [step for step in (at_loss, at_digest) if step is not None]
     if known:
         step = min(known)
-        name = "loss" if step == at_loss else _first_name(one.digests[step], other.digests[step])
-        return Difference(step, None, COMMON, name, "unknown: no evidence was kept of this step")
+        part = "unknown: no evidence was kept of this step"
+        if step == at_loss:
+            return _of_losses(one, other, step, part)
+        name = _first_name(one.digests[step], other.digests[step])
+        return Difference(step, None, COMMON, name, part)
     last = (max(one.losses, default=0), max(other.losses, default=0))
     if last[0] != last[1]:
         note = f"{last[0]} steps were executed in one and {last[1]} in the other"
@@ -158,15 +207,34 @@ def _unexplained(one: JobFiles, other: JobFiles) -> Difference | None:
     names = set(one.end) & set(other.end)
     for name in sorted(names):
         if one.end[name] != other.end[name]:
-            part = "unknown: losses are the same, and no evidence was kept"
+            words = compared(one, other).words
+            part = f"unknown: no evidence was kept, and what was compared before is equal: {words}"
             return Difference(last[0], None, COMMON, name, part)
     return None
 
 
+def _have_same_losses(one: JobFiles, other: JobFiles, step: int) -> bool:
+    """Whether both logs have the same kind: every worker's, of as many, or the mean alone."""
+    return len(one.losses[step]) == len(other.losses[step])
+
+
 def _losses_differ(one: JobFiles, other: JobFiles, step: int) -> bool:
-    mine, theirs = one.losses[step], other.losses[step]
-    # A mean alone cannot be held to several losses.
-    return mine != theirs and len(mine) == len(theirs)
+    if _have_same_losses(one, other, step):
+        return one.losses[step] != other.losses[step]
+    mine, theirs = (float.fromhex(jobs.means[step]) for jobs in (one, other))
+    if math.isnan(mine) and math.isnan(theirs):
+        return False
+    return not math.isclose(mine, theirs, rel_tol=MEAN_ROUNDING)
+
+
+def _of_losses(one: JobFiles, other: JobFiles, step: int, part: str) -> Difference:
+    if _have_same_losses(one, other, step):
+        return Difference(step, None, COMMON, "loss", part)
+    counts = [len(jobs.losses[step]) for jobs in (one, other)]
+    note = (
+        f"the step's log has {counts[0]} losses in A and {counts[1]} in B, so means were compared"
+    )
+    return Difference(step, None, COMMON, "mean loss", part, notes=[note])
 
 
 def _first_name(mine: Mapping[str, str], theirs: Mapping[str, str]) -> str:

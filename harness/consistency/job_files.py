@@ -34,6 +34,9 @@ class JobFiles:
     losses: Mapping[int, tuple[str, ...]]
     """Exact losses by step (from 1): of every logical worker where the log has them, else the
     mean alone."""
+    means: Mapping[int, str]
+    """The global batch's mean loss by step. Its last bits depend on how the mean was made, which
+    differs where the log has every worker's loss."""
     digests: Mapping[int, Mapping[str, str]]
     """Digests of the state by step."""
     end: Mapping[str, str]
@@ -106,7 +109,8 @@ def read_job(path: Path, job_id: str | None = None) -> JobFiles:
     digests = {}
     if digests_path.exists():
         digests = {line.pop("step"): line for line in map(dict, read_lines(digests_path))}
-    return JobFiles(folder, losses, digests, _end(folder), _stages(folder))
+    means = {step: line["loss"] for step, line in lines.items()}
+    return JobFiles(folder, losses, means, digests, _end(folder), _stages(folder))
 
 
 def _job_folder(path: Path, job_id: str | None) -> Path:
@@ -148,7 +152,8 @@ def _read_reference(path: Path) -> JobFiles:
         )
     *steps, end = lines
     losses = {line["step"]: tuple(line["losses"]) for line in steps}
-    return JobFiles(path.parent, losses, {}, end, _stages(path.parent))
+    means = {line["step"]: line["loss"] for line in steps}
+    return JobFiles(path.parent, losses, means, {}, end, _stages(path.parent))
 
 
 def _stages(folder: Path) -> dict[tuple[int, Stage, str], dict[str, str]]:

@@ -256,6 +256,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def executors(self) -> int:
+        """Worker processes that a slot of a job has, at most."""
+        ...
+
+    @property
     def checkpoint_every(self) -> int:
         """Steps after which it writes a checkpoint though no change needs one; 0: it never does,
         and a loss costs all that was done since the last change that saved."""

@@ -7,13 +7,18 @@ from harness.engines.setup import EngineSetup
 
 
 def estimated_memory_bytes(setup: EngineSetup) -> int:
-    """Memory if every slot runs a worker of the largest workload, and as many start beside.
+    """Memory if every slot runs the workers of the largest workload, and as many start beside.
 
-    A rescale can keep the old workers while the new ones start, but only one worker a slot
-    trains; the second is counted at half its size since it has no activations yet. Spares that
-    wait for their work come on top.
+    A slot has one worker or, where the backend gives it several executors, as many as there are
+    logical workers to run in them. A rescale can keep the old workers while the new ones start,
+    but only one worker a slot and executor trains; the second is counted at half its size since it
+    has no activations yet. Spares that wait for their work come on top.
     """
-    sizes = [setup.memory_bytes_per_worker.get(job.workload, 0) for job in setup.jobs]
+    executors = setup.backend.executors
+    sizes = [
+        setup.memory_bytes_per_worker.get(job.workload, 0) * min(executors, job.num_logical_workers)
+        for job in setup.jobs
+    ]
     num_slots = setup.cluster.num_slots
     has_spares = setup.backend.warmth is Warmth.SPARE
     spares_bytes = setup.launcher.spares_bytes(num_slots) if has_spares else 0

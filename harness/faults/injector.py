@@ -84,6 +84,11 @@ class FaultyBackend:
         return self._inner.warmth
 
     @property
+    def executors(self) -> int:
+        """Those of the inner one."""
+        return self._inner.executors
+
+    @property
     def checkpoint_every(self) -> int:
         """That of the inner one."""
         return self._inner.checkpoint_every

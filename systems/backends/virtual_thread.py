@@ -65,6 +65,11 @@ class VirtualThread(ElasticBackend):
                 f"executors is {executors}, but with reconfigure=stop_free every slot has one"
                 " process; set reconfigure=checkpoint, or executors=1"
             )
+        if choices.get("collectives") == "nccl":
+            problems.append(
+                "collectives is 'nccl', whose sums have no fixed order, so that the bits of N fixed"
+                " workers would be lost; set collectives=gloo, or use backend=stop_free"
+            )
         try:
             options = elastic_options(
                 transfer=transfer,

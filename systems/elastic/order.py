@@ -110,6 +110,11 @@ class ElasticOrder:
         """The founders'."""
         return Membership(self.members, self.global_batch, self.virtual_workers)
 
+    @property
+    def keeps_bits(self) -> bool:
+        """Whether the job is to have the bits of as many fixed workers, whatever its slots."""
+        return self.logical_workers > 0
+
     def message(self) -> Message:
         """This order as a control message."""
         return {"kind": "order", **asdict(self)}

@@ -32,6 +32,11 @@ class DrivenBackend(ABC):
         return self._runtime.warmth
 
     @property
+    def executors(self) -> int:
+        """Worker processes that a slot of a job has, at most."""
+        return self._runtime.executors
+
+    @property
     def checkpoint_every(self) -> int:
         """Steps from one checkpoint to the next."""
         return self._runtime.checkpoint_every

@@ -78,6 +78,11 @@ class WorkerOrder:
     mark: str | None = None
     """File of this worker's mark; None: it keeps none."""
 
+    @property
+    def keeps_bits(self) -> bool:
+        """Whether the job is to have the bits of as many fixed workers, whatever its slots."""
+        return self.logical_workers > 0 and self.carries_ranks
+
     def message(self) -> Message:
         """This order as a control message."""
         return {"kind": "order", **asdict(self)}

@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from systems.elastic.groups import Group, GroupLost, Pending
 from systems.runtime.flat_buffers import FlatBuffers
+from systems.runtime.refused_modules import check_modules, refusing_sparse_gradients
 from systems.runtime.state import parameters_of
 from systems.runtime.unused_parameters import check_all_used
 
@@ -119,7 +120,11 @@ class OrderedReduction:
 
         The model's buffers move: whoever wants to hold on to them asks for them after this.
         The default group must be this process alone (``join_alone``).
+
+        Raises:
+            RefusedModuleError: the model has modules that could not be trained alike.
         """
+        check_modules(model)
         self._flat = FlatBuffers(model)
         self._boundary = torch.empty_like(self._flat.flat)
         self._travelling = torch.empty_like(self._flat.flat)
@@ -204,6 +209,7 @@ class OrderedReduction:
         Raises:
             ValueError: fewer rounds.
             UnusedParameterError: a parameter has no part in the loss.
+            RefusedModuleError: a parameter's gradient is sparse.
         """
         if rounds < 2:
             raise ValueError(f"rounds is {rounds}; buckets are laid out in the second")
@@ -211,7 +217,8 @@ class OrderedReduction:
         self._is_warming_up = True
         for number in range(rounds):
             self._places, self._own, self.layout = [], [], ()
-            torch.autograd.backward(make_loss())
+            with refusing_sparse_gradients(self._model):
+                torch.autograd.backward(make_loss())
             check_all_used(self._model)
             for parameter in self._model.parameters():
                 parameter.grad = None

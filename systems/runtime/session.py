@@ -73,6 +73,11 @@ class BuildOrder(Protocol):
         ...
 
     @property
+    def keeps_bits(self) -> bool:
+        """Whether the job is to have the bits of as many fixed workers, whatever its slots."""
+        ...
+
+    @property
     def data_order(self) -> str:
         """``positions`` or ``blocks``."""
         ...
@@ -207,7 +212,7 @@ def build(order: BuildOrder, workload_class: type) -> Program:
     check_kernels()
     torch.set_num_threads(order.num_threads)
     device = choose_device(order.device, order.device_type)
-    make_deterministic(device, order.num_threads)
+    make_deterministic(device, order.num_threads, is_strict=order.keeps_bits)
     if order.common_kernels:
         use_common_kernels(device)
     workload = cast(Workload, workload_class(**order.options))

@@ -19,6 +19,9 @@ from systems.runtime.order import WorkerOrder
 
 ORDER_TIMEOUT_S = 60.0
 
+_NOT_DETERMINISTIC = " does not have a deterministic implementation"
+"""What torch says of an operator, after its name, where ``determinism`` forbids such."""
+
 Train: TypeAlias = Callable[[Message, ControlClient, float], None]
 """Called with the order's message, the connection to the driver and when the order came."""
 
@@ -74,6 +77,13 @@ def _reason(error: Exception) -> str:
     text = str(error).strip() or "no message"
     if type(error).__module__.startswith("systems."):
         return text
+    if _NOT_DETERMINISTIC in text:
+        operator = text.partition(_NOT_DETERMINISTIC)[0]
+        return (
+            f"operator {operator} has no deterministic kernel for this device and number of"
+            " threads, so no bits can be promised; use another operator, or backend.level=D0 with"
+            " backend.reconfigure=checkpoint, which only warns"
+        )
     return f"{type(error).__name__}: {text}"
 
 

@@ -10,6 +10,29 @@ from torch import nn
 from workloads.emulated_device import occupy
 
 
+class Looked(nn.Module):
+    """Adds a row of a table, whose gradient is sparse; the module that looks it up may hide it."""
+
+    def __init__(self, *, is_module):
+        super().__init__()
+        self.is_module = is_module
+        self.table = nn.Embedding(2, 2, sparse=is_module)
+
+    def forward(self, value):
+        ids = (value[:, 0] > 0).long()
+        if self.is_module:
+            return value + self.table(ids)
+        return value + nn.functional.embedding(ids, self.table.weight, sparse=True)
+
+
+class Put(nn.Module):
+    """Uses an operator that has no deterministic kernel."""
+
+    def forward(self, value):
+        ids = torch.arange(value.numel())
+        return torch.zeros_like(value).put_(ids, value)
+
+
 class Tiny:
     """A classifier of sums of random vectors."""
 
@@ -31,6 +54,7 @@ class Tiny:
         clip=0.0,
         autocast=False,
         unused=False,
+        refused="",
     ):
         if fail_build:
             raise ValueError("this workload was told to fail")
@@ -46,6 +70,7 @@ class Tiny:
         self._clip = clip
         self._autocast = autocast
         self._unused = unused
+        self._refused = refused
         rng = torch.Generator().manual_seed(5)
         self._x = torch.randn(num_samples, 8, generator=rng)
         self._y = (self._x.sum(1) > 0).long()
@@ -59,6 +84,12 @@ class Tiny:
             nn.Dropout(0.2),
             nn.Linear(self._width, 2),
         )
+        if self._refused == "sync_batch_norm":
+            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        if self._refused.startswith("sparse"):
+            model.append(Looked(is_module=self._refused == "sparse"))
+        if self._refused == "put":
+            model.append(Put())
         if self._unused:
             model.register_parameter("idle", nn.Parameter(torch.zeros(3)))
         return model

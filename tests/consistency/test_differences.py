@@ -14,10 +14,13 @@ from harness.file_names import file_name
 from systems.runtime.evidence import digest
 
 
-def write_job(folder, *, losses=("0x1p0", "0x1p1"), digests=None, tensors=None):
-    """A job of two steps; ``tensors``: reduced gradients of step 2 by name, kept as evidence."""
+def write_job(folder, *, losses=("0x1p0", "0x1p1"), own=None, digests=None, tensors=None):
+    """A job of two steps; ``own``: every worker's losses; ``tensors``: reduced gradients of step 2
+    by name, kept as evidence."""
     folder.mkdir()
     lines = [{"step": step, "loss": loss} for step, loss in enumerate(losses, 1)]
+    for line, values in zip(lines, own or (), strict=own is not None):
+        line["losses"] = values
     write_lines(folder / "steps.jsonl", lines)
     if digests is not None:
         write_lines(folder / "digests.jsonl", [{"step": 2, **digests}])
@@ -84,6 +87,56 @@ def test_losses_tell_the_step_where_nothing_else_was_kept(tmp_path, capsys):
     assert parted(one, short).part == "length"
     assert consistency([str(one), str(one)]) == 0
     assert consistency([str(tmp_path / "none"), str(one)]) == 2
+
+
+def test_evidence_of_later_steps_does_not_hide_where_losses_part(tmp_path):
+    """Losses part in step 1, evidence is there of step 2 only: it shows what followed."""
+    one = write_job(tmp_path / "a", tensors={"w": torch.tensor([1.0])})
+    other = write_job(tmp_path / "b", losses=("0x1p2", "0x1p1"), tensors={"w": torch.tensor([2.0])})
+    found = parted(one, other)
+    assert (found.step, found.stage, found.name) == (1, None, "loss")
+    late = write_job(tmp_path / "c", losses=("0x1p0", "0x1p2"), tensors={"w": torch.tensor([2.0])})
+    found = parted(one, late)
+    assert (found.step, found.stage) == (2, Stage.REDUCED), "in one step evidence says more"
+
+
+@pytest.mark.parametrize(("step", "fact"), [(1, "what the jobs started from"), (2, "no evidence")])
+def test_parameters_are_not_blamed_on_the_start_in_a_later_step(tmp_path, step, fact):
+    jobs = [write_job(tmp_path / name) for name in "ab"]
+    for value, folder in enumerate(jobs):
+        line = {"step": step, "stage": Stage.PARAMETERS, "found": {"w": str(value)}}
+        write_lines(folder / f"evidence-{COMMON}.jsonl", [line])
+    found = parted(*jobs)
+    assert (found.step, found.stage) == (step, Stage.PARAMETERS)
+    assert fact in found.part
+
+
+FOUR = [["0x1p0"] * 4, ["0x1p1"] * 4]
+TWO = [["0x1p0"] * 2, ["0x1p1"] * 2]
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [(None, FOUR), (TWO, FOUR)])
+def test_where_logs_have_other_losses_their_means_are_compared(tmp_path, capsys, mine, theirs):
+    """As beside backends that log the mean alone; rounding of the mean itself is no difference."""
+    one = write_job(tmp_path / "a", own=mine)
+    rounded = ("0x1.0000000000001p0", "0x1p1")
+    equal = write_job(tmp_path / "b", losses=rounded, own=theirs)
+    assert consistency([str(one), str(equal)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("equal: mean losses of 2 steps (to 12 digits")
+    other = write_job(tmp_path / "c", losses=("0x1p0", "0x1.000001p1"), own=theirs)
+    assert consistency([str(one), str(other)]) == 1
+    out = capsys.readouterr().out
+    assert "different from step 2 on: mean loss" in out
+    assert "4 in B, so means were compared" in out
+
+
+def test_jobs_without_a_common_step_cannot_be_compared(tmp_path, capsys):
+    one, none = write_job(tmp_path / "a"), write_job(tmp_path / "b", losses=())
+    assert consistency([str(one), str(none)]) == 2
+    err = capsys.readouterr().err
+    assert f"{one}: steps 1 to 2; {none}: no steps: no step is in both" in err
+    assert "give two jobs" in err
 
 
 def test_a_job_of_a_run_is_found_by_its_id(tmp_path, capsys):

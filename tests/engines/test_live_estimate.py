@@ -8,8 +8,9 @@ import pytest
 
 from harness.contracts.training import WorkloadSpec
 from harness.engines.live import Live
+from harness.engines.live_needs import estimated_memory_bytes
 from tests.engines.setups import setup
-from tests.replay.worlds import job, profile
+from tests.replay.worlds import Mechanism, job, profile
 
 WORK = 80_000.0
 """10,000 steps of eight samples."""
@@ -33,3 +34,18 @@ def test_steps_of_toys_are_short_and_those_of_an_emulated_device_as_long_as_it_s
     slow = estimate_s(318_000_000, sample_s=0.01)
     assert slow - toy == pytest.approx(10_000 * 0.04 / 2)
     assert estimate_s(0) == real, "of which nothing is known"
+
+
+@pytest.mark.parametrize(("executors", "processes"), [(1, 1), (2, 2), (5, 3)])
+def test_memory_counts_every_executor_of_a_slot(executors: int, processes: int) -> None:
+    """As many as there are logical workers, three, to run in them."""
+    net = replace(job("a", 0.0, 2, WORK, workload="net"), logical_workers=3)
+    world = setup(profile(), net)
+    per_worker = 1_000_000_000
+    world = replace(
+        world,
+        backend=Mechanism(executors=executors),  # type: ignore[arg-type]
+        memory_bytes_per_worker={"net": per_worker},
+    )
+    expected = 1.5 * world.cluster.num_slots * processes * per_worker
+    assert estimated_memory_bytes(world) == expected

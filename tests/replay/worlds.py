@@ -66,6 +66,7 @@ class Mechanism:
     abilities: Abilities = field(default_factory=lambda: Abilities(True, True, True, True))
     name: str = "stop_resume"
     warmth: Warmth = Warmth.COLD
+    executors: int = 1
 
 
 @dataclass

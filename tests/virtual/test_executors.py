@@ -3,6 +3,7 @@
 import pytest
 
 from harness.contracts.engine import ChangeKind
+from systems.backends.static import Static
 from systems.backends.virtual_thread import VirtualThread
 from systems.runtime.options import RuntimeOptions
 from systems.virtual.assignment import split_slots
@@ -25,6 +26,11 @@ def test_what_cannot_be_is_refused():
         VirtualThread(executors=0, reconfigure="checkpoint")
     with pytest.raises(ValueError, match="only virtual workers can share a slot"):
         RuntimeOptions(executors=2)
+
+
+def test_a_backend_says_how_many_a_slot_has():
+    assert VirtualThread(executors=3, reconfigure="checkpoint").executors == 3
+    assert Static().executors == 1
 
 
 @pytest.mark.long

@@ -4,6 +4,10 @@ import pytest
 
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind, WorkloadSpec
+from systems.backends.stop_free import StopFree
+from systems.backends.virtual_thread import VirtualThread
+from systems.backends.warm_restart import WarmRestart
+from tests.backends.world import World
 from tests.elastic.histories import STEP_S
 from tests.virtual.worlds import check_same_bits, live, virtual
 
@@ -46,6 +50,39 @@ def test_unused_parameters_are_refused_by_name(launcher, tmp_path, reconfigure):
     finally:
         world.backend.close()
     assert "1 parameters have no part in the loss, such as idle" in end.reason
+
+
+@pytest.mark.parametrize("kind", [VirtualThread, StopFree, WarmRestart])
+@pytest.mark.parametrize(
+    ("refused", "message", "way_out"),
+    [
+        ("sync_batch_norm", "1 modules are SyncBatchNorm, such as 1: ", "or backend=static"),
+        ("sparse", "1 modules have sparse gradients, such as 5.table: ", "sparse=False"),
+    ],
+)
+def test_modules_whose_bits_would_be_lost_are_refused_by_name(
+    launcher, tmp_path, kind, refused, message, way_out
+):
+    world = World(kind(start="preimported"), launcher, tmp_path)
+    try:
+        world.start((0, 1), refused=refused)
+        end = world.until_end(ReportKind.FAILED)
+    finally:
+        world.backend.close()
+    assert message in end.reason
+    assert way_out in end.reason
+
+
+@pytest.mark.parametrize("reconfigure", ["stop_free", "checkpoint"])
+def test_a_sparse_gradient_that_no_module_tells_is_refused(launcher, tmp_path, reconfigure):
+    world = virtual(launcher, tmp_path, reconfigure=reconfigure)
+    try:
+        world.start((0, 1), refused="sparse function")
+        end = world.until_end(ReportKind.FAILED)
+    finally:
+        world.backend.close()
+    assert "the gradient of 5.table.weight is sparse" in end.reason
+    assert "sparse=False" in end.reason
 
 
 @pytest.mark.long

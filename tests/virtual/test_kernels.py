@@ -123,9 +123,11 @@ def test_wrong_sets_are_refused(options, message):
     [
         ({"level": "D3"}, "level is 'D3'; known: D0, D1, D2, D0\\+D2, D1\\+D2"),
         ({"level": "D0"}, "set reconfigure=checkpoint, or level=D1"),
+        ({"collectives": "nccl"}, "collectives is 'nccl', whose sums have no fixed order"),
+        ({"collectives": "nccl", "reconfigure": "checkpoint"}, "set collectives=gloo, or"),
     ],
 )
-def test_wrong_levels_are_refused(options, message):
+def test_options_that_would_lose_bits_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         VirtualThread(**options)
 
@@ -144,47 +146,95 @@ def test_what_jobs_are_held_to_has_the_kernels_of_the_first_slot_or_common_ones(
 
 
 @pytest.mark.long
-def test_kernels_of_two_types_differ_and_common_ones_do_not():
+def test_kernels_of_two_types_differ():
     """A matrix product, a convolution and a normalisation, in processes of their own."""
-    here = sets_of_this_machine()
-    if not {SSE41, AVX2} <= here:
-        pytest.skip("this machine's CPU is no x86 with AVX2")
-    old, new = (_products(Kernels(1, name)) for name in (SSE41, AVX2))
+    old, new = (_run(PRODUCTS, Kernels(1, name)) for name in _two_types())
     # The product is MKL's, which goes by its own choice on an AMD, whatever it is told.
     own = slice(1 if _is_amd() else 0, None)
     assert all(one != other for one, other in zip(old[own], new[own], strict=True)), (old, new)
-    mixed = cluster(AVX2, SSE41)
-    assert len({tuple(_products(kernels_on(s, mixed, common=True))) for s in mixed.slots}) == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("common", [False, True])
+def test_trainings_on_two_types_differ_without_common_kernels_and_are_equal_with_them(common):
+    """Each under the limits that make a slot of this machine one of its type. Common kernels come
+    on top of them, as on CPUs that have these limits by themselves: what they leave alone still
+    tells the types apart."""
+    older, newer = _two_types()
+    mixed = cluster(newer, older)
+    found = []
+    for slot in mixed.slots:
+        kernels = kernels_on(slot, mixed, common=common)
+        of_its_type = kernels_of(slot).environment
+        if common:  # these two are the common kernels' own; all else is the type's
+            told = kernels.environment
+            of_its_type |= {name: told[name] for name in ("ATEN_CPU_CAPABILITY", "MKL_CBWR")}
+        found.append(_run(TRAINING, kernels, of_its_type))
+    assert (found[0] == found[1]) == common, found
+
+
+def _two_types():
+    """An older and a newer instruction set that this machine has."""
+    here = sets_of_this_machine()
+    if not {SSE41, AVX2} <= here:
+        pytest.skip("this machine's CPU is no x86 with AVX2: its slots cannot be of two types")
+    return SSE41, AVX2
 
 
 def _is_amd():
     return "AuthenticAMD" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
 
 
-_PROGRAM = """
+_BEGIN = """
 import hashlib, json, sys
 import numpy as np, torch
 from systems.runtime.determinism import check_kernels, use_common_kernels
 check_kernels()
-torch.set_num_threads(1)
-if json.loads(sys.argv[1]):
+common, num_threads = json.loads(sys.argv[1])
+torch.set_num_threads(num_threads)
+if common:
     use_common_kernels(torch.device("cpu"))
 rng = np.random.default_rng(0)
 def drawn(*shape):
     return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
+"""
+PRODUCTS = """
 made = [
     drawn(64, 512) @ drawn(512, 256),
     torch.nn.functional.conv2d(drawn(4, 64, 8, 8), drawn(64, 64, 3, 3), padding=1),
     torch.nn.functional.layer_norm(drawn(4, 8, 64), (64,)),
 ]
+"""
+TRAINING = """
+from torch import nn
+model = nn.Sequential(
+    nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(),
+    nn.Conv2d(32, 32, 3, padding=1), nn.Flatten(1), nn.Linear(32 * 64, 64), nn.LayerNorm(64),
+    nn.GELU(), nn.Linear(64, 10),
+)
+with torch.no_grad():
+    for parameter in model.parameters():
+        parameter.copy_(drawn(*parameter.shape) * 0.1)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+for _ in range(5):
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(model(drawn(8, 3, 8, 8)), drawn(8, 10)).backward()
+    optimizer.step()
+made = [value.detach() for value in model.state_dict().values()]
+"""
+_END = """
 print(json.dumps([hashlib.sha256(one.numpy().tobytes()).hexdigest()[:8] for one in made]))
 """
 
 
-def _products(kernels):
+def _run(program, kernels, environment=None):
+    """Digests of what a program made with these kernels, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, json.dumps(kernels.are_common)],
-        env={**os.environ, **kernels.environment},
+        [
+            *(sys.executable, "-c", _BEGIN + program + _END),
+            json.dumps([kernels.are_common, kernels.num_threads]),
+        ],
+        env={**os.environ, **(kernels.environment if environment is None else environment)},
         capture_output=True,
         text=True,
         timeout=120,
