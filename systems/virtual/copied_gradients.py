@@ -1,8 +1,8 @@
 """The gradients of a slot's virtual workers where others have to read them: copied, scaled.
 
 Each worker's go into a copy of their own as they come, in the layout of DistributedDataParallel's
-buckets, in memory that all slots of the host can see. On a GPU they travel to the host on a stream of
-their own (not tried yet; that memory is not pinned, so the copies may block).
+buckets, in memory that all slots of the host can see. On a GPU they travel to the host on a
+stream of their own (not tried yet; that memory is not pinned, so the copies may block).
 """
 
 from __future__ import annotations
