@@ -18,7 +18,7 @@ from harness.interrupts import run_command
 from harness.problems import UserError
 from harness.store import RESULT_DIRS, StoreError
 from harness.tables import TableError
-from reports import overview, site, style, wording
+from reports import about, overview, site, style, wording
 from reports.claims import kept, ledger
 from reports.claims.verdicts import judge
 from reports.drawing import Drawing
@@ -63,7 +63,8 @@ def _draw_page(
     asked = chosen.figures or (study_figures(study) if study else None) or ()
     title = f"Elastrace: study {study}" if study else "Elastrace: report"
     drawings = _drawings(runs, asked)
-    site.write(chosen.out, title, command, runs, drawings, chosen.formats)
+    text = about.description(study) if study else ""
+    site.write(chosen.out, title, command, runs, drawings, chosen.formats, description=text)
     _say(_num_drawn(drawings), runs, began, chosen.out)
     return 0
 
@@ -82,7 +83,8 @@ def _draw_site(
         drawings = _drawings(named_anew, study_figures(study) or ())
         title = f"Elastrace: study {study}"
         home = "../../index.html"
-        site.write(out, title, command, named_anew, drawings, chosen.formats, home, claims)
+        text = about.description(study)
+        site.write(out, title, command, named_anew, drawings, chosen.formats, home, claims, text)
         return [
             Drawn(study, figure, each.name, each.title, each.figure is not None, each.table)
             for figure, each in drawings

@@ -10,7 +10,7 @@ import jinja2
 from markupsafe import Markup
 
 from harness import levels
-from reports import processes, table_files, wording
+from reports import about, processes, table_files, wording
 from reports.claim_table import claim_table
 from reports.claims.kept import FILE, write
 from reports.claims.ledger import Paper
@@ -85,7 +85,8 @@ def write_site(
             }
             for verdict in tested[study]
         ]
-        section = template.render(claims=claims, command=_command(study))
+        scales = about.stated_scales((verdict.claim for verdict in verdicts), study)
+        section = template.render(claims=claims, scales=scales, command=_command(study))
         return draw(study, studies[study], out / STUDIES / study, section)
 
     longest_first = sorted(studies, key=lambda study: -len(studies[study]))
