@@ -12,17 +12,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib as mpl
-
 from harness.interrupts import run_command
 from harness.problems import UserError
 from harness.store import RESULT_DIRS, StoreError
 from harness.tables import TableError
-from reports import about, overview, site, style, wording
+from reports import about, overview, page_figures, site, wording
 from reports.claims import kept, ledger
 from reports.claims.verdicts import judge
 from reports.drawing import Drawing
-from reports.figures import ALWAYS, FIGURES, FROM_METRICS, ON_REQUEST
+from reports.figures import FIGURES
 from reports.files import FORMATS
 from reports.pages.base import Drawn
 from reports.selection import ReportRun, SelectionError, name, select, study_figures
@@ -62,10 +60,12 @@ def _draw_page(
     began = time.perf_counter()
     asked = chosen.figures or (study_figures(study) if study else None) or ()
     title = f"Elastrace: study {study}" if study else "Elastrace: report"
-    drawings = _drawings(runs, asked)
-    text = about.description(study) if study else ""
-    site.write(chosen.out, title, command, runs, drawings, chosen.formats, description=text)
-    _say(_num_drawn(drawings), runs, began, chosen.out)
+    found = page_figures.draw(runs, asked)
+    site.write(
+        chosen.out, title, command, runs, found.drawings, chosen.formats,
+        description=about.description(study) if study else "", note=found.note,
+    )  # fmt: skip
+    _say(_num_drawn(found.drawings), runs, began, chosen.out)
     return 0
 
 
@@ -80,14 +80,15 @@ def _draw_site(
 
     def draw(study: str, own: Sequence[ReportRun], out: Path, claims: str) -> list[Drawn]:
         named_anew = name(run.stored for run in own)
-        drawings = _drawings(named_anew, study_figures(study) or ())
+        found = page_figures.draw(named_anew, study_figures(study) or ())
         title = f"Elastrace: study {study}"
-        home = "../../index.html"
-        text = about.description(study)
-        site.write(out, title, command, named_anew, drawings, chosen.formats, home, claims, text)
+        site.write(
+            out, title, command, named_anew, found.drawings, chosen.formats,
+            "../../index.html", claims, about.description(study), found.note,
+        )  # fmt: skip
         return [
             Drawn(study, figure, each.name, each.title, each.figure is not None, each.table)
-            for figure, each in drawings
+            for figure, each in found.drawings
         ]
 
     drawn = overview.write_site(chosen.out, command, papers, verdicts, studies, directories, draw)
@@ -105,19 +106,6 @@ def _draw_site(
     return 1 if lines else 0
 
 
-def _drawings(runs: Sequence[ReportRun], asked: Sequence[str]) -> list[tuple[str, Drawing]]:
-    """What is drawn of the runs: the figures asked for, as they were asked for, else the general
-    ones; then those that every page has."""
-    whole = [run for run in runs if run.is_drawable]
-    wanted = asked or [figure for figure in FIGURES if figure not in ON_REQUEST]
-    with mpl.rc_context(style.RC):
-        return [
-            (figure, drawing)
-            for figure in dict.fromkeys([*wanted, *ALWAYS])
-            for drawing in FIGURES[figure](runs if figure in FROM_METRICS else whole)
-        ]
-
-
 def _num_drawn(drawings: Sequence[tuple[str, Drawing]]) -> int:
     return sum(drawing.figure is not None for _, drawing in drawings)
 
@@ -125,7 +113,7 @@ def _num_drawn(drawings: Sequence[tuple[str, Drawing]]) -> int:
 def _say(drawn: int, runs: Sequence[ReportRun], began: float, out: Path) -> None:
     copied = sum(not run.is_drawable for run in runs)
     if copied:
-        print(f"{copied} runs were copied without tables: only in figures made from metrics")
+        print(f"{copied} runs were copied without tables: only in figures that need none of these")
     seconds = time.perf_counter() - began
     print(f"{drawn} figures of {len(runs)} runs in {seconds:.1f} s: {out / 'index.html'}")
 

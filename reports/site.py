@@ -33,6 +33,7 @@ def write(
     home: str = "",
     claims: str = "",
     description: str = "",
+    note: str = "",
 ) -> list[Path]:
     """Write figures, tables and ``index.html`` below ``out``; the files written.
 
@@ -46,6 +47,7 @@ def write(
         home: where the report is that this page is a part of.
         claims: a section about what it tests, in HTML.
         description: what it compares.
+        note: on figures that it does not show.
     """
     by_id = {run.run_id: run for run in runs}
     out.mkdir(parents=True, exist_ok=True)
@@ -78,6 +80,7 @@ def write(
         style="".join(style_sheets),
         home=f'<p><a href="{home}">← the whole report</a></p>' if home else "",
         claims=claims,
+        note=f'<p class="missing">{html.escape(note)}</p>' if note else "",
         title=html.escape(title),
         description=f'<p class="lead">{html.escape(description)}</p>' if description else "",
         summary=html.escape(_summary(runs)),

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import yaml
 from sample_runs import write_run
 from test_report import read_page
 
-from reports import about
+from reports import about, page_figures
 from reports.__main__ import main
 from reports.claims import ledger
+from reports.figures import FIGURES, tables_of
 from reports.selection import STUDIES, select
+
+LEFT_OUT = {"grants": 9, "changes": 9, "decisions": 9}
 
 
 def draw_site(runs: Path, out: Path) -> None:
@@ -71,3 +75,45 @@ def test_a_figures_runs_lead_to_their_facts_and_manifests(tmp_path: Path) -> Non
     assert text.count("Scale: 2 runs simulated, 12 jobs on 4 slots.") == 3
     assert about.description("elasticflow_fig6")[:60] in text
     assert "Scale: the paper&#39;s, and here" in text or "Scale: the paper's, and here" in text
+
+
+def test_figures_without_their_tables_are_named_and_left_out(tmp_path: Path) -> None:
+    for name in ("fifo", "edf"):
+        write_run(tmp_path / "runs", sweep="elasticflow_fig6", scheduler=name, left_out=LEFT_OUT)
+    draw_site(tmp_path / "runs", tmp_path / "site")
+    path = tmp_path / "site" / "studies" / "elasticflow_fig6" / "index.html"
+    text = path.read_text(encoding="utf-8")
+    assert (
+        "Not drawn, for want of runs with their tables: slots_in_use; all 2 runs were copied"
+        " without tables: grants." in text
+    )
+    ids = read_page(path).ids
+    assert [each for each in ids if each.startswith("slots")] == []
+    assert {"jct-distribution-1", "comparison-1"} <= {*ids}  # they need no grants
+    assert "No run was selected" not in text
+
+
+def test_figures_of_a_part_of_the_runs_say_so(tmp_path: Path) -> None:
+    write_run(tmp_path, scheduler="fifo", left_out=LEFT_OUT)
+    write_run(tmp_path, scheduler="edf")
+    found = page_figures.draw(select([tmp_path]), ["slots_in_use", "jct_distribution"])
+    assert found.note == (
+        "Drawn of some runs alone: slots_in_use (1 of 2); the others were copied without tables:"
+        " grants."
+    )
+    shown = {name: drawing.run_ids for name, drawing in found.drawings}
+    assert [len(shown[name]) for name in ("slots_in_use", "jct_distribution")] == [1, 2]
+
+
+def test_whole_runs_need_no_note(full_store: Path) -> None:
+    assert page_figures.draw(select([full_store]), ["jct_distribution"]).note == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["comparison", "jct_distribution", "jobs_completed", "slots_in_use"]
+)
+def test_figures_need_no_table_beyond_those_named(name: str, tmp_path: Path) -> None:
+    every = {"jobs", "grants", "changes", "decisions", "outages", "latencies"}
+    spare = dict.fromkeys(sorted(every - tables_of(name)), 9)
+    write_run(tmp_path, scheduler="fifo", left_out=spare)
+    assert not FIGURES[name](select([tmp_path]))[0].missing
