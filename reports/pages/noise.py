@@ -148,9 +148,7 @@ def _outliers(material: Material) -> Section:
         rows += [
             [
                 study,
-                cell.setting,
-                cell.system,
-                cell.engine,
+                f"{cell.system}, {cell.engine}: {cell.setting}",
                 _METRICS[cell.metric],
                 f"{len(cell.outside)} of {len(cell.values)}",
                 f"{cell.low:,.4g} to {cell.high:,.4g}",
@@ -159,8 +157,7 @@ def _outliers(material: Material) -> Section:
             for cell in found
             if cell.outside
         ]
-    header = ["study", "setting", "system", "engine", "metric", "outside", "fences",
-              "runs outside"]  # fmt: skip
+    header = ["study", "cell", "metric", "outside", "fences", "runs outside"]
     return Section(
         "noise-outliers",
         "Outliers, reported and kept",
