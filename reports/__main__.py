@@ -12,17 +12,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib as mpl
-
 from harness.interrupts import run_command
 from harness.problems import UserError
 from harness.store import RESULT_DIRS, StoreError
 from harness.tables import TableError
-from reports import overview, site, style, wording
+from reports import about, overview, page_figures, site, wording
 from reports.claims import kept, ledger
 from reports.claims.verdicts import judge
 from reports.drawing import Drawing
+<<<<<<< HEAD
 from reports.figures import ALWAYS, FIGURES, FROM_METRICS, ON_REQUEST, checked
+=======
+from reports.figures import FIGURES
+>>>>>>> pages
 from reports.files import FORMATS
 from reports.pages.base import Drawn
 from reports.selection import ReportRun, SelectionError, name, select, study_figures
@@ -58,9 +60,12 @@ def _draw_page(
     began = time.perf_counter()
     asked = chosen.figures or (_figures_of(study) if study else ())
     title = f"Elastrace: study {study}" if study else "Elastrace: report"
-    drawings = _drawings(runs, asked)
-    site.write(chosen.out, title, command, runs, drawings, chosen.formats)
-    _say(_num_drawn(drawings), runs, began, chosen.out)
+    found = page_figures.draw(runs, asked)
+    site.write(
+        chosen.out, title, command, runs, found.drawings, chosen.formats,
+        description=about.description(study) if study else "", note=found.note,
+    )  # fmt: skip
+    _say(_num_drawn(found.drawings), runs, began, chosen.out)
     return 0
 
 
@@ -76,13 +81,19 @@ def _draw_site(
 
     def draw(study: str, own: Sequence[ReportRun], out: Path, claims: str) -> list[Drawn]:
         named_anew = name(run.stored for run in own)
+<<<<<<< HEAD
         drawings = _drawings(named_anew, figures[study])
+=======
+        found = page_figures.draw(named_anew, study_figures(study) or ())
+>>>>>>> pages
         title = f"Elastrace: study {study}"
-        home = "../../index.html"
-        site.write(out, title, command, named_anew, drawings, chosen.formats, home, claims)
+        site.write(
+            out, title, command, named_anew, found.drawings, chosen.formats,
+            "../../index.html", claims, about.description(study), found.note,
+        )  # fmt: skip
         return [
             Drawn(study, figure, each.name, each.title, each.figure is not None, each.table)
-            for figure, each in drawings
+            for figure, each in found.drawings
         ]
 
     drawn = overview.write_site(chosen.out, command, papers, verdicts, studies, directories, draw)
@@ -100,6 +111,7 @@ def _draw_site(
     return 1 if lines else 0
 
 
+<<<<<<< HEAD
 def _figures_of(study: str) -> Sequence[str]:
     """The figures that a study's file names; none: it does not say, so the general ones.
 
@@ -122,6 +134,8 @@ def _drawings(runs: Sequence[ReportRun], asked: Sequence[str]) -> list[tuple[str
         ]
 
 
+=======
+>>>>>>> pages
 def _num_drawn(drawings: Sequence[tuple[str, Drawing]]) -> int:
     return sum(drawing.figure is not None for _, drawing in drawings)
 
@@ -129,7 +143,7 @@ def _num_drawn(drawings: Sequence[tuple[str, Drawing]]) -> int:
 def _say(drawn: int, runs: Sequence[ReportRun], began: float, out: Path) -> None:
     copied = sum(not run.is_drawable for run in runs)
     if copied:
-        print(f"{copied} runs were copied without tables: only in figures made from metrics")
+        print(f"{copied} runs were copied without tables: only in figures that need none of these")
     seconds = time.perf_counter() - began
     print(f"{drawn} figures of {len(runs)} runs in {seconds:.1f} s: {out / 'index.html'}")
 

@@ -10,7 +10,7 @@ import jinja2
 from markupsafe import Markup
 
 from harness import levels
-from reports import processes, table_files, wording
+from reports import about, processes, systems, table_files, wording
 from reports.claim_table import claim_table
 from reports.claims.kept import FILE, write
 from reports.claims.ledger import Paper
@@ -85,7 +85,8 @@ def write_site(
             }
             for verdict in tested[study]
         ]
-        section = template.render(claims=claims, command=_command(study))
+        scales = about.stated_scales((verdict.claim for verdict in verdicts), study)
+        section = template.render(claims=claims, scales=scales, command=_command(study))
         return draw(study, studies[study], out / STUDIES / study, section)
 
     longest_first = sorted(studies, key=lambda study: -len(studies[study]))
@@ -158,6 +159,8 @@ def write_site(
             for paper in papers
         ],
         claims=[_row(verdict, papers, links) for verdict in verdicts],
+        comparisons=[_comparison(each, out) for each in systems.compare(studies)],
+        study_files=files,
         topics=[{"file": topic.file, "title": topic.title, "lead": topic.lead} for topic in topics],
     )
     (out / "index.html").write_text(text, encoding="utf-8")
@@ -192,6 +195,22 @@ def _section(section: Section, out: Path) -> dict[str, Any]:
             for drawn in section.pictures
             if (out / STUDIES / drawn.study / "figures" / f"{drawn.name}.svg").is_file()
         ],
+    }
+
+
+def _comparison(comparison: systems.Comparison, out: Path) -> dict[str, Any]:
+    """A comparison of systems as its template wants it, with its table in files."""
+    table = comparison.table()
+    own = [table.header.index(cell) for cell in comparison.header]
+    saved = table_files.save(out / table_files.FOLDER, comparison.name, table)
+    return {
+        "name": comparison.name,
+        "title": comparison.title,
+        "text": comparison.text,
+        "header": comparison.header,
+        "is_text": [table.is_text(column) for column in own],
+        "parts": comparison.parts,
+        "downloads": Markup(downloads("Table", saved, out)),
     }
 
 

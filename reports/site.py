@@ -11,9 +11,9 @@ from pathlib import Path
 from string import Template
 
 from harness import levels
-from harness.store import CONFIG
+from harness.store import CONFIG, MANIFEST
 from harness.text_file import text_path
-from reports import style, table_files
+from reports import about, style, table_files
 from reports.drawing import Drawing
 from reports.files import FORMATS, save_all
 from reports.selection import ReportRun
@@ -32,6 +32,8 @@ def write(
     formats: Sequence[str] = FORMATS,
     home: str = "",
     claims: str = "",
+    description: str = "",
+    note: str = "",
 ) -> list[Path]:
     """Write figures, tables and ``index.html`` below ``out``; the files written.
 
@@ -44,7 +46,10 @@ def write(
         formats: file formats of the figures; the page itself embeds SVG.
         home: where the report is that this page is a part of.
         claims: a section about what it tests, in HTML.
+        description: what it compares.
+        note: on figures that it does not show.
     """
+    by_id = {run.run_id: run for run in runs}
     out.mkdir(parents=True, exist_ok=True)
     _remove_earlier(out)
     written, entries, sections, tables, table_entries = [], [], [], [], []
@@ -65,7 +70,8 @@ def write(
             written += own
             table_entries.append({"files": [str(file.relative_to(out)) for file in own]})
             table_links = downloads("Table", own, out)
-        sections.append(_section(drawing, picture, table_links))
+        shown_runs = [by_id[run_id] for run_id in drawing.run_ids if run_id in by_id]
+        sections.append(_section(drawing, picture, table_links, shown_runs))
     template, *style_sheets = (
         (_TEMPLATES / name).read_text(encoding="utf-8")
         for name in ("study.html", "style.css", "claims.css")
@@ -74,7 +80,9 @@ def write(
         style="".join(style_sheets),
         home=f'<p><a href="{home}">← the whole report</a></p>' if home else "",
         claims=claims,
+        note=f'<p class="missing">{html.escape(note)}</p>' if note else "",
         title=html.escape(title),
+        description=f'<p class="lead">{html.escape(description)}</p>' if description else "",
         summary=html.escape(_summary(runs)),
         command=html.escape(command),
         levels=html.escape(levels.MEANING),
@@ -126,19 +134,36 @@ def _picture(drawing: Drawing, files: Sequence[Path]) -> str:
     return f'<div class="card"><img alt="{alt}" src="data:image/{kind};base64,{data}"></div>'
 
 
-def _section(drawing: Drawing, picture: str, table_links: str) -> str:
+def _section(drawing: Drawing, picture: str, table_links: str, runs: Sequence[ReportRun]) -> str:
     parts = [f'<section id="{drawing.name}">', f"<h2>{html.escape(drawing.title)}</h2>"]
     if drawing.missing:
         parts.append(f'<p class="missing">Nothing to show: {html.escape(drawing.missing)}</p>')
     parts.append(picture)
     if drawing.caption:
         parts.append(f'<p class="caption">{html.escape(drawing.caption)}</p>')
+    if runs:
+        parts.append(f'<p class="caption">Scale: {html.escape(about.scale(runs))}.</p>')
     if drawing.table is not None:
         table = drawing.table.to_html() + table_links
         if picture:
             table = f"<details><summary>The numbers</summary>{table}</details>"
         parts.append(table)
+    if runs:
+        parts.append(_drawn_from(runs))
     return "\n".join([*parts, "</section>"])
+
+
+def _drawn_from(runs: Sequence[ReportRun]) -> str:
+    """The runs of a figure, each a link to its facts in the page's list."""
+    items = "".join(
+        f'<li><a href="#{_anchor(run)}">{html.escape(run.run_id)}</a></li>' for run in runs
+    )
+    count = f"{len(runs):,} run{'s' if len(runs) != 1 else ''}"
+    return f'<details><summary>Drawn from {count}</summary><ul class="runs">{items}</ul></details>'
+
+
+def _anchor(run: ReportRun) -> str:
+    return html.escape(f"run-{run.run_id}")
 
 
 def _link(drawing: Drawing) -> str:
@@ -172,8 +197,8 @@ def _facts(run: ReportRun) -> str:
         "seed, repetition": f"{run.trial[0]}, {run.trial[1]}",
         "made": manifest.get("created", "unknown"),
         "code": commit + (" with changes" if manifest.get("git_dirty") else ""),
-        "machine": f"{hardware.get('cpu', 'unknown')}, {hardware.get('cores', '?')} cores, "
-        + (", ".join(hardware.get("accelerators") or ()) or "no accelerator"),
+        "machine": about.machine(hardware)
+        + ("" if hardware.get("accelerators") else ", no accelerator"),
         "load when it began": _load(manifest.get("load", {})),
         "packages": ", ".join(f"{k} {v}" for k, v in manifest.get("packages", {}).items()),
         "trace": f"{trace.get('name', '?')}, {trace.get('num_jobs', '?')} jobs,"
@@ -182,6 +207,7 @@ def _facts(run: ReportRun) -> str:
         "profile": f"{profile.get('source', profile.get('name', 'unknown'))}"
         + (" (measured here)" if run.profile_measured_here else " (not measured here)"),
         "config hash": str(manifest.get("config_hash", "unknown"))[:16],
+        "manifest": text_path(run.stored.path, MANIFEST),
     }
     rows = "".join(
         f"<dt>{html.escape(key)}</dt><dd>{html.escape(str(value))}</dd>"
@@ -190,7 +216,8 @@ def _facts(run: ReportRun) -> str:
     )
     again = f"python -m harness --from {shlex.quote(str(text_path(run.stored.path, CONFIG)))}"
     return (
-        f"<details><summary>{html.escape(run.run_id)}</summary><dl>{rows}</dl>"
+        f"<details><summary>{html.escape(run.run_id)}</summary>"
+        f'<dl id="{_anchor(run)}">{rows}</dl>'
         f"<p>Run it again: <code>{html.escape(again)}</code></p></details>"
     )
 

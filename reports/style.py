@@ -163,7 +163,7 @@ def put_legend(figure: Figure) -> None:
     )
 
 
-_LEGEND_LETTERS, _LINE_LETTERS, _HANDLE_LETTERS, _LEGEND_ROW_IN = 135, 96, 8, 0.17
+_LEGEND_LETTERS, _LINE_LETTERS, _HANDLE_LETTERS, _LEGEND_ROW_IN = 126, 96, 8, 0.17
 """Of the legend's letters: as many as fit beside one another in columns, at most of one name in a
 line, what a line before a name takes, and the height of a row."""
 

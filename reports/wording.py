@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import levels
+from reports.claims.fixed import Fixed, Made
 from reports.claims.ledger import Claim, Criterion
 from reports.claims.verdicts import CellVerdict, CriterionVerdict, Direction, Status, Verdict
 
@@ -137,14 +138,49 @@ def _criterion(verdict: CriterionVerdict, studies: Mapping[str, str]) -> dict[st
         "stated": "" if criterion.stated is None else number(criterion.stated, criterion.measure),
         "fidelity": (verdict.fidelity.value if verdict.fidelity else "").capitalize(),
         "scale": criterion.scale,
-        "fixed": "The criterion was fixed before the records were made."
-        if verdict.fixed_before
-        else "The criterion was fixed, or changed, after these records were made.",
+        "fixed": fixed(verdict.fixed, criterion.study),
         "problem": verdict.problem or awaited,
         "command": f"python -m harness study={criterion.study}",
         "study": criterion.study,
         "study_file": studies.get(criterion.study, ""),
     }
+
+
+def fixed(found: Fixed, study: str) -> str:
+    """Whether a criterion was there before its records, by their manifests.
+
+    Args:
+        found: what the manifests hold of it.
+        study: whose records decide it.
+    """
+    if found.before:
+        return "The criterion was fixed before the records were made: every manifest has it."
+    texts = []
+    for commits in found.changed.values():
+        runs = _some(commits, found.num_runs)
+        texts.append(f"Changed since: {runs}, made {_at(commits)}, have another form of it.")
+    for made, commits in found.absent.items():
+        runs = _some(commits, found.num_runs)
+        texts.append(f"Not in {runs}: made {_at(commits)}{_why_absent(made, study)}.")
+    return " ".join(texts)
+
+
+def _some(commits: Sequence[str], num_runs: int) -> str:
+    return f"the manifests of {len(commits):,} of {num_runs:,} runs"
+
+
+def _at(commits: Sequence[str]) -> str:
+    each = [*dict.fromkeys(commits)]
+    return f"at commit{'s' if len(each) > 1 else ''} {', '.join(each)}"
+
+
+def _why_absent(made: Made, study: str) -> str:
+    if not made.keeps_criteria:
+        return ", when manifests had no criteria yet"
+    if made.study == study:
+        return ", when the ledger did not have the criterion"
+    whose = f"the study {made.study}" if made.study else "no study"
+    return f" for {whose}, and a manifest has the criteria of its own study alone"
 
 
 def rule(criterion: Criterion) -> str:

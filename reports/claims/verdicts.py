@@ -18,6 +18,7 @@ from statistics import fmean, stdev
 from scipy.special import stdtrit
 
 from harness.statistics import CONFIDENCE
+from reports.claims.fixed import Fixed, when_fixed
 from reports.claims.ledger import Claim, Criterion, Paper
 from reports.claims.measures import Cell, MeasureError, Sample, samples
 from reports.selection import ReportRun
@@ -85,8 +86,8 @@ class CriterionVerdict:
     fidelity: Fidelity | None
     run_ids: tuple[str, ...]
     records_digest: str
-    fixed_before: bool
-    """Whether every record carries this very criterion: it was fixed before the measurement."""
+    fixed: Fixed
+    """Whether the criterion was there before the records."""
     problem: str = ""
     """Why the records could not be judged."""
 
@@ -214,11 +215,7 @@ def judge_one(
         fidelity=max(map(_fidelity, members), key=list(Fidelity).index) if members else None,
         run_ids=tuple(used),
         records_digest=_digest(members),
-        fixed_before=bool(members)
-        and all(
-            (run.stored.manifest.get("criteria") or {}).get(name) == criterion.digest
-            for run in members
-        ),
+        fixed=when_fixed(name, criterion, members),
         problem=problem,
     )
 

@@ -75,6 +75,21 @@ ALWAYS = ("comparison",)
 """Drawn for every study, whatever it asks for."""
 FROM_METRICS = frozenset({*ALWAYS, "growth", "node_pools", "same_inputs", "sensitivity"})
 """Drawn from metrics alone, so also of runs that were copied without tables."""
+_TABLES: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(FROM_METRICS, frozenset()),
+    "jct_distribution": frozenset({"jobs"}),
+    "jobs_completed": frozenset({"jobs"}),
+    "slots_in_use": frozenset({"grants", "outages"}),
+}
+"""Tables that figures are drawn from, where they are not all those of jobs and their slots."""
+_MOST = frozenset({"jobs", "grants", "changes", "outages"})
+
+
+def tables_of(figure: str) -> frozenset[str]:
+    """The tables that a run must not have been copied without, for this figure to show it."""
+    return _TABLES.get(figure, _MOST)
+
+
 ON_REQUEST = frozenset(
     {
         "jobs_completed",

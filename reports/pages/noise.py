@@ -9,14 +9,16 @@ from typing import Any
 from harness import levels
 from harness.statistics import MIN_TRIALS, estimate
 from reports.drawing import Table
+from reports.outliers import RANGES, cells
 from reports.pages.base import Material, Page, Section, named_anew
 from reports.selection import ReportRun, groups
 
+_WALL_CLOCK = "replay_wall_s"
 _METRICS = {
     "jct_mean_s": "mean JCT",
     "makespan_s": "makespan",
     "throughput_samples_per_s": "throughput",
-    "replay_wall_s": "wall clock",
+    _WALL_CLOCK: "wall clock",
 }
 """Of which the spread over repeated runs is shown."""
 _CLOCK = "latencies"
@@ -36,6 +38,7 @@ def build(material: Material) -> Page:
             _steps(material),
             _samples_lost(material),
             _live(material),
+            _outliers(material),
             _simulated(material),
             _profiles(material),
         ],
@@ -130,6 +133,48 @@ def _live(material: Material) -> Section:
         missing="" if rows else "no live run here was repeated.",
         links=material.links(),
     )
+
+
+def _outliers(material: Material) -> Section:
+    """Cells of live runs, and of repeated simulations their wall clock, which is measured too."""
+    num_cells, rows = 0, []
+    for study, runs in material.studies.items():
+        named = named_anew(runs)
+        found = cells([run for run in named if run.is_live], [*_METRICS])
+        for seed in sorted({run.trial[0] for run in named if not run.is_live}):
+            same = [run for run in named if not run.is_live and run.trial[0] == seed]
+            found += cells(same, [_WALL_CLOCK])
+        num_cells += len(found)
+        rows += [
+            [
+                study,
+                f"{cell.system}, {cell.engine}: {cell.setting}",
+                _METRICS[cell.metric],
+                f"{len(cell.outside)} of {len(cell.values)}",
+                f"{cell.low:,.4g} to {cell.high:,.4g}",
+                "; ".join(f"{run} ({value:,.4g})" for run, value in cell.outside.items()),
+            ]
+            for cell in found
+            if cell.outside
+        ]
+    header = ["study", "cell", "metric", "outside", "fences", "runs outside"]
+    return Section(
+        "noise-outliers",
+        "Outliers, reported and kept",
+        f"Runs more than {RANGES} interquartile ranges beyond the quartiles of their cell: runs"
+        " that differ in seed or repetition alone, live ones, and simulations of one seed by their"
+        f" wall clock. Of {num_cells:,} cells (one metric each) with at least {MIN_TRIALS} trials,"
+        f" {len(rows):,} have any. They are kept: every number of the report has them in it.",
+        Table(header, rows) if rows else None,
+        missing="" if rows else _no_outliers(num_cells),
+        links=material.links(),
+    )
+
+
+def _no_outliers(num_cells: int) -> str:
+    if num_cells:
+        return "no run is an outlier."
+    return f"no cell here has {MIN_TRIALS} trials."
 
 
 def _spread(values: Sequence[float]) -> list[str]:

@@ -112,12 +112,12 @@ def test_report_writes_page_figures_and_tables(
 
 def test_a_study_has_a_page_with_its_own_runs(tmp_path: Path) -> None:
     root, out = tmp_path / "runs", tmp_path / "site"
-    general = write_run(root, scheduler="fifo", sweep="bench_philly").run_id
+    general = write_run(root, scheduler="fifo", sweep="sim_catalogue").run_id
     special = write_run(root, scheduler="edf", sweep="edl_straggler").run_id
     words = ["--results", str(root), "--out", str(out), "--formats", "png"]
     assert main(words) == 0
     for study, run, drawn in (
-        ("bench_philly", general, {general}),
+        ("sim_catalogue", general, {general}),
         ("edl_straggler", special, set()),
     ):
         folder = out / "studies" / study

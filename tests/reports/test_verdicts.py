@@ -183,18 +183,62 @@ def test_more_claims_make_intervals_wider():
     assert (high - low) / 2 == pytest.approx(3.182446 * 0.0853913 / math.sqrt(4), rel=1e-5)
 
 
+def with_manifest(run, **changes):
+    manifest = {**run.stored.manifest, **changes}
+    return replace(run, stored=replace(run.stored, manifest=manifest))
+
+
 def test_records_say_whether_the_criterion_was_there_before_them(live):
     mine = criterion()
-    before = [
-        replace(
-            run, stored=replace(run.stored, manifest={**run.stored.manifest, "criteria": kept_})
-        )
-        for run in with_jct(live, uniform=200.0, fifo=100.0)
-        for kept_ in [{"x/1": mine.digest}]
+    held = {"x/1": mine.digest}
+    runs = [with_manifest(run, criteria=held) for run in with_jct(live, uniform=200.0, fifo=100.0)]
+    assert judge_one("x/1", mine, runs, 1).fixed.before
+    assert not judge_one("x/1", criterion(holds_if={"above": 1.4}), runs, 1).fixed.before
+    assert not judge_one("x/1", mine, live, 1).fixed.before
+    assert not judge_one("x/1", mine, [], 1).fixed.before
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"criteria": {"x/1": "0" * 64}},
+            "Changed since: the manifests of 2 of 10 runs, made at commit abc, have another form"
+            " of it.",
+        ),
+        (
+            {"criteria": {"y/1": "0" * 64}, "sweep": "main"},
+            "Not in the manifests of 2 of 10 runs: made at commit abc for the study main, and a"
+            " manifest has the criteria of its own study alone.",
+        ),
+        (
+            {"criteria": {}, "sweep": None},
+            "Not in the manifests of 2 of 10 runs: made at commit abc for no study, and a"
+            " manifest has the criteria of its own study alone.",
+        ),
+        (
+            {"criteria": {}},
+            "Not in the manifests of 2 of 10 runs: made at commit abc, when the ledger did not"
+            " have the criterion.",
+        ),
+        (
+            {},
+            "Not in the manifests of 2 of 10 runs: made at commit abc, when manifests had no"
+            " criteria yet.",
+        ),
+    ],
+)
+def test_a_criterion_that_was_not_there_says_why(live, changes, text):
+    mine = criterion()
+    runs = with_jct(live, uniform=200.0, fifo=100.0)
+    runs = [
+        with_manifest(run, **changes, git_commit="abc")
+        if run.trial[1] == 0
+        else with_manifest(run, criteria={"x/1": mine.digest})
+        for run in runs
     ]
-    assert judge_one("x/1", mine, before, 1).fixed_before
-    assert not judge_one("x/1", criterion(holds_if={"above": 1.4}), before, 1).fixed_before
-    assert not judge_one("x/1", mine, live, 1).fixed_before
+    verdict = judge_one("x/1", mine, runs, 1)
+    assert wording.fixed(verdict.fixed, mine.study) == text
 
 
 def test_the_ledger_has_every_entry():

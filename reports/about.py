@@ -1,0 +1,81 @@
+"""What stands beside a study's figures: what it compares, at what scale the paper and we did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from reports.claims.ledger import Claim
+from reports.selection import STUDIES, ReportRun
+
+
+def description(study: str) -> str:
+    """What a study compares, as its file says; "" where it has none."""
+    path = STUDIES / f"{study}.yaml"
+    if not path.is_file():
+        return ""
+    document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    return " ".join(str(document.get("description", "")).split())
+
+
+def stated_scales(claims: Iterable[Claim], study: str) -> list[str]:
+    """The scales of the criteria that a study serves, the paper's and ours, each once.
+
+    Args:
+        claims: entries of the ledger.
+        study: its name.
+    """
+    criteria = (each for claim in claims for each in (*claim.criteria, *claim.ablations))
+    return [*dict.fromkeys(each.scale for each in criteria if each.study == study and each.scale)]
+
+
+def scale(runs: Sequence[ReportRun]) -> str:
+    """How large the runs are, in one line: how made, jobs, slots, and where they really trained.
+
+    Slots are those of the cluster; of devices that jobs may share, one each.
+    """
+    texts = []
+    for kind in ("live", "live at emulated pace", "simulated"):
+        own = [run for run in runs if _kind(run) == kind]
+        if own:
+            jobs = _count([_num_jobs(run) for run in own], "job")
+            slots = _count([run.num_slots for run in own], "slot")
+            text = f"{_count([len(own)], 'run')} {kind}, {jobs} on {slots}"
+            texts.append(text if kind == "simulated" else f"{text}, {_trained(own)}")
+    return "; ".join(texts)
+
+
+def _kind(run: ReportRun) -> str:
+    if not run.is_live:
+        return "simulated"
+    return "live at emulated pace" if run.is_emulated else "live"
+
+
+def _num_jobs(run: ReportRun) -> int:
+    submitted = run.metrics.get("jobs_submitted")
+    return int(
+        run.stored.manifest.get("trace", {}).get("num_jobs", 0) if submitted is None else submitted
+    )
+
+
+def _trained(runs: Sequence[ReportRun]) -> str:
+    """Which programs, on which machines."""
+    pools = sorted(
+        {str(run.stored.manifest.get("choices", {}).get("workload", "?")) for run in runs}
+    )
+    machines = sorted({machine(run.stored.manifest.get("hardware", {})) for run in runs})
+    return f"{' and '.join(pools)} workloads, on {' and on '.join(machines)}"
+
+
+def machine(hardware: Mapping[str, Any]) -> str:
+    """Processor, cores and accelerators, as a manifest has them."""
+    parts = [str(hardware.get("cpu", "unknown")), f"{hardware.get('cores', '?')} cores"]
+    return ", ".join([*parts, *(hardware.get("accelerators") or ())])
+
+
+def _count(values: Sequence[int], what: str) -> str:
+    low, high = min(values), max(values)
+    number = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{number} {what}{'' if high == 1 else 's'}"
