@@ -20,11 +20,7 @@ from reports import about, overview, page_figures, site, wording
 from reports.claims import kept, ledger
 from reports.claims.verdicts import judge
 from reports.drawing import Drawing
-<<<<<<< HEAD
-from reports.figures import ALWAYS, FIGURES, FROM_METRICS, ON_REQUEST, checked
-=======
-from reports.figures import FIGURES
->>>>>>> pages
+from reports.figures import FIGURES, checked
 from reports.files import FORMATS
 from reports.pages.base import Drawn
 from reports.selection import ReportRun, SelectionError, name, select, study_figures
@@ -81,11 +77,7 @@ def _draw_site(
 
     def draw(study: str, own: Sequence[ReportRun], out: Path, claims: str) -> list[Drawn]:
         named_anew = name(run.stored for run in own)
-<<<<<<< HEAD
-        drawings = _drawings(named_anew, figures[study])
-=======
-        found = page_figures.draw(named_anew, study_figures(study) or ())
->>>>>>> pages
+        found = page_figures.draw(named_anew, figures[study])
         title = f"Elastrace: study {study}"
         site.write(
             out, title, command, named_anew, found.drawings, chosen.formats,
@@ -111,7 +103,6 @@ def _draw_site(
     return 1 if lines else 0
 
 
-<<<<<<< HEAD
 def _figures_of(study: str) -> Sequence[str]:
     """The figures that a study's file names; none: it does not say, so the general ones.
 
@@ -121,21 +112,6 @@ def _figures_of(study: str) -> Sequence[str]:
     return checked(study_figures(study) or (), f"configs/study/{study}.yaml: figures")
 
 
-def _drawings(runs: Sequence[ReportRun], asked: Sequence[str]) -> list[tuple[str, Drawing]]:
-    """What is drawn of the runs: the figures asked for, as they were asked for, else the general
-    ones; then those that every page has."""
-    whole = [run for run in runs if run.is_drawable]
-    wanted = asked or [figure for figure in FIGURES if figure not in ON_REQUEST]
-    with mpl.rc_context(style.RC):
-        return [
-            (figure, drawing)
-            for figure in dict.fromkeys([*wanted, *ALWAYS])
-            for drawing in FIGURES[figure](runs if figure in FROM_METRICS else whole)
-        ]
-
-
-=======
->>>>>>> pages
 def _num_drawn(drawings: Sequence[tuple[str, Drawing]]) -> int:
     return sum(drawing.figure is not None for _, drawing in drawings)
 
