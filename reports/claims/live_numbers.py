@@ -67,6 +67,11 @@ def _transient_speed(run: ReportRun) -> float | None:
     return sum(step.global_batch for step in settled) / length_s
 
 
+def _at_own_speeds(run: ReportRun, metric: str) -> float | None:
+    """What the simulator makes of the run with the speeds of its own workers, over the run's."""
+    return _share(run.metrics.get(f"resimulated_{metric}"), run.metrics.get(metric))
+
+
 LIVE_NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
     "context_share_of_scale_out": _context_share,
     "profiling_time_mean_s": _profiling_s,
@@ -81,5 +86,7 @@ LIVE_NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
     "windowed_samples_per_s": _transient_speed,
     "settled_samples_per_s": samples_per_s,
     "workers_memory_peak_bytes": workers_memory_bytes,
+    "jct_mean_at_own_speeds_over_live": lambda run: _at_own_speeds(run, "jct_mean_s"),
+    "makespan_at_own_speeds_over_live": lambda run: _at_own_speeds(run, "makespan_s"),
 }
 """By the name that criteria have for them; the unit is in the name."""
