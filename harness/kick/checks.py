@@ -18,6 +18,7 @@ _OF_THE_MACHINE = frozenset(
     {
         "decision_latency_p50_ms",
         "decision_latency_p99_ms",
+        "decision_latency_max_ms",
         "peak_memory_bytes",
         "replay_events_per_s",
         "replay_wall_s",
