@@ -120,10 +120,5 @@ def scale(gradient: torch.Tensor, num_workers: int, out: torch.Tensor) -> None:
     torch.mul(gradient, 1.0 / num_workers, out=out)
 
 
-def scale_all(gradients: Sequence[torch.Tensor], num_workers: int) -> list[torch.Tensor]:
-    """The same of many gradients. Not in place: two of them may share their memory."""
-    return list(torch._foreach_mul(list(gradients), 1.0 / num_workers))
-
-
 def _new_stream(device: torch.device) -> torch.cuda.Stream | None:
     return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]

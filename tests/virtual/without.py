@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from systems.runtime.data_order import Plan
-from systems.virtual import copied_gradients, ordered_sum, running_sum
+from systems.virtual import copied_gradients, ordered_sum, running_sum, sum_kernel
 from systems.virtual.contexts import StreamContexts
 from systems.virtual.random_states import ProcessRandom
 from systems.virtual.virtual_reduction import VirtualReduction
@@ -85,11 +85,8 @@ def _division():
     def scale(gradient, num_workers, out):
         torch.div(gradient, num_workers, out=out)
 
-    def scale_all(gradients, num_workers):
-        return [gradient / num_workers for gradient in gradients]
-
-    running_sum.scale = copied_gradients.scale = scale
-    running_sum.scale_all = scale_all
+    sum_kernel.scale = copied_gradients.scale = scale
+    sum_kernel._KERNEL = None
 
 
 def _order():
