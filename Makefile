@@ -40,13 +40,13 @@ kick: $(INSTALLED) ## For evaluators: does it work here? Expected values, PASS o
 	@$(PY) -m harness.kick
 
 test: $(INSTALLED) ## The fast tests (no GPU, no network)
-	@$(PY) -m pytest -q -n $(TEST_JOBS) -m "not long and not gpu"
+	@$(PY) -m pytest -q -n $(TEST_JOBS) -m "not long"
 
 test-long: $(INSTALLED) ## The longer randomised tests
-	@$(PY) -m pytest -q -n $(TEST_JOBS) -m "long and not gpu"
+	@$(PY) -m pytest -q -n $(TEST_JOBS) -m "long"
 
-gpu: $(INSTALLED) ## The tests that need a CUDA device; skipped aloud where there is none
-	@$(PY) -m pytest -q -m gpu tests/gpu
+gpu: $(INSTALLED) ## The GPU set, in resumable parts, records kept; skipped aloud without a CUDA device
+	@$(PY) -m tests.gpu.run_parts
 
 validate: $(INSTALLED) ## Check that every committed record is whole and agrees with itself
 	@$(PY) -m harness.validate --brief results/reference

@@ -9,10 +9,12 @@ from reports.figures import (
     class_accuracy,
     comparison,
     coordination,
+    deadlines_met,
     decay_curves,
     growth,
     hang_detection,
     jct_distribution,
+    jobs_admitted,
     jobs_completed,
     loss_difference,
     node_pools,
@@ -42,6 +44,8 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "comparison": comparison.draw,
     "jct_distribution": jct_distribution.draw,
     "jobs_completed": jobs_completed.draw,
+    "deadlines_met": deadlines_met.draw,
+    "jobs_admitted": jobs_admitted.draw,
     "node_pools": node_pools.draw,
     "planning_time": planning_time.draw,
     "slots_in_use": slots_in_use.draw,
@@ -73,11 +77,14 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
 """Figures by name; studies name those they want, in the order of their page."""
 ALWAYS = ("comparison",)
 """Drawn for every study, whatever it asks for."""
-FROM_METRICS = frozenset({*ALWAYS, "growth", "node_pools", "same_inputs", "sensitivity"})
+FROM_METRICS = frozenset(
+    {*ALWAYS, "deadlines_met", "growth", "node_pools", "same_inputs", "sensitivity"}
+)
 """Drawn from metrics alone, so also of runs that were copied without tables."""
 _TABLES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(FROM_METRICS, frozenset()),
     "jct_distribution": frozenset({"jobs"}),
+    "jobs_admitted": frozenset({"jobs"}),
     "jobs_completed": frozenset({"jobs"}),
     "slots_in_use": frozenset({"grants", "outages"}),
 }
@@ -92,6 +99,8 @@ def tables_of(figure: str) -> frozenset[str]:
 
 ON_REQUEST = frozenset(
     {
+        "deadlines_met",
+        "jobs_admitted",
         "jobs_completed",
         "node_pools",
         "planning_time",

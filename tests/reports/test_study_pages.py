@@ -69,10 +69,11 @@ def test_a_figures_runs_lead_to_their_facts_and_manifests(tmp_path: Path) -> Non
     page, text = read_page(path), path.read_text(encoding="utf-8")
     for run in stored:
         assert f"run-{run.run_id}" in page.ids
-        assert page.links.count(f"#run-{run.run_id}") == 3  # of every figure of the study
+        # Of every figure of the study but one: no job was refused.
+        assert page.links.count(f"#run-{run.run_id}") == 4
         assert f"<dd>{run.path / 'manifest.json'}</dd>" in text
-    assert text.count("Drawn from 2 runs") == 3
-    assert text.count("Scale: 2 runs simulated, 12 jobs on 4 slots.") == 3
+    assert text.count("Drawn from 2 runs") == 4
+    assert text.count("Scale: 2 runs simulated, 12 jobs on 4 slots.") == 4
     assert about.description("elasticflow_fig6")[:60] in text
     assert "Scale: the paper&#39;s, and here" in text or "Scale: the paper's, and here" in text
 

@@ -17,6 +17,7 @@ from harness.store import RESULT_DIRS
 from reports import wording
 from reports.__main__ import main
 from reports.claims import kept, ledger
+from reports.claims.fixed import Fixed, Made
 from reports.claims.ledger import PAPERS, Claim, Criterion
 from reports.claims.verdicts import (
     Direction,
@@ -31,6 +32,7 @@ from reports.claims.verdicts import (
 from reports.selection import STUDIES, ReportRun, select
 
 REFERENCE = Path(__file__).parents[2] / RESULT_DIRS[0]
+CLAIMS_PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
 SOURCE = {
     "study": "demo",
     "measure": "ratio",
@@ -239,6 +241,20 @@ def test_a_criterion_that_was_not_there_says_why(live, changes, text):
     ]
     verdict = judge_one("x/1", mine, runs, 1)
     assert wording.fixed(verdict.fixed, mine.study) == text
+
+
+def test_the_documentation_has_every_wording():
+    page = " ".join(CLAIMS_PAGE.read_text(encoding="utf-8").split())
+    commits = ["…", "…"]
+    assert wording.fixed(Fixed(3, 3, {}, {}), "own") in page
+    changed = wording.fixed(Fixed(3, 1, {Made("own", True): commits}, {}), "own")
+    assert changed.replace("2 of 3", "N of M") in page
+    head = "Not in the manifests of N of M runs: made at commit …"
+    assert f"*{head}*" in page
+    for made in (Made("own", False), Made("own", True), Made("NAME", True)):
+        absent = wording.fixed(Fixed(3, 1, {}, {made: commits}), "own")
+        why = absent.replace("2 of 3", "N of M").removeprefix(head)
+        assert f"*{why.strip(' ,.')}*" in page
 
 
 def test_the_ledger_has_every_entry():

@@ -43,6 +43,7 @@ from systems.runtime import session as sessions
 from systems.runtime.mark import Mark
 from systems.runtime.order import WorkerOrder
 from systems.runtime.reduction import join_alone
+from systems.runtime.trainer import on_device
 from systems.virtual.assignment import ranges
 from systems.virtual.workers import ordered_reduction, trainer_of
 from tests.elastic.run_lives import describe
@@ -149,12 +150,12 @@ def train(rank, spec, num_workers, num_slots, batch, num_steps, folder):
 class Pair:
     """The same program twice in one process: of virtual workers, and as one would write it."""
 
-    def __init__(self, rank, spec, num_workers, num_slots, batch, folder):
+    def __init__(self, rank, spec, num_workers, num_slots, batch, folder, device="cpu"):
         order = WorkerOrder(
             job_id="job", generation=1, rank=rank, num_workers=num_slots, num_slots=num_slots,
             workload=spec.target, options=spec.options, seed=SEED, global_batch=batch,
             target_step=0, job_dir=folder, checkpoint=None, checkpoint_every=0,
-            digest_every=0, step_floor_s=0.0, device="cpu", device_type="cpu", own_device=False,
+            digest_every=0, step_floor_s=0.0, device=device, device_type=device, own_device=False,
             num_threads=1, address="", collective_timeout_s=TIMEOUT_S, replay_layout=True,
             logical_workers=num_workers, random_states="streams",
         )  # fmt: skip
@@ -198,14 +199,20 @@ class Pair:
         for number in range(len(self._local)):
             cut = slice(number * self._size, (number + 1) * self._size)
             part = {name: value[cut] for name, value in batch.items()}
+            part = on_device(part, session.device)
             is_last = number == len(self._local) - 1
             with nullcontext() if is_last else self._hold():
                 loss = session.workload.loss(self._model, part)
                 torch.autograd.backward(loss * (1 / len(self._local)))
         session.workload.update(optimizer, self._batch, session.step, session.data_state.consumed)
 
+    def settle(self):
+        """Wait for the device."""
+        if self.session.device.type == "cuda":
+            torch.cuda.synchronize()
+
     def watch(self):
-        """From now on add up what phases take."""
+        """From now on add up what phases take; on a device each waits for what was asked of it."""
         trainer, reduction = self.trainer, self.reduction
         parts = [
             (trainer._contexts, ("enter", "leave", "begin_gather", "end_gather"), "contexts"),
@@ -220,10 +227,12 @@ class Pair:
                 setattr(thing, name, partial(self._timed, getattr(thing, name), phase))
 
     def _timed(self, call, phase, *words):
+        self.settle()
         began = time.perf_counter()
         try:
             return call(*words)
         finally:
+            self.settle()
             self.spent_s[phase] += time.perf_counter() - began
 
     def meet_again(self):
