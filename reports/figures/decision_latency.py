@@ -90,10 +90,11 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
             name="decision_latency",
             title=TITLE,
             caption="Live jobs: those that have arrived and not ended, as a mean over the run"
-            " (their completion times in all, over the makespan). A bin has whole runs, each with"
-            " all its decisions; of its runs the table gives the median, and least to most where"
-            " they differ. p95 is known where the latency of every decision was kept. Decisions are"
-            " timed to the microsecond.",
+            " (their completion times in all, over the makespan); it tells little of runs whose"
+            " jobs come all at once, as most of their decisions then have more. A bin has whole"
+            " runs, each with all its decisions; of its runs the table gives the median, and least"
+            " to most where they differ. p95 is known where the latency of every decision was"
+            " kept. Decisions are timed to the microsecond.",
             run_ids=[run.run_id for run in shown],
             figure=figure,
             table=Table(
