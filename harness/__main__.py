@@ -195,7 +195,7 @@ def _run_one(planned: Plan, command: list[str], mirroring: bool) -> int:
         return 0
     status = "done" if stored is None else "stored"
     if stored is None:
-        with RunProgress(len(planned.trace.jobs)) as progress:
+        with RunProgress(len(planned.trace.jobs), config.progress) as progress:
             shown = (progress.show, progress.say) if config.progress else ()
             path = execute(planned, command, *shown)
         stored = load_run(path)

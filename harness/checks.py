@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.cluster import Cluster
-from harness.contracts.scheduler import Requirement, Scheduler
+from harness.contracts.scheduler import Arranging, Placement, Requirement, Scheduler
 from harness.contracts.training import Backend
 from harness.problems import Problem
 from harness.trace.events import TraceEvent
@@ -57,6 +57,24 @@ def ability_problems(
             )
         )
     return problems
+
+
+def placement_problems(
+    placement: Placement, backend: Backend, names: tuple[str, str]
+) -> list[Problem | str]:
+    """A placement that moves jobs on a backend that cannot.
+
+    Args:
+        placement: turns counts into slots.
+        backend: the mechanism.
+        names: chosen options of placement and backend, for the text.
+    """
+    if not isinstance(placement, Arranging) or _can(backend, Requirement.MIGRATE):
+        return []
+    chosen, mechanism = names
+    fact = f"{chosen} moves jobs to make room for others and {mechanism} cannot migrate jobs"
+    way_out = "use a placement that moves none (for example placement=buddy), or another backend"
+    return [Problem(f"placement={chosen}, backend={mechanism}", fact, way_out)]
 
 
 def _can(backend: Backend, requirement: Requirement) -> bool:

@@ -20,6 +20,7 @@ from harness.checks import (
     ability_problems,
     device_problems,
     event_problems,
+    placement_problems,
     sharing_problems,
     size_problems,
 )
@@ -120,6 +121,9 @@ def plan(
     if scheduler is not None and backend is not None:
         names = (choices["scheduler"], choices["backend"])
         problems += ability_problems(scheduler, backend, config.scaling, names)
+    if parts["placement"] is not None and backend is not None:
+        names = (choices["placement"], choices["backend"])
+        problems += placement_problems(parts["placement"], backend, names)
     if scheduler is not None and shared is not None:
         names = (choices["scheduler"], choices["cluster"])
         problems += device_problems(scheduler, shared, names)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from harness import replay
+from harness.pace import Pace
 from harness.summary import console, seconds
 
 _PLAIN_EVERY_S = 15.0
@@ -21,6 +29,7 @@ def _bar() -> Progress:
         TextColumn("{task.description}"),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
+        TaskProgressColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
         console=console(stderr=True),
@@ -31,12 +40,20 @@ def _bar() -> Progress:
 class _Shown:
     """A bar on a terminal, or lines at most every few seconds."""
 
-    def __init__(self, total: int, done: int, what: str) -> None:
-        self._bar = _bar() if sys.stderr.isatty() else None
+    def __init__(
+        self,
+        total: int,
+        done: int,
+        what: str,
+        is_shown: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bar = _bar() if is_shown and sys.stderr.isatty() else None
         self._total, self._done, self._what = total, done, what
-        self._said_s = time.monotonic()
+        self._clock = clock
+        self._began_s = self._said_s = clock()
         self._task = (
-            self._bar.add_task(what, total=total, completed=done, note="") if (self._bar) else None
+            self._bar.add_task(what, total=total, completed=done, note="") if self._bar else None
         )
 
     def __enter__(self) -> Self:
@@ -53,17 +70,25 @@ class _Shown:
         if self._bar:
             self._bar.stop()
 
-    def update(self, done: int, note: str) -> None:
-        """Show how far it is; on no terminal only when a while has passed."""
+    def update(self, done: int, left_s: float | None, note: str) -> None:
+        """Show how far it is; on no terminal only when a while has passed.
+
+        ``left_s``: seconds that it may still take; None: nothing to tell it by.
+        """
         self._done = done
+        left = "time left unknown" if left_s is None else f"about {seconds(left_s)} left"
         if self._bar and self._task is not None:
-            self._bar.update(self._task, completed=done, note=note)
-        elif time.monotonic() - self._said_s >= _PLAIN_EVERY_S:
-            self.say(f"{self._what}: {done:,} of {self._total:,}, {note}")
+            self._bar.update(self._task, completed=done, note=f"{left}; {note}")
+        elif (now_s := self._clock()) - self._said_s >= _PLAIN_EVERY_S:
+            share = done / self._total if self._total else 1.0
+            self.say(
+                f"{self._what}: {done:,} of {self._total:,} ({share:.0%}) after"
+                f" {seconds(now_s - self._began_s)}, {left}; {note}"
+            )
 
     def say(self, line: str) -> None:
         """Print a line, above the bar if there is one."""
-        self._said_s = time.monotonic()
+        self._said_s = self._clock()
         if self._bar:
             self._bar.console.print(line, markup=False)
         else:
@@ -73,13 +98,18 @@ class _Shown:
 class RunProgress(_Shown):
     """Progress of one run, by its jobs that have ended."""
 
-    def __init__(self, num_jobs: int) -> None:
-        super().__init__(num_jobs, 0, "jobs ended")
+    def __init__(
+        self, num_jobs: int, is_shown: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(num_jobs, 0, "jobs ended", is_shown, clock)
+        self._pace = Pace()
 
     def show(self, progress: replay.Progress) -> None:
         """What the replay reports now and then."""
-        note = f"{progress.num_running} running, at {seconds(progress.time_s)} of the trace"
-        self.update(progress.num_ended, note)
+        share = progress.num_ended / progress.num_jobs
+        left_s = self._pace.left_s(share, self._clock())
+        note = f"{progress.num_live:,} there, at {seconds(progress.time_s)} of the trace"
+        self.update(progress.num_ended, left_s, note)
 
 
 class SweepProgress(_Shown):
@@ -97,4 +127,4 @@ class SweepProgress(_Shown):
     def waiting(self, remaining_s: float, running: Sequence[str]) -> None:
         """Points are running."""
         shown = ", ".join(running[:2]) + (", ..." if len(running) > 2 else "")
-        self.update(self._num_ended, f"about {seconds(remaining_s)} left; now {shown}")
+        self.update(self._num_ended, remaining_s, f"now {shown}")

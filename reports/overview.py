@@ -16,7 +16,7 @@ from reports.claims.kept import FILE, write
 from reports.claims.ledger import Paper
 from reports.claims.verdicts import Verdict
 from reports.pages import PAGES
-from reports.pages.base import Drawn, Material, Section, machines, overhead_records
+from reports.pages.base import Drawn, Material, Section, machines, overhead_records, plan_records
 from reports.selection import ReportRun
 from reports.site import downloads
 
@@ -97,6 +97,7 @@ def write_site(
         studies=studies,
         drawn=[drawn for study in studies for drawn in found[study]],
         overhead=overhead_records(directories),
+        plans=plan_records(directories),
         machines=machines(directories),
     )
     files = material.links()

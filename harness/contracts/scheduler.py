@@ -6,10 +6,10 @@ which engine runs. Private state is built only from the views it has seen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Event, JobState
@@ -254,5 +254,53 @@ class Placement(Protocol):
 
         When growing, held slots are kept; when shrinking, the answer is a part of ``held``.
         The order of the answer is the order of ranks: kept slots first, in their old order.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    """A job whose slots the placement chooses, as one that moves jobs sees it."""
+
+    job_id: str
+    num_slots: int
+    """That it is to have."""
+    slots: tuple[int, ...] = ()
+    """That it holds, or will hold once its change in flight is done; in rank order."""
+    device_type: str | None = None
+
+
+@runtime_checkable
+class Arranging(Placement, Protocol):
+    """A placement that moves jobs to make room for others, on backends that can migrate.
+
+    It is asked for ``place`` only where a job shrinks.
+    """
+
+    def arrange(
+        self,
+        cluster: Cluster,
+        free: FreeSlots,
+        leaving: Collection[int],
+        waiting: Sequence[Occupant],
+        settled: Sequence[Occupant],
+    ) -> Mapping[str, tuple[int, ...]]:
+        """Slots of those that are to have more, and of those that move for them.
+
+        A change begins as soon as its new slots are free, or its job's own; who waits is asked for
+        again whenever something has happened, so nothing of an answer is remembered. No two jobs
+        of an answer may wait for each other's slots.
+
+        Args:
+            cluster: where.
+            free: what nobody holds.
+            leaving: slots that changes in flight give up; not free yet.
+            waiting: jobs that are to have more slots than they hold, in the order of the
+                decisions. The free slots are enough for all of them.
+            settled: jobs that may be moved, each with as many slots as it holds.
+
+        Returns:
+            Slots in rank order, by job: of jobs in ``waiting``, the others wait; and of those in
+            ``settled`` that are to move.
         """
         ...

@@ -9,7 +9,7 @@ import immutables
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Change, ChangeKind, Event, EventKind, JobState
-from harness.contracts.scheduler import Grant, Placement
+from harness.contracts.scheduler import Arranging, Grant, Occupant, Placement
 from harness.replay.job_book import JobBook, ReplayJob
 from harness.replay.occupancy import Occupancy
 
@@ -30,6 +30,12 @@ def _in_rank_order(grant: Grant, slots: tuple[int, ...]) -> tuple[int, ...] | No
     return tuple(of_slot[slot] for slot in slots)
 
 
+def _grows_anywhere(job: ReplayJob) -> bool:
+    """Whether a job is to have more slots than it holds, whichever they are."""
+    target = job.target
+    return target is not None and target.slots is None and target.num_slots > len(job.slots)
+
+
 class Grants:
     """Desired grants, the slots really held, and what is under way between the two.
 
@@ -47,6 +53,9 @@ class Grants:
         """Jobs with a change in flight, and the slots it holds; free changes never appear."""
         self._cluster = cluster
         self._placement = placement
+        self._arranging = placement if isinstance(placement, Arranging) else None
+        self._holders: dict[str, ReplayJob] = {}
+        """Jobs that hold slots."""
         self._book = book
         self._scaling = scaling
         self._unmet: dict[str, ReplayJob] = {}
@@ -75,17 +84,77 @@ class Grants:
         else:
             self.occupancy.release([slot for slot in held if slot not in slots])
             self.occupancy.take([slot for slot in slots if slot not in held])
+        if slots:
+            self._holders[job.spec.job_id] = job
+        else:
+            del self._holders[job.spec.job_id]
         self._book.hold(job, slots, time_s)
 
     def changes(self, now_s: float) -> list[Change]:
         """Every change that can begin now, begun: its slots are held from now on."""
         begun = []
         for job_id, job in list(self._unmet.items()):
+            if self._arranging is not None and _grows_anywhere(job):
+                continue
             change = self._next_change(job, now_s)
             if change is not None:
                 del self._unmet[job_id]
                 begun.append(change)
+        if self._arranging is not None:
+            begun += self._arranged(self._arranging, now_s)
         return begun
+
+    def _arranged(self, placement: Arranging, now_s: float) -> list[Change]:
+        """Changes of those that are to have more slots, and of those that move for them."""
+        waiting, left = {}, self.occupancy.num_free
+        for job_id, job in self._unmet.items():
+            if job.target is not None and _grows_anywhere(job):
+                need = job.target.num_slots - len(job.slots)
+                if need <= left:
+                    waiting[job_id] = Occupant(
+                        job_id, job.target.num_slots, job.slots, job.target.device_type
+                    )
+                    left -= need
+        if not waiting:
+            return []
+        chosen = placement.arrange(
+            self._cluster,
+            self.occupancy,
+            self._leaving(),
+            list(waiting.values()),
+            [one for one in self._settled() if one.job_id not in waiting],
+        )
+        begun = []
+        for job_id, slots in chosen.items():
+            job = self._book.live[job_id]
+            # One that is to move, but has not reached its grant yet, comes later.
+            is_ready = job_id in waiting or (job.change is None and self._is_met(job))
+            if is_ready and self.occupancy.is_free([s for s in slots if s not in job.slots]):
+                self._unmet.pop(job_id, None)
+                begun.append(self._begin_at(job, slots, now_s))
+        return begun
+
+    def _leaving(self) -> list[int]:
+        """Slots that changes in flight give up."""
+        found: list[int] = []
+        for job in self._holders.values():
+            if job.change is not None:
+                kept = () if job.target is None else job.change.slots
+                found += [slot for slot in job.slots if slot not in kept]
+        return found
+
+    def _settled(self) -> list[Occupant]:
+        """Jobs that may be moved: now, or once changes in flight are done."""
+        awaits = any(job.change is not None for job in self._holders.values())
+        found = []
+        for job_id, job in self._holders.items():
+            slots = job.slots if job.change is None else job.change.slots
+            target = job.target
+            if target is None or target.slots is not None or not slots:
+                continue
+            if awaits or self._is_met(job):
+                found.append(Occupant(job_id, len(slots), slots, target.device_type))
+        return found
 
     def note_in_flight(self, changes: list[Change], live: Mapping[str, ReplayJob]) -> None:
         """Show those changes that were not done at once."""
@@ -204,8 +273,11 @@ class Grants:
         if target is None:
             return self._begin(job, ChangeKind.SUSPEND, (), JobState.SUSPENDING, now_s)
         slots = self._slots_for(target, held)
-        if slots is None:
-            return None
+        return None if slots is None else self._begin_at(job, slots, now_s)
+
+    def _begin_at(self, job: ReplayJob, slots: tuple[int, ...], now_s: float) -> Change:
+        """The change that brings a job to these slots."""
+        held = job.slots
         if not held:
             kind = ChangeKind.RESUME if job.has_run else ChangeKind.START
             return self._begin(job, kind, slots, JobState.STARTING, now_s)

@@ -75,7 +75,8 @@ class Progress:
     time_s: float
     num_ended: int
     num_jobs: int
-    num_running: int
+    num_live: int
+    """Jobs that have arrived and not ended."""
     num_events: int
 
 

@@ -11,6 +11,7 @@ from reports.figures import (
     coordination,
     deadlines_met,
     decay_curves,
+    decision_latency,
     growth,
     hang_detection,
     jct_distribution,
@@ -73,12 +74,21 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "sensitivity": sensitivity.draw,
     "same_inputs": same_inputs.draw,
     "growth": growth.draw,
+    "decision_latency": decision_latency.draw,
 }
 """Figures by name; studies name those they want, in the order of their page."""
 ALWAYS = ("comparison",)
 """Drawn for every study, whatever it asks for."""
 FROM_METRICS = frozenset(
-    {*ALWAYS, "deadlines_met", "growth", "node_pools", "same_inputs", "sensitivity"}
+    {
+        *ALWAYS,
+        "deadlines_met",
+        "decision_latency",
+        "growth",
+        "node_pools",
+        "same_inputs",
+        "sensitivity",
+    }
 )
 """Drawn from metrics alone, so also of runs that were copied without tables."""
 _TABLES: Mapping[str, frozenset[str]] = {
@@ -125,6 +135,7 @@ ON_REQUEST = frozenset(
         "sensitivity",
         "same_inputs",
         "growth",
+        "decision_latency",
     }
 )
 """About studies of their own: drawn when a study or ``--figures`` names them; a report of

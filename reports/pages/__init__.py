@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from reports.pages import fidelity, hardware, noise, untested
+from reports.pages import decisions, fidelity, hardware, noise, untested
 from reports.pages.base import Material, Page
 
 PAGES: Sequence[Callable[[Material], Page]] = (
     noise.build,
     fidelity.build,
+    decisions.build,
     hardware.build,
     untested.build,
 )

@@ -14,6 +14,8 @@ from reports.claims.verdicts import Verdict
 from reports.drawing import Table
 from reports.selection import ReportRun, name
 
+_PLANS = "hu_plans/record.json"
+
 
 @dataclass(frozen=True)
 class Drawn:
@@ -41,6 +43,8 @@ class Material:
     """What the studies' pages show."""
     overhead: Mapping[str, Mapping[str, Any]]
     """Records of ``python -m harness.overhead``, by file: they are no runs."""
+    plans: Mapping[str, Mapping[str, Any]]
+    """Records of ``python -m systems.schedulers.hu``, by the folder of their machine."""
     machines: Sequence[tuple[str, Mapping[str, Any]]]
     """What records that are no runs say of the machine: their study, and the record."""
     study_page: str = "studies/{}/index.html"
@@ -102,6 +106,17 @@ def overhead_records(directories: Sequence[Path]) -> dict[str, Mapping[str, Any]
     return {path.stem: record for path, record in _documents(directories, "bench_overhead/*.json")}
 
 
+def plan_records(directories: Sequence[Path]) -> dict[str, Mapping[str, Any]]:
+    """The records of ``python -m systems.schedulers.hu`` at or below folders of results, by the
+    folder that theirs lies in, which is the machine's.
+
+    Raises:
+        StoreError: one is damaged.
+    """
+    found = _documents(directories, _PLANS)
+    return {path.parents[1].name: record for path, record in found if "rows" in record}
+
+
 def machines(directories: Sequence[Path]) -> list[tuple[str, Mapping[str, Any]]]:
     """What records that are no runs say of their machine: the name of their folder, and it.
 
@@ -110,6 +125,7 @@ def machines(directories: Sequence[Path]) -> list[tuple[str, Mapping[str, Any]]]
     """
     found = [
         *_documents(directories, "bench_overhead/*.json"),
+        *_documents(directories, _PLANS),
         *_documents(directories, "*/machine.json"),
     ]
     return [(path.parent.name, record) for path, record in found if "hardware" in record]

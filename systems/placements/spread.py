@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heapreplace
 
 from harness.cluster import Cluster
 from harness.contracts.scheduler import FreeSlots
-from systems.placements.device_type import of_type
+from systems.placements.free_part import of_type
 
 
 class Spread:

@@ -53,8 +53,17 @@ class Compaction:
     host. The number R of slots lies between the job's least and P. The gain is the worth of R
     slots to the job less what they are worth to the jobs that give them; slots are taken one
     at a time at the least loss, which is the optimum where curves are concave. Slots that are
-    free are given at no loss. If one host is allowed, all are tried, of equals the fewest
-    slots, then the first host; if more are, those with most to give (then the least loss).
+    free are given at no loss.
+
+    Exact, on concave curves: how many slots, and whose, given the hosts; and the host, where one is
+    allowed: all are tried, of equals the fewest slots, then the first host. So is the choice where
+    as many hosts are allowed as there are.
+
+    A heuristic: which hosts, where more than one is allowed, and not all. Those are taken that have
+    the most to give (then the least loss of giving it), for all requests of as many hosts. Against
+    brute force over every set of hosts, on 988 random small cases (two of four hosts, of two or
+    three slots each) in which something can be gained: the greatest gain in 75 %, nothing in 1 %,
+    90 % of the greatest gain on average.
 
     What a host can give is remembered until a claim on it changes.
     """

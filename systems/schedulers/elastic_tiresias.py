@@ -51,7 +51,8 @@ class ElasticTiresias:
     The gain of an expansion is that of the throughput curve for so many slots: schedulers are told
     no curve by hosts, so which slot is free does not count, where Algorithm 1 has S(p + 1) with
     that very slot. A compaction for a request wider than a host takes hosts in the order of how
-    many slots they can give, then of what giving them loses: not always the greatest gain.
+    many slots they can give, then of what giving them loses: not always the greatest gain
+    (``Compaction`` says how near it is); for any other it is.
 
     Jobs that are not elastic are never resized; one that waits may be started by compaction, on
     exactly the slots it requested.
@@ -70,7 +71,8 @@ class ElasticTiresias:
     matter; so the placement is not asked.
 
     Checked: ``compared``, with a version that does everything anew at every event
-    (``tests/schedulers/naive_elastic_tiresias.py``), and compactions with brute force.
+    (``tests/schedulers/naive_elastic_tiresias.py``), and compactions with brute force: those within
+    one host have the greatest gain, those on several the greatest of the hosts that they take.
     """
 
     checked: ClassVar[str] = "compared"

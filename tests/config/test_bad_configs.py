@@ -167,3 +167,13 @@ def test_a_base_that_is_no_configuration(command, tmp_path):
     path.write_text("- 1\n")
     assert_refused(command("--from", str(path)), f"--from {path}: holds no configuration")
     assert_refused(command("--from", str(path) + "x"), "--from: there is no file")
+
+
+def test_a_placement_that_moves_jobs_needs_a_backend_that_can(command):
+    answer = command("trace=five_jobs", "backend=static", "placement=buddy_migrating")
+    assert_refused(
+        answer,
+        "placement=buddy_migrating, backend=static",
+        "cannot migrate jobs",
+        "placement=buddy",
+    )

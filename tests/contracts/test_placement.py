@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cluster import Cluster, Host, Slot
+from harness.contracts.scheduler import Arranging, Occupant
 from harness.replay.occupancy import Occupancy
 from tests.replay.worlds import cluster
 from tests.schedulers.world import built, shipped
@@ -91,6 +92,73 @@ def test_spread_is_on_the_most_hosts_and_no_choice_is_more_even(situation):
         options = list(choices(held, free, num_slots))
         assert where.num_hosts_of(answer) == max(map(where.num_hosts_of, options))
         assert unevenness(where, answer) == min(unevenness(where, option) for option in options)
+
+
+ARRANGING = [name for name in PLACEMENTS if isinstance(built("placement", name), Arranging)]
+
+
+@st.composite
+def arrangements(draw):
+    """A small cluster with jobs anywhere, some of which may move, and what waiting jobs want."""
+    where = draw(st.sampled_from([cluster(4, 2), cluster(2, 4), cluster(1, 6), UNEVEN]))
+    names = ["free", "free", "fixed", "down", "leaving", *"abcdef"]
+    fates = draw(
+        st.lists(st.sampled_from(names), min_size=where.num_slots, max_size=where.num_slots)
+    )
+    slots = {
+        name: tuple(slot for slot, fate in enumerate(fates) if fate == name)
+        for name in dict.fromkeys(fates)
+    }
+    occupancy = Occupancy(where)
+    for slot in slots.get("down", ()):
+        occupancy.mark_down(slot)
+    for name in set(slots) - {"free", "down"}:
+        occupancy.take(slots[name])
+    waiting, settled, left = [], [], occupancy.num_free
+    for name in "abcdefxyz":
+        held = slots.get(name, ())
+        more = draw(st.integers(0, 4)) if name in "abcxyz" else 0
+        is_picky = where is UNEVEN and not held and draw(st.booleans())
+        device_type = "a" if is_picky else None
+        if 0 < more <= left:
+            waiting.append(Occupant(name, len(held) + more, held, device_type))
+            left -= more
+        elif held:
+            settled.append(Occupant(name, len(held), held))
+    return where, occupancy, slots.get("leaving", ()), waiting, settled
+
+
+@pytest.mark.parametrize("name", ARRANGING)
+@settings(deadline=None, max_examples=200)
+@given(situation=arrangements())
+def test_who_waits_and_who_moves_get_slots_of_their_own_and_can_have_them(name, situation):
+    where, occupancy, leaving, waiting, settled = situation
+    given_all = (where, occupancy, leaving, waiting, settled)
+    answer = built("placement", name).arrange(*given_all)
+    assert dict(answer) == dict(built("placement", name).arrange(*given_all))
+    jobs = {job.job_id: job for job in (*waiting, *settled)}
+    assert set(answer) <= set(jobs)
+    given_slots = [slot for slots in answer.values() for slot in slots]
+    assert len(given_slots) == len(set(given_slots)), "one slot for two jobs"
+    free = {slot for host in range(len(where.hosts)) for slot in occupancy.on_host(host)}
+    may_have = free | set(leaving) | {slot for job in jobs.values() for slot in job.slots}
+    assert set(given_slots) <= may_have
+    for job_id, slots in answer.items():
+        job = jobs[job_id]
+        assert len(slots) == job.num_slots
+        types = {where.slots[slot].device_type for slot in slots}
+        assert job.device_type is None or types == {job.device_type}
+        kept = [slot for slot in job.slots if slot in slots]
+        assert list(slots[: len(kept)]) == kept, "ranks of those that stay do not change"
+    # Whoever stays keeps its slots; and all come to theirs, one after the other.
+    free |= set(leaving)
+    staying = {slot for one, job in jobs.items() if one not in answer for slot in job.slots}
+    assert staying.isdisjoint(given_slots)
+    left = dict(answer)
+    while left:
+        able = [one for one, slots in left.items() if set(slots) <= free | set(jobs[one].slots)]
+        assert able, f"{sorted(left)} wait for one another"
+        free = (free | set(jobs[able[0]].slots)) - set(left.pop(able[0]))
 
 
 def choices(held, free, num_slots):

@@ -127,6 +127,7 @@ def simulate(
     cells: Any = None,
     events: tuple[TraceEvent, ...] = (),
     checkpoint_every_s: float = 600.0,
+    placement: Any = None,
     **options: Any,
 ) -> RunRecords:
     where = on or cluster()
@@ -135,7 +136,7 @@ def simulate(
         jobs=jobs,
         cluster=where,
         scheduler=scheduler,
-        placement=FirstFree(),
+        placement=placement or FirstFree(),
         engine=engine(where, known, mechanism, events, checkpoint_every_s=checkpoint_every_s),
         profile=known,
         **options,

@@ -25,9 +25,35 @@ RECORD = {
 """A record of the overhead, as far as the pages read it."""
 
 
+PLANS = {
+    "hardware": RECORD["hardware"],
+    "packages": RECORD["packages"],
+    "settings": {
+        "jobs": 100,
+        "steps": 5,
+        "nodes": 190,
+        "trials": 3,
+        "gap": 0.001,
+        "methods": ["fast", "tight"],
+    },
+    "rows": [
+        {
+            "trial": trial,
+            "method": method,
+            "wall_ms": factor * (trial + 1),
+            "cpu_ms": factor,
+            "below_best_bound": 0.0001 * trial,
+        }
+        for method, factor in (("fast", 10.0), ("tight", 1000.0))
+        for trial in range(3)
+    ],
+}
+"""A record of plans, as far as the pages read it."""
+
+
 @pytest.fixture(scope="session")
 def full_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two schedulers in both engines, five trials each; a record of the overhead."""
+    """Two schedulers in both engines, five trials each; records of the overhead and of plans."""
     from sample_runs import write_run
 
     root = tmp_path_factory.mktemp("runs")
@@ -38,6 +64,8 @@ def full_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             write_run(root, scheduler=scheduler, live=True, repetition=repetition, load=load)
     (root / "bench_overhead").mkdir()
     (root / "bench_overhead" / "record.json").write_text(json.dumps(RECORD))
+    (root / "hu_plans").mkdir()
+    (root / "hu_plans" / "record.json").write_text(json.dumps(PLANS))
     return root
 
 

@@ -19,7 +19,7 @@ from reports.overview import by_study
 from reports.pages.fidelity import job_errors, word
 from reports.selection import select
 
-PAGES = ("noise", "fidelity", "hardware", "untested")
+PAGES = ("noise", "fidelity", "decisions", "hardware", "untested")
 
 
 def rows(full_site: Path, name: str) -> list[dict[str, Any]]:
@@ -136,3 +136,13 @@ def test_a_site_of_simulations_alone_says_what_it_lacks(tmp_path: Path) -> None:
     text = (tmp_path / "site" / "noise.html").read_text(encoding="utf-8")
     assert "no live run here was repeated" in text
     assert "no record of python -m harness.overhead is here" in text
+
+
+def test_plans_are_held_to_each_other(full_site: Path) -> None:
+    (page,) = (full_site / "tables").glob("plans-*.csv")
+    fast, tight = rows(full_site, page.stem)
+    assert (fast["method"], fast["plans"], fast["wall p50, ms"]) == ("fast", "3", "20.0")
+    assert (fast["longest"], fast["CPU p50, ms"]) == ("30.0", "10.0")
+    assert (tight["method"], tight["wall p50, ms"]) == ("tight", "2000.0")
+    assert (tight["below the bound p50, %"], tight["below most"]) == ("0.010", "0.020")
+    assert "3 drawn instances of 100 jobs" in (full_site / "decisions.html").read_text()

@@ -1,0 +1,44 @@
+"""A part of the free slots: those of one device type, or those that are not promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from harness.cluster import Cluster
+from harness.contracts.scheduler import FreeSlots
+
+
+class PartOf:
+    """``FreeSlots`` narrowed to some."""
+
+    def __init__(self, cluster: Cluster, free: FreeSlots, is_in: Callable[[int], bool]) -> None:
+        self._by_host = [
+            [slot for slot in free.on_host(host) if is_in(slot)]
+            for host in range(len(cluster.hosts))
+        ]
+
+    @property
+    def num_free(self) -> int:
+        """Free slots of the part."""
+        return sum(len(slots) for slots in self._by_host)
+
+    def on_host(self, host: int) -> Sequence[int]:
+        """Free slots of the part on one host, ascending."""
+        return self._by_host[host]
+
+    def hosts_with(self, num_free: int) -> Sequence[int]:
+        """Hosts with exactly ``num_free`` free slots of the part, ascending."""
+        return [host for host, slots in enumerate(self._by_host) if len(slots) == num_free]
+
+
+def of_type(cluster: Cluster, free: FreeSlots, device_type: str | None) -> FreeSlots:
+    """The free slots that a grant of ``device_type`` may use; None: all."""
+    if device_type is None or cluster.device_types == (device_type,):
+        return free
+    slots = cluster.slots
+    return PartOf(cluster, free, lambda slot: slots[slot].device_type == device_type)
+
+
+def without(cluster: Cluster, free: FreeSlots, promised: Collection[int]) -> FreeSlots:
+    """The free slots that are not among these."""
+    return PartOf(cluster, free, lambda slot: slot not in promised)

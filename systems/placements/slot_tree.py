@@ -1,0 +1,66 @@
+"""The slots of a cluster as leaves of a binary tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.cluster import Cluster
+from harness.contracts.scheduler import FreeSlots
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+
+class SlotTree:
+    """Pairs, fours and so on of one host in device order, then pairs, fours and so on of hosts.
+
+    A host that is no power of two wide has leaves to spare, and so has a cluster with such a number
+    of hosts. A block is a subtree: as many leaves as a power of two says, from a multiple of it on.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        width = power(max(len(host.slots) for host in cluster.hosts))
+        self.slot_at: Ints = np.full(power(len(cluster.hosts)) * width, -1)
+        """Slot of every leaf; -1: a leaf to spare."""
+        self.leaf_of: Ints = np.zeros(cluster.num_slots, np.int64)
+        for number, host in enumerate(cluster.hosts):
+            for place, slot in enumerate(host.slots):
+                self.leaf_of[slot] = number * width + place
+                self.slot_at[number * width + place] = slot
+
+    def flags(self, slots: Iterable[int]) -> Flags:
+        """For every leaf, whether its slot is one of these."""
+        flags = np.zeros(len(self.slot_at), np.bool_)
+        flags[self.leaf_of[list(slots)]] = True
+        return flags
+
+    def free(self, free: FreeSlots) -> Flags:
+        """For every leaf, whether its slot is free."""
+        hosts = range(len(self.cluster.hosts))
+        return self.flags(slot for host in hosts for slot in free.on_host(host))
+
+    def slots(self, leaves: Ints) -> list[int]:
+        """Slots of some leaves, ascending."""
+        return sorted(self.slot_at[leaves].tolist())
+
+
+def idle_around(is_free: Flags, block: int, nodes: Ints) -> list[Ints]:
+    """How many leaves are free in each of these blocks, then in the next larger ones around them,
+    up to all: of blocks that will do, the first in this order breaks up the least."""
+    counts = []
+    width = block
+    while width <= len(is_free):
+        idle = is_free.reshape(-1, width).sum(axis=1)
+        counts.append(idle[nodes * block // width])
+        width *= 2
+    return counts
+
+
+def power(number: int) -> int:
+    """The least power of two that is not below a number."""
+    return 1 << (number - 1).bit_length()
