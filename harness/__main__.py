@@ -16,7 +16,15 @@ from harness import sweep
 from harness.compose import understand
 from harness.config import GROUPS, RunConfig, hash_json
 from harness.estimate import estimate_wall_s
-from harness.experiment import Library, Plan, config_yaml, execute, mirror_run, plan
+from harness.experiment import (
+    Library,
+    Plan,
+    config_yaml,
+    execute,
+    mirror_run,
+    plan,
+    tell_cautions,
+)
 from harness.help import of_group, overview
 from harness.interrupts import TIME_LIMIT_EXIT, Interrupted, run_command
 from harness.problems import Problem, UserError, render, suggest
@@ -188,6 +196,8 @@ def _read_base(arguments: Arguments) -> Mapping[str, Any] | None:
 def _run_one(planned: Plan, command: list[str], mirroring: bool) -> int:
     config, out = planned.config, console()
     stored = None if config.force else planned.stored()
+    if stored is None and mirroring:  # a sweep has told them already
+        tell_cautions([planned])
     if config.dry:
         jobs = f"{len(planned.trace.jobs):,} jobs on {planned.setup.cluster.num_slots} slots"
         when = "stored already" if stored else f"about {seconds(estimate_wall_s(planned))}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import resource
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -83,6 +83,11 @@ class Plan:
             StoreError: it is there but cannot be read.
         """
         return RunStore(Path(self.config.results_dir)).find(self.run_id)
+
+    @property
+    def cautions(self) -> list[str]:
+        """What a user may count on and will not have in this run, each with its way out."""
+        return self.engine.cautions(self.setup)
 
 
 def plan(
@@ -299,6 +304,7 @@ def execute(
         "trace": describe_trace(planned.trace),
         "profile": dict(planned.setup.profile.provenance),
         "metrics_version": VERSION,
+        "cautions": planned.cautions,
     }
     store = RunStore(Path(config.results_dir))
     with interruptible(config.max_wall_s), ExitStack() as stack:
@@ -353,6 +359,12 @@ def _snapshots(planned: Plan, scratch: Path, say: Callable[[str], None]) -> Snap
     if config.force:
         snapshots.discard()
     return snapshots
+
+
+def tell_cautions(plans: Iterable[Plan]) -> None:
+    """Say on stderr what these runs will not have, each once."""
+    for text in dict.fromkeys(text for planned in plans for text in planned.cautions):
+        _warn(f"caution: {text}")
 
 
 def _warn(line: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from harness.compose import compose, defaults, quote, understand
 from harness.config import RunConfig, read_config
 from harness.estimate import estimate_wall_s
-from harness.experiment import Library, Plan, config_yaml, mirror_run, plan
+from harness.experiment import Library, Plan, config_yaml, mirror_run, plan, tell_cautions
 from harness.interrupts import Interrupted, interruptible
 from harness.problems import UserError
 from harness.processes import PointProcess, stop_all
@@ -166,6 +166,7 @@ def show_plan(sweep: Sweep, entries: Sequence[Entry]) -> None:
         line = f"{number:4}  {axes}  {jobs:,} jobs, {time_text}  ({entry.planned.run_id})"
         out.print(line, markup=False)  # a list of names would be taken for a style
     still = [entry for entry in entries if entry.is_open]
+    tell_cautions(entry.planned for entry in still)
     total = seconds(remaining_s(entries, _width(sweep)))
     out.print(
         f"{len(entries)} points, {len(still)} to run, about {total} in all. dry=true: nothing"
@@ -201,6 +202,7 @@ def run_sweep(sweep: Sweep, entries: list[Entry]) -> int:
     out = console()
     folder = sweep_folder(sweep, entries)
     folder.mkdir(parents=True, exist_ok=True)
+    tell_cautions(entry.planned for entry in entries if entry.is_open)
     progress = SweepProgress(len(entries), sum(not entry.is_open for entry in entries))
     exit_code = 0
     try:

@@ -154,8 +154,6 @@ class Abilities:
     """Whether a job can choose its own batch and learning rate as it trains."""
     share_device: bool = False
     """Whether workers of several jobs can run on slots of one device."""
-    bitwise: bool = False
-    """Whether jobs end with the bits of a training on fixed workers (``Backend.reference``)."""
     logical_workers: bool = False
     """Whether a job runs on at most as many slots as it has logical workers, which are virtual."""
     survive: bool = False

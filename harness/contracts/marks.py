@@ -23,9 +23,10 @@ class Doing(IntEnum):
     PREPARE = 1
     """It has its order: it imports, builds, warms up, and meets the other founders."""
     COPY = 2
-    """It is ready to join a job that trains: it waits for the state, takes it, and enters."""
+    """It is ready to join a job that trains: it waits for the state, takes it, and enters. Where
+    all workers start again, it reads the state from a checkpoint."""
     BETWEEN = 3
-    """Between two steps: logs, reports, checkpoints, whatever has no name of its own."""
+    """Between two steps: logs, reports, whatever has no name of its own."""
     FORWARD = 4
     """Samples and the forward pass."""
     BACKWARD = 5
@@ -39,7 +40,9 @@ class Doing(IntEnum):
     RECOVER = 9
     """Another worker has died: from the loss of the group until it is in the next one."""
     LEAVE = 10
-    """Its last step has ended: results, the last checkpoint, farewells."""
+    """Its last step has ended: results and farewells."""
+    SAVE = 11
+    """It writes a checkpoint, between two steps or after its last."""
 
     __hash__ = int.__hash__
 

@@ -274,12 +274,22 @@ class Backend(Protocol):
         """
         ...
 
+    def cautions(self, cluster: Cluster) -> list[str]:
+        """What its user may count on and it does not promise on these slots: option, fact and way
+        out, one a line. Told before a live run, which they do not keep from beginning."""
+        ...
+
+    def bitwise(self, cluster: Cluster) -> bool:
+        """Whether its jobs end with the bits of their ``reference``, whichever of these slots they
+        are given."""
+        ...
+
     def reference(self, cluster: Cluster) -> Reference:
-        """What its jobs are bitwise equal to on these slots: training on as many fixed workers as
-        the job has logical workers or, without such, as it was started on.
+        """What its jobs are held to on these slots: training on as many fixed workers as the job
+        has logical workers or, without such, as it was started on.
 
         Raises:
-            ValueError: they are equal to no such training; why, and the way out.
+            ValueError: they are equal to no such training on any slots; why, and the way out.
         """
         ...
 

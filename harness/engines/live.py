@@ -244,6 +244,10 @@ class Live:
             )
         return problems
 
+    def cautions(self, setup: EngineSetup) -> list[str]:
+        """The backend's."""
+        return [f"backend.{text}" for text in setup.backend.cautions(setup.cluster)]
+
     def open(self, setup: EngineSetup) -> LiveEngine:
         """Launcher and backend made ready; no job started; the clock stands at 0."""
         return LiveEngine(self, setup)

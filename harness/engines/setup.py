@@ -62,6 +62,10 @@ class EngineConfig(Protocol):
         """What makes this run impossible on this engine, each with its way out."""
         ...
 
+    def cautions(self, setup: EngineSetup) -> list[str]:
+        """What a user may count on and will not have in this run, each with its way out."""
+        ...
+
     def open(self, setup: EngineSetup) -> OpenEngine:
         """The engine of one run, at time 0, with nothing started."""
         ...

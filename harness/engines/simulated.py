@@ -83,6 +83,10 @@ class Simulated:
                 problems += error.problems
         return list(dict.fromkeys(map(str, problems)))
 
+    def cautions(self, setup: EngineSetup) -> list[str]:
+        """None: nobody is trained."""
+        return []
+
     def open(self, setup: EngineSetup) -> SimulatedEngine:
         """An engine at time 0."""
         factor = 0.0 if self.rescale_cost == "zero" else self.rescale_cost_factor

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from harness.contracts.engine import Change
 from harness.contracts.marks import Doing
 from harness.faults.marks import SeenMarks
-from harness.faults.plan import ANY, JOINING, FaultPlan
+from harness.faults.plan import ANY, JOINING, LEAVE, SAVE, FaultPlan
 from harness.faults.watched import Worker
 
 LOOK_S = 0.001
@@ -19,7 +19,7 @@ LOOK_S = 0.001
 NAP_S = 0.0001
 """Pause within a look where the phase lasts milliseconds and comes once: it leaves the cores
 to the workers. Phases of a step are looked for without a pause."""
-_OF_A_STEP = (Doing.FORWARD, Doing.BACKWARD, Doing.REDUCE, Doing.UPDATE)
+_OF_A_STEP = (Doing.BETWEEN, Doing.FORWARD, Doing.BACKWARD, Doing.REDUCE, Doing.UPDATE)
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,8 @@ def is_coming(moment: str, change: Change) -> bool:
         return bool(newcomers)
     if moment == ANY:
         return True
+    if moment == LEAVE and not set(change.previous_slots) - set(change.slots):
+        return False
     return min(len(change.slots), len(change.previous_slots)) > 1
 
 
@@ -105,14 +107,18 @@ class Aim:
             pool = [*old, *crowd.joiners]
         else:
             pool = crowd.joiners if self.moment in JOINING else old
-        match self._who:
+        if self.moment == LEAVE and crowd.change is not None:
+            kept = crowd.change.slots
+            pool = [handle for handle in pool if crowd.workers[handle].slot not in kept]
+        who = "first" if self.moment == SAVE else self._who
+        match who:
             case "joiner":
                 return [handle for handle in pool if handle not in old]
             case "old":
                 return [handle for handle in pool if handle in old]
             case "leader" | "first":
                 seen = {handle: marks.of(crowd.workers[handle].name) for handle in pool}
-                is_leader = self._who == "leader"
+                is_leader = who == "leader"
                 return [
                     handle
                     for handle, mark in seen.items()

@@ -136,6 +136,14 @@ class FaultyBackend:
         """Those of the inner one."""
         return self._inner.problems(cluster)
 
+    def cautions(self, cluster: Cluster) -> list[str]:
+        """Those of the inner one."""
+        return self._inner.cautions(cluster)
+
+    def bitwise(self, cluster: Cluster) -> bool:
+        """As the inner one."""
+        return self._inner.bitwise(cluster)
+
     def reference(self, cluster: Cluster) -> Reference:
         """That of the inner one."""
         return self._inner.reference(cluster)

@@ -10,13 +10,12 @@ from harness.contracts.marks import Doing
 from harness.faults.slowing import LONGEST_STOP_S
 
 ANY = "any"
-PHASES = tuple(
-    doing.name.lower() for doing in Doing if doing not in (Doing.START, Doing.BETWEEN, Doing.LEAVE)
-)
+SAVE, LEAVE = "save", "leave"
+PHASES = tuple(doing.name.lower() for doing in Doing if doing is not Doing.START)
 """What a worker can be waited for to be doing."""
 JOINING = ("prepare", "copy")
-OF_A_CHANGE = (*JOINING, "switch")
-"""Phases that there are only while a job is being changed."""
+OF_A_CHANGE = (*JOINING, "switch", LEAVE)
+"""Phases that there are only while a job is being changed, or that are struck only then."""
 DURING = ("steady", "change")
 WHO = ("any", "leader", "first", "old", "joiner")
 SIGNALS = ("SIGKILL", "SIGSTOP")
@@ -38,13 +37,14 @@ class FaultPlan:
     """When a worker is struck: at ``any`` moment, or when its mark says that it is in this
     phase. Several are taken in drawn order, each as often as the others. ``prepare`` and
     ``copy`` are of workers that join, ``switch`` of those that have trained before, in a change
-    of at least two workers; for ``recover`` another worker is killed first, of three or more."""
+    of at least two workers, ``leave`` of those whose slots are given up in it, ``save`` of the
+    first worker; for ``recover`` another worker is killed first, of three or more."""
     who: str = ANY
     """``any`` worker of those the phase is about, the ``leader``, the ``first`` one (rank 0),
     an ``old`` one (it trained before the change in flight), or a ``joiner``."""
     during: str = "steady"
-    """Of ``any`` moment. ``steady``: while no change is in flight; ``change``: after one was
-    requested."""
+    """Of ``any`` moment, and of ``save``. ``steady``: while no change is in flight; ``change``:
+    after one was requested."""
     signal: str = "SIGKILL"
     """``SIGKILL``: the worker dies; ``SIGSTOP``: it hangs, or is slow (``speed``)."""
     settle_s: float = 1.0
@@ -127,4 +127,4 @@ class FaultPlan:
 
     def is_of_a_change(self, moment: str) -> bool:
         """Whether this moment comes while a job is being changed."""
-        return self.during == "change" if moment == ANY else moment in OF_A_CHANGE
+        return self.during == "change" if moment in (ANY, SAVE) else moment in OF_A_CHANGE

@@ -27,6 +27,7 @@ _PHASES = {
     "reduce": "reduce",
     "update": "update",
     "between": "between\nsteps",
+    "save": "save",
     "switch": "switch",
     "prepare": "joining:\nprepare",
     "copy": "joining:\ncopy",

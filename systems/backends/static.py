@@ -11,6 +11,7 @@ from systems.reference.stock import stock_training
 from systems.runtime.driven_backend import DrivenBackend
 from systems.runtime.driven_job import MakeJob
 from systems.runtime.job_life import STARTING
+from systems.runtime.kernels import slot_types
 from systems.runtime.options import RuntimeOptions
 from systems.runtime.processes import grouped_jobs
 
@@ -58,13 +59,17 @@ class Static(DrivenBackend):
 
     @property
     def abilities(self) -> Abilities:
-        """None but training, bitwise as stock DistributedDataParallel."""
-        return Abilities(bitwise=True)
+        """None but training."""
+        return Abilities()
 
     @property
     def phases(self) -> Phases:
         """A start's."""
         return Phases(STARTING, (), (), ())
+
+    def bitwise(self, cluster: Cluster) -> bool:
+        """Where slots are of one type; else what is trained depends on which ones a job gets."""
+        return len(slot_types(cluster, self._runtime)) == 1
 
     def reference(self, cluster: Cluster) -> Reference:
         """Stock DistributedDataParallel by itself.

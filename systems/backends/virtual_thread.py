@@ -12,6 +12,7 @@ from systems.elastic.options import elastic_options
 from systems.reference.stock import stock_training
 from systems.runtime.driven_job import MakeJob
 from systems.runtime.job_life import restart_phases
+from systems.runtime.kernels import slot_types
 from systems.runtime.processes import grouped_jobs
 from systems.virtual.levels import LEVELS, level_of
 
@@ -100,7 +101,6 @@ class VirtualThread(ElasticBackend):
             suspend=True,
             migrate=True,
             share_device=True,
-            bitwise=self._runtime.carries_ranks,
             survive=survive,
             logical_workers=True,
             drawn_samples=self._runtime.drawn_samples,
@@ -110,6 +110,21 @@ class VirtualThread(ElasticBackend):
     def phases(self) -> Phases:
         """Those of a restart or, where nobody stops, of a switch."""
         return restart_phases() if self._stops else super().phases
+
+    def cautions(self, cluster: Cluster) -> list[str]:
+        """Where bits are kept from depending on the number of slots, but not on their types."""
+        types = slot_types(cluster, self._runtime)
+        if not self._runtime.carries_ranks or len(types) == 1:
+            return []
+        return [
+            f"level is 'D1', and cluster {cluster.name!r} has slots of {len(types)} types"
+            f" ({', '.join(types)}): a job that trains on more than one of them will not have the"
+            " bits of fixed workers; set level=D2, or use a cluster of one type"
+        ]
+
+    def bitwise(self, cluster: Cluster) -> bool:
+        """From D1 on where slots are of one type, from D2 on wherever they are."""
+        return self._runtime.carries_ranks and len(slot_types(cluster, self._runtime)) == 1
 
     def reference(self, cluster: Cluster) -> Reference:
         """Stock DistributedDataParallel on as many processes as the job has logical workers.

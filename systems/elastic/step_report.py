@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.contracts.marks import Doing
 from systems.elastic.order import ElasticOrder
 from systems.elastic.recovery import Membership
 from systems.runtime.control import ControlClient
 from systems.runtime.evaluations import Evaluations
+from systems.runtime.mark import Mark
 from systems.runtime.session import Session, save
 from systems.runtime.state import digests
 from systems.runtime.step_log import LineWriter
@@ -37,11 +39,14 @@ class StepReport:
         client: ControlClient,
         session: Session,
         phases_s: dict[str, float],
+        mark: Mark,
     ) -> None:
-        """Args: ``phases_s``, which others add to: how long each phase of a change took."""
+        """Args: ``phases_s``, which others add to: how long each phase of a change took; ``mark``:
+        the worker's."""
         self._order = order
         self._client = client
         self._session = session
+        self._mark = mark
         self._folder = Path(order.job_dir)
         self._steps: LineWriter | None = None
         self._digests = LineWriter(self._folder / "digests.jsonl")
@@ -170,8 +175,9 @@ class StepReport:
         session = self._session
         started = time.monotonic()
         self._digests.flush()
-        # The driver knows the last one until it has read that there is a newer.
-        manifest = save(session, self._folder / "checkpoints", keep=self._last_manifest)
+        with self._mark.during(Doing.SAVE):
+            # The driver knows the last one until it has read that there is a newer.
+            manifest = save(session, self._folder / "checkpoints", keep=self._last_manifest)
         self._last_manifest = manifest
         now = time.monotonic()
         self._client.send(

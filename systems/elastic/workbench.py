@@ -66,9 +66,9 @@ class Workbench:
         self.reduction = ordered_reduction(program, order.logical_workers)
         self.session = begin(order, program, self.reduction)
         self.trainer = trainer_of(self.session, self.mark, order)
-        self._initial = self.session.values()
-        self.report = StepReport(order, client, self.session, self.phases_s)
+        self.report = StepReport(order, client, self.session, self.phases_s, self.mark)
         self.reduction.warm_up(self._dummy_loss)
+        self._initial = self.session.values()
         watch.done("warm_up")
 
     def _dummy_loss(self) -> torch.Tensor:

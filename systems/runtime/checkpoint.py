@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from systems.runtime.state import optimizer_state, parameters_of
 
-VERSION = 3
+VERSION = 4
 
 
 class CheckpointError(Exception):
@@ -34,7 +34,7 @@ class Checkpoint:
     step: int
     """Steps executed."""
     values: Mapping[str, Any]
-    """What was consumed, as ``DataState.to_json`` has it."""
+    """What has to be known beside the tensors: ``Session.values``."""
     seed: int
 
 

@@ -46,6 +46,14 @@ class DrivenBackend(ABC):
         common = self._runtime.common_kernels
         return warmth_problems(self._runtime.warmth, cluster, common=common)
 
+    def cautions(self, cluster: Cluster) -> list[str]:
+        """None."""
+        return []
+
+    def bitwise(self, cluster: Cluster) -> bool:
+        """No."""
+        return False
+
     def reference(self, cluster: Cluster) -> Reference:
         """None, unless a backend keeps the bits of a training on fixed workers.
 

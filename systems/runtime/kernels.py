@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.cluster import Cluster, Slot
+from harness.cluster import Cluster, Slot, is_cpu
 from harness.contracts.launcher import Warmth
 from harness.instruction_sets import InstructionSet
+from systems.runtime.options import RuntimeOptions
 
 NEWEST_COMMON = InstructionSet.AVX2
 """Of common kernels, where no slot of the cluster has an older set: what every x86 that one trains
@@ -85,6 +86,22 @@ def common_kernels(cluster: Cluster) -> Kernels:
 def kernels_on(slot: Slot, cluster: Cluster, *, common: bool) -> Kernels:
     """Those of a slot's workers: common ones, or the slot's best."""
     return common_kernels(cluster) if common else kernels_of(slot)
+
+
+def slot_types(cluster: Cluster, options: RuntimeOptions) -> list[str]:
+    """Types of slots that may give the same operator other last bits, each as a person would name
+    it; one where workers have common kernels."""
+    if options.common_kernels:
+        return ["all"]
+    found: dict[object, str] = {}
+    for slot in cluster.slots:
+        kernels = kernels_of(slot)
+        own_kind = options.device != "cpu" and not is_cpu(slot.device_type)
+        threads = f"{kernels.num_threads} thread{'s' if kernels.num_threads > 1 else ''}"
+        words = [slot.device_type, *([kernels.instruction_set] if kernels.instruction_set else [])]
+        kind = kernels, slot.device_type if own_kind else None
+        found.setdefault(kind, f"{' with '.join(words)} and {threads}")
+    return list(found.values())
 
 
 def warmth_problems(warmth: Warmth, cluster: Cluster, *, common: bool) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.contracts.marks import DOING, IS_FIRST, LAYOUT, LEADS, SIZE, Doing
@@ -34,6 +36,15 @@ class Mark:
     def now(self, doing: Doing) -> None:
         """This is what the worker does from now on. Called by the training thread alone."""
         self._memory[DOING] = doing
+
+    @contextmanager
+    def during(self, doing: Doing) -> Iterator[None]:
+        """Within, this is what the worker does, and then again what it did before. Called by the
+        training thread alone."""
+        before = self._memory[DOING]
+        self.now(doing)
+        yield
+        self._memory[DOING] = before
 
     def first(self, is_first: bool) -> None:
         """Whether it is the first worker. Called by the training thread alone."""

@@ -35,6 +35,12 @@ class Reduction(Protocol):
         where that is not known."""
         ...
 
+    @property
+    def kept_layout(self) -> Sequence[Sequence[str]]:
+        """Names of the parameters of each bucket, in all steps but a job's first; empty where they
+        are not laid out yet, and where the bits of a job that goes on do not depend on them."""
+        ...
+
     def needs_warm_up(self, step: int) -> bool:
         """Whether ``warm_up`` must come before the first step here, which is after ``step``."""
         ...
@@ -167,6 +173,12 @@ class OrderedReduction:
     def layout_in_use(self) -> Sequence[Sequence[int]]:
         """See ``Reduction``."""
         return [bucket.parameters for bucket in self.layout]
+
+    @property
+    def kept_layout(self) -> Sequence[Sequence[str]]:
+        """See ``Reduction``."""
+        names = {self._index[id(value)]: name for name, value in self._model.named_parameters()}
+        return [[names[index] for index in bucket.parameters] for bucket in self.layout]
 
     @property
     def buckets(self) -> list[torch.Tensor]:

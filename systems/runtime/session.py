@@ -21,6 +21,7 @@ from harness.contracts.evidence import Evidence
 from harness.contracts.training import AdaptiveBatch, Workload
 from systems.runtime import checkpoint
 from systems.runtime.adaptive_batch import BatchAdapter
+from systems.runtime.bucket_layouts import check_layout, described
 from systems.runtime.data_order import DataOrder, DataState, data_order
 from systems.runtime.determinism import check_kernels, make_deterministic, use_common_kernels
 from systems.runtime.evidence import Recorder
@@ -166,12 +167,20 @@ class Session:
     """Of the batch, if the job adapts it."""
     contexts: Contexts | None = None
     """Of its virtual workers, if it has any."""
+    _adopted_layout: Mapping[str, Any] | None = None
+    """Of the gradient buckets, with the state that was adopted last."""
 
     def values(self) -> dict[str, Any]:
         """What has to be known beside tensors and step to have the job's whole state."""
         contexts = [] if self.contexts is None else self.contexts.values()
         adapted = {} if self.adapter is None else {"adapted": self.adapter.values()}
-        return {"data": self.data_state.to_json(), "contexts": contexts, **adapted}
+        layout = described(self.reduction.kept_layout)
+        return {
+            "data": self.data_state.to_json(),
+            "contexts": contexts,
+            "layout": layout,
+            **adapted,
+        }
 
     def adopt(self, values: Mapping[str, Any]) -> None:
         """Take what ``values`` gave; the share of this worker has to be set anew then.
@@ -179,7 +188,10 @@ class Session:
         Raises:
             KeyError: something is missing.
             ValueError: they are another job's.
+            LayoutError: so are its gradient buckets.
         """
+        self._adopted_layout = values["layout"]
+        self.check_layout()
         self.data_state = self.data.from_json(values["data"])
         if self.adapter is not None:
             self.adapter.adopt(values["adapted"])
@@ -190,6 +202,15 @@ class Session:
                 f"it is of a job with {len(values['contexts'])} virtual workers; go on with"
                 " backend=virtual_thread"
             )
+
+    def check_layout(self) -> None:
+        """Once the gradient buckets are laid out: whether they are those of the adopted state.
+
+        Raises:
+            LayoutError: they are not.
+        """
+        if self._adopted_layout is not None:
+            check_layout(self._adopted_layout, self.reduction.kept_layout)
 
     def is_done(self, target_step: int) -> bool:
         """Whether the job has made its steps or, where their size varies, consumed its samples."""

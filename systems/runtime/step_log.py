@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 FLUSH_EVERY_S = 1.0
+_BLOCK_BYTES = 65_536
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -37,7 +38,8 @@ class LineWriter:
     """Appends JSON lines to a file.
 
     They are written out about once a second and when told to; or each ``at_once``, so that
-    none is lost when the process is killed: one system call on a descriptor that is kept.
+    none is lost when the process is killed: one system call on a descriptor that is kept. What a
+    process that was killed left of a line is taken out first, or the next would be lost with it.
     """
 
     def __init__(self, path: Path, *, at_once: bool = False) -> None:
@@ -50,7 +52,9 @@ class LineWriter:
         self._lines: list[str] = []
         self._flushed_at = time.monotonic()
         self._descriptor: int | None = None
+        self._is_mended = at_once
         if at_once:
+            _mend(path)
             self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def add(self, entry: Mapping[str, Any]) -> None:
@@ -67,6 +71,9 @@ class LineWriter:
         """Write out what was added, as one append."""
         self._flushed_at = time.monotonic()
         if self._lines:
+            if not self._is_mended:
+                _mend(self._path)
+                self._is_mended = True
             with self._path.open("a", encoding="utf-8") as file:
                 file.write("".join(self._lines))
             self._lines.clear()
@@ -77,6 +84,26 @@ class LineWriter:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _mend(path: Path) -> None:
+    """Cut a file off after its last whole line."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return
+    with open(descriptor, "rb+") as file:
+        start = end = file.seek(0, os.SEEK_END)
+        while start > 0:
+            start = max(0, start - _BLOCK_BYTES)
+            file.seek(start)
+            block = file.read(min(_BLOCK_BYTES, end - start))
+            last = block.rfind(b"\n")
+            if last >= 0:
+                start += last + 1
+                break
+        if start < end:
+            file.truncate(start)
 
 
 class SamplesLog:

@@ -27,6 +27,11 @@ class StockReduction:
         """Not known."""
         return ()
 
+    @property
+    def kept_layout(self) -> Sequence[Sequence[str]]:
+        """Not known."""
+        return ()
+
     def needs_warm_up(self, step: int) -> bool:
         """Not before the first step of all."""
         return self._replays and step > 0

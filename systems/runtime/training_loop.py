@@ -43,13 +43,16 @@ def train(order: WorkerOrder, client: ControlClient, ordered_at: float) -> None:
     session = begin(order, program, joined.reduction(order, program))
     stopwatch.done("group")
     trainer = trainer_of(session, mark, order)
-    load(session, order.checkpoint, verify=order.rank == 0)
+    if order.checkpoint is not None:
+        with mark.during(Doing.COPY):
+            load(session, order.checkpoint, verify=order.rank == 0)
     trainer.set_share(
         order.rank, order.num_workers, order.global_batch, order.generation, order.virtual_workers
     )
     stopwatch.done("load")
     if session.reduction.needs_warm_up(session.step):
         session.reduction.warm_up(trainer.dummy_loss)
+        session.check_layout()
         stopwatch.done("layout")
     _Loop(order, client, trainer, joined, stopwatch.phases_s, mark).run()
 
@@ -188,8 +191,9 @@ class _Loop:
         started = time.monotonic()
         self.steps.flush()
         self.digests.flush()
-        # The driver knows the last one until it has read that there is a newer.
-        manifest = save(self.session, self.checkpoints, keep=self.last_manifest)
+        with self.mark.during(Doing.SAVE):
+            # The driver knows the last one until it has read that there is a newer.
+            manifest = save(self.session, self.checkpoints, keep=self.last_manifest)
         self.last_manifest = manifest
         now = time.monotonic()
         self.client.send(

@@ -46,6 +46,11 @@ class SlotReduction(VirtualReduction):
             layout, places = self.first_layout, self.first_places
         self._use(layout, places)
 
+    @property
+    def kept_layout(self) -> Sequence[Sequence[str]]:
+        """None: it is lost."""
+        return ()
+
     def commit(self) -> None:
         """See ``Reduction``."""
         super().commit()

@@ -150,3 +150,28 @@ def test_a_writer_can_be_closed_twice_and_appends(tmp_path):
         writer.close()
         writer.close()
     assert [line["at_once"] for line in read_lines(path)] == [True, False]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("num_torn", [0, 1, 200_000])
+def test_what_a_killed_writer_left_of_a_line_costs_no_other_line(tmp_path, at_once, num_torn):
+    path = tmp_path / "lines.jsonl"
+    for step in (1, 2):
+        lines = LineWriter(path, at_once=at_once)
+        lines.add({"step": step})
+        lines.close()
+        with path.open("a") as file:
+            file.write('{"step": 7, "'[:num_torn] + "x" * (num_torn - 13))
+    lines = LineWriter(path, at_once=at_once)
+    lines.add({"step": 3})
+    lines.close()
+    assert [line["step"] for line in read_lines(path)] == [1, 2, 3]
+
+
+def test_a_file_that_is_all_of_a_torn_line_is_begun_anew(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    path.write_text('{"st')
+    lines = LineWriter(path)
+    lines.add({"step": 1})
+    lines.flush()
+    assert list(read_lines(path)) == [{"step": 1}]

@@ -184,6 +184,7 @@ class World:
         evidence=None,
         adaptive=None,
         evaluate_epochs=0.0,
+        virtual_workers=None,
         **options,
     ):
         """Start a job of a workload (None: the tiny one with ``options``); the change's id."""
@@ -209,13 +210,13 @@ class World:
             adaptive=adaptive,
             evaluate_epochs=evaluate_epochs,
         )
-        change = self._change(ChangeKind.START, slots, job_id, batch)
+        change = self._change(ChangeKind.START, slots, job_id, batch, virtual_workers)
         self.backend.start(change, order)
         return change.change_id
 
-    def ask(self, kind, slots=(), *, job_id="job", batch=12):
+    def ask(self, kind, slots=(), *, job_id="job", batch=12, virtual_workers=None):
         """Ask for any other change; returns its id."""
-        change = self._change(kind, slots, job_id, batch)
+        change = self._change(kind, slots, job_id, batch, virtual_workers)
         request = {
             ChangeKind.RESCALE: self.backend.rescale,
             ChangeKind.MIGRATE: self.backend.rescale,
@@ -226,10 +227,11 @@ class World:
         request(change)
         return change.change_id
 
-    def _change(self, kind, slots, job_id, batch):
+    def _change(self, kind, slots, job_id, batch, plan=None):
         before = self._slots.get(job_id, ())
         self._slots[job_id] = tuple(slots)
-        return Change(next(self._ids), kind, self._jobs[job_id], before, tuple(slots), batch)
+        job = self._jobs[job_id]
+        return Change(next(self._ids), kind, job, before, tuple(slots), batch, plan)
 
     def until(self, wanted, timeout_s=60.0):
         """Poll until a report is ``wanted``; returns it.

@@ -62,7 +62,7 @@ def test_the_last_digests_are_those_a_job_ended_with():
 
 @pytest.mark.parametrize(("logical", "num_workers"), [(True, 4), (False, 3)])
 def test_a_job_is_held_to_its_logical_workers_or_to_those_it_had(logical, num_workers):
-    abilities = Abilities(bitwise=True, logical_workers=logical)
+    abilities = Abilities(logical_workers=logical)
     spec = replace(job("a"), logical_workers=4)
     net = {spec.workload: WorkloadSpec(spec.workload, "nets.Net", {"width": 3})}
     world = replace(setup(profile(), spec), backend=Mechanism(abilities), workloads=net, seed=5)

@@ -3,6 +3,7 @@
 import pytest
 
 from harness.compose import options
+from harness.instruction_sets import InstructionSet, sets_of_this_machine
 from tests.backends.world import configured
 from tests.config.commands import assert_refused, command
 from tests.consistency.worlds import checked, write_files
@@ -52,8 +53,20 @@ def test_fixed_workers_that_do_not_fit_into_memory_are_refused(tmp_path, command
 def test_a_backend_names_a_reference_if_it_promises_bits(name):
     cluster = configured("cluster", "cpu2")
     backend = configured("backend", name)
-    if backend.abilities.bitwise:
+    if backend.bitwise(cluster):
         assert backend.reference(cluster).module
     else:
         with pytest.raises(ValueError, match=r"engine\.check_reference=false"):
             backend.reference(cluster)
+
+
+@pytest.mark.parametrize("sweep", [(), ("seed=0,1", "-m")])
+def test_bits_that_slots_of_two_types_may_cost_are_announced_once(tmp_path, command, sweep):
+    if not {InstructionSet.SSE41, InstructionSet.AVX2} <= sets_of_this_machine():
+        pytest.skip("this machine's CPU is no x86 with AVX2: its slots cannot be of two types")
+    words = checked(write_files(tmp_path), "scheduler=fifo", "dry=true")
+    replaced = {"cluster=cpu2": "cluster=cpu_two_types", "backend.start=preimported": ""}
+    answer = command(*filter(None, (replaced.get(word, word) for word in words)), *sweep)
+    assert answer.code == 0
+    (caution,) = answer.err.splitlines()
+    assert caution.startswith("caution: backend.level is 'D1', and cluster 'cpu_two_types' has")

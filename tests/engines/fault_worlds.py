@@ -59,9 +59,9 @@ class Quiet:
 
 
 class Spec:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, slot: int | None = None) -> None:
         self.name = name
-        self.slot = None
+        self.slot = slot
 
 
 @dataclass
@@ -83,12 +83,12 @@ class World:
 
 
 def make_world(plan: FaultPlan, names: list[str]) -> World:
-    """A world with workers of these names."""
+    """A world with workers of these names, each on the slot of its place among them."""
     processes, quiet = Processes(), Quiet()
     launcher = WatchedLauncher(processes)  # type: ignore[arg-type]
     backend = FaultyBackend(quiet, launcher, plan, "seed")  # type: ignore[arg-type]
-    for name in names:
-        launcher.start(Spec(name))  # type: ignore[arg-type]
+    for slot, name in enumerate(names):
+        launcher.start(Spec(name, slot))  # type: ignore[arg-type]
     return World(backend, processes, launcher, quiet)
 
 

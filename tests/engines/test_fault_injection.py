@@ -51,11 +51,13 @@ WORKER = """
 import sys, time
 from harness.contracts.marks import Doing
 from systems.runtime.mark import Mark
+OTHERS = Doing.RECOVER, Doing.LEAVE, Doing.SAVE
 mark = Mark(sys.argv[1])
-mark.leads(sys.argv[2] == "leads")
+mark.leads(sys.argv[2] == "leader")
+mark.first(sys.argv[2] == "first")
 print(flush=True)
 while True:
-    for doing in (*map(Doing, range(Doing.BETWEEN, Doing.UPDATE + 1)), Doing.RECOVER):
+    for doing in (*map(Doing, range(Doing.BETWEEN, Doing.UPDATE + 1)), *OTHERS):
         mark.now(doing)
         time.sleep(0.1)
 """
@@ -66,8 +68,8 @@ def worker() -> Any:
     """Starts processes that keep a mark and do every part of a step in turn."""
     running = []
 
-    def start(path: Path, leads: bool = False) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", WORKER, str(path), "leads" if leads else ""]
+    def start(path: Path, role: str = "") -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", WORKER, str(path), role]
         running.append(subprocess.Popen(command, stdout=subprocess.PIPE))
         assert running[-1].stdout is not None
         running[-1].stdout.readline()
@@ -145,11 +147,37 @@ def test_a_worker_dies_in_the_phase_that_was_aimed_at(made: Any, worker: Any) ->
 def test_the_leader_is_known_by_its_mark(made: Any, worker: Any) -> None:
     world = made(plan(count=1, at=("forward",), who="leader"), ["a.w1", "a.w2", "a.w3"])
     marks = marks_of(world)
-    workers = [worker(marks / f"a.w{number}", leads=number == 2) for number in (1, 2, 3)]
+    workers = [worker(marks / f"a.w{n}", "leader" if n == 2 else "") for n in (1, 2, 3)]
     world.until_struck()
     assert workers[1].wait() == -signal.SIGKILL
     (fault,) = world.backend.faults
     assert (fault.worker, fault.led, fault.was_first) == ("a.w2", 1, 0)
+
+
+@pytest.mark.parametrize("during", ["steady", "change"])
+def test_whoever_saves_is_the_first(made: Any, worker: Any, during: str) -> None:
+    world = made(plan(count=1, at=("save",), during=during), ["a.w1", "a.w2", "a.w3"])
+    marks = marks_of(world)
+    workers = [worker(marks / f"a.w{n}", "first" if n == 3 else "") for n in (1, 2, 3)]
+    if during == "change":
+        world.poll()
+        assert world.backend.faults == [], "it waits for a change"
+        world.backend.rescale(rescale((0, 1, 2), (0, 1)))
+    world.until_struck()
+    assert workers[2].wait() == -signal.SIGKILL
+    (fault,) = world.backend.faults
+    assert (fault.worker, fault.struck_in, fault.was_first) == ("a.w3", "save", 1)
+
+
+def test_who_leaves_is_on_a_slot_that_is_given_up(made: Any, worker: Any) -> None:
+    world = made(plan(count=1, at=("leave",)), ["a.w1", "a.w2", "a.w3"])
+    marks = marks_of(world)
+    workers = [worker(marks / f"a.w{number}") for number in (1, 2, 3)]
+    world.backend.rescale(rescale((0, 1, 2), (0, 2)))
+    world.until_struck()
+    assert workers[1].wait() == -signal.SIGKILL
+    (fault,) = world.backend.faults
+    assert (fault.worker, fault.struck_in) == ("a.w2", "leave")
 
 
 def test_a_moment_that_does_not_come_is_missed_and_nobody_is_struck(made: Any) -> None:
@@ -163,7 +191,12 @@ def test_a_moment_that_does_not_come_is_missed_and_nobody_is_struck(made: Any) -
 
 @pytest.mark.parametrize(
     ("at", "before", "after"),
-    [("switch", (0, 1), (0,)), ("switch", (0,), (0, 1)), ("copy", (0, 1, 2), (0, 1))],
+    [
+        ("switch", (0, 1), (0,)),
+        ("switch", (0,), (0, 1)),
+        ("copy", (0, 1, 2), (0, 1)),
+        ("leave", (0, 1), (0, 1, 2)),
+    ],
 )
 def test_a_change_that_does_not_bring_the_moment_is_let_pass(
     made: Any, at: str, before: tuple[int, ...], after: tuple[int, ...]

@@ -9,6 +9,7 @@ import pytest
 from harness.consistency.__main__ import main
 from harness.contracts.evidence import Evidence
 from harness.contracts.training import WorkloadSpec
+from tests.backends.world import ENDLESS
 from tests.virtual.without import REMOVE
 from tests.virtual.worlds import SEED, virtual
 
@@ -17,36 +18,44 @@ OPTIONS = {"width": 600}
 """Wide enough for two threads to share an operator, and for sums to have several chunks."""
 
 
-@pytest.fixture(scope="module")
-def stock(tmp_path_factory):
-    """Stock DistributedDataParallel on three processes, with evidence of its steps."""
-    out = tmp_path_factory.mktemp("stock") / "stock.jsonl"
+def stock_training(folder, num_steps):
+    """The file that the stock script writes of so many steps."""
+    out = folder / "stock.jsonl"
     command = [
         *(sys.executable, "-m", "systems.reference.plain_ddp", "tests.virtual.without.Noisy"),
         *("--options", json.dumps(OPTIONS), "--workers", str(NUM_WORKERS)),
-        *("--steps", str(STEPS), "--batch", str(BATCH), "--seed", str(SEED), "--out", str(out)),
+        *("--steps", str(num_steps), "--batch", str(BATCH), "--seed", str(SEED), "--out", str(out)),
         *("--bitwise", "--streams", "--evidence", "tensors"),
     ]
     subprocess.run(command, check=True, timeout=300)
     return out
 
 
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory):
+    """Stock DistributedDataParallel on three processes, with evidence of its steps."""
+    return stock_training(tmp_path_factory.mktemp("stock"), STEPS)
+
+
+def job_without(world, slots, ingredient, evidence, *, steps=ENDLESS, **lacking):
+    """Start a job that lacks an ingredient; the change's id."""
+    options = {"ingredient": ingredient, **lacking, **OPTIONS}
+    return world.start(
+        slots,
+        steps,
+        batch=BATCH,
+        seed=SEED,
+        workload=WorkloadSpec("without", "tests.virtual.without.Without", options),
+        logical_workers=NUM_WORKERS,
+        evidence=evidence,
+    )
+
+
 def trained(launcher, folder, ingredient):
     """The directory of a job on one slot whose process lacks an ingredient."""
     world = virtual(launcher, folder)
-    options = {"ingredient": ingredient, **OPTIONS}
-    workload = WorkloadSpec("without", "tests.virtual.without.Without", options)
     try:
-        evidence = Evidence(1, STEPS, tensors=True)
-        world.start(
-            (0,),
-            STEPS,
-            batch=BATCH,
-            seed=SEED,
-            workload=workload,
-            logical_workers=NUM_WORKERS,
-            evidence=evidence,
-        )
+        job_without(world, (0,), ingredient, Evidence(1, STEPS, tensors=True), steps=STEPS)
         world.until_end()
     finally:
         world.backend.close()

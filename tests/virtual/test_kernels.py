@@ -142,7 +142,27 @@ def test_what_jobs_are_held_to_has_the_kernels_of_the_first_slot_or_common_ones(
     )
     assert "--common-kernels" in of_d2.words
     assert "--common-kernels" not in of_d1.words
-    assert not VirtualThread(level="D0", reconfigure="checkpoint").abilities.bitwise
+
+
+def test_bits_are_promised_on_slots_of_one_type_or_from_d2_on():
+    plain, mixed = (configured("cluster", name) for name in ("cpu2", "cpu_two_types"))
+    for level, promised in {"D0": (0, 0), "D1": (1, 0), "D2": (1, 1), "D0+D2": (0, 0)}.items():
+        backend = VirtualThread(level=level, reconfigure="checkpoint")
+        assert (backend.bitwise(plain), backend.bitwise(mixed)) == promised, level
+        assert backend.cautions(plain) == []
+        assert bool(backend.cautions(mixed)) == (level == "D1")
+    assert (Static().bitwise(plain), Static().bitwise(mixed)) == (True, False)
+    (caution,) = VirtualThread().cautions(mixed)
+    assert "slots of 2 types (cpu_avx2 with avx2 and 1 thread, cpu_sse41 with sse41" in caution
+    assert caution.endswith("set level=D2, or use a cluster of one type")
+
+
+def test_accelerators_of_two_types_are_slots_of_two_types_unless_training_is_on_cpus():
+    types = ("v100", "t4")
+    parts = [uniform_cluster(name=kind, device_type=kind, **ONE_HOST) for kind in types]
+    mixed = joined_cluster(name="two", parts=parts)
+    assert not VirtualThread().bitwise(mixed)
+    assert VirtualThread(device="cpu").bitwise(mixed)
 
 
 @pytest.mark.long

@@ -39,7 +39,6 @@ def differences(world, folder, end, *, batch=BATCH, environment=(), script=(), *
 @pytest.mark.long
 def test_d0_is_stock_training_until_the_first_restart(launcher, tmp_path):
     backend = VirtualThread(start="preimported", reconfigure="checkpoint", level="D0")
-    assert not backend.abilities.bitwise
     world = World(backend, launcher, tmp_path)
     try:
         plan = [(0, 1, 2, 3), (0, 1)]

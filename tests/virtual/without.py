@@ -5,6 +5,7 @@ ingredient out of that process; the code itself has no switch for that.
 """
 
 import random
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from systems.virtual.random_states import ProcessRandom
 from systems.virtual.virtual_reduction import VirtualReduction
 from systems.virtual.virtual_trainer import VirtualTrainer
 from tests.backends.tiny_workload import Tiny
+from tests.virtual import carried as carried_on
 
 
 class Noisy(Tiny):
@@ -27,10 +29,13 @@ class Noisy(Tiny):
 
 
 class Without(Noisy):
-    """``ingredient``: what to take out of this process; a key of ``REMOVE``."""
+    """``ingredient``: what to take out of this process; a key of ``REMOVE``. ``once``: a file; only
+    processes that begin once it is there lack the ingredient. ``carried``: it is one of what a
+    change of slots carries (``tests.virtual.carried``)."""
 
-    def __init__(self, ingredient, **options):
-        REMOVE[ingredient]()
+    def __init__(self, ingredient, once=None, carried=False, **options):
+        if once is None or Path(once).exists():
+            (carried_on.REMOVE if carried else REMOVE)[ingredient]()
         super().__init__(**options)
 
 

@@ -1,0 +1,78 @@
+"""The layout of gradient buckets as a part of a job's state.
+
+Source: EasyScale (Li et al., SC '23), section 3.3: at level D1 a checkpoint holds which gradients
+follow each other in which bucket, since the last bits of their sums depend on it. Differs: the
+paper builds the buckets anew from what was saved. Here they follow from the model and torch, and
+are laid out before the first step; what was saved is what they are held to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, TypeAlias
+
+import torch
+
+Buckets: TypeAlias = Sequence[Sequence[str]]
+"""Names of parameters by bucket, in their order there."""
+_SHOWN = 3
+"""Names of a bucket that an error shows."""
+
+
+class LayoutError(ValueError):
+    """Buckets are not those of the job's state; the text says where, and what can be done."""
+
+
+def described(buckets: Buckets) -> dict[str, Any]:
+    """What is kept of a layout, as JSON can hold it."""
+    return {"torch": str(torch.__version__), "buckets": [list(names) for names in buckets]}
+
+
+def check_layout(saved: Mapping[str, Any], here: Buckets) -> None:
+    """Whether the buckets here are those of a state that is being taken over.
+
+    Args:
+        saved: what ``described`` gave where the state is from.
+        here: of this worker; none where nothing depends on them, or they are not laid out yet.
+
+    Raises:
+        LayoutError: they are not.
+    """
+    there = [list(names) for names in saved["buckets"]]
+    if not here or there == [list(names) for names in here]:
+        return
+    made, own = saved["torch"], str(torch.__version__)
+    way_out = "go on with the options and the code that it was begun with"
+    if made != own:
+        way_out = f"it is of torch {made}, and this is {own}: go on with that"
+    raise LayoutError(
+        f"the job's gradient buckets are not those of this worker ({_difference(there, here)}), so"
+        f" that sums would have other last bits; {way_out}, or start the job from scratch"
+    )
+
+
+def _difference(there: Buckets, here: Buckets) -> str:
+    """The first bucket that is another."""
+    if not there:
+        return "of the job's nothing was kept"
+    number, (mine, theirs) = next(
+        (number, pair)
+        for number, pair in enumerate(zip_longest(here, there, fillvalue=()))
+        if list(pair[0]) != list(pair[1])
+    )
+    at = next((n for n, (a, b) in enumerate(zip_longest(mine, theirs)) if a != b), 0)
+    return (
+        f"bucket {number} of {len(there)} and {len(here)}: {_words(theirs, at)} in the job's,"
+        f" {_words(mine, at)} here"
+    )
+
+
+def _words(names: Sequence[str], at: int) -> str:
+    """A bucket's parameters from a place on."""
+    shown = list(names[at : at + _SHOWN])
+    if not shown:
+        return "no parameter more" if names else "no such bucket"
+    rest = len(names) - at - len(shown)
+    begin = "" if at == 0 else f"from parameter {at} on "
+    return begin + ", ".join(shown) + (f" and {rest} more" if rest else "")
