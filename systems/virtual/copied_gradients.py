@@ -16,6 +16,7 @@ from systems.runtime.reduction import BucketLayout, Places
 from systems.virtual.exchange import Exchange, exchange_over
 from systems.virtual.gradient_memory import GradientMemory, buckets_of
 from systems.virtual.ordered_sum import OrderedSum, plan_blocks
+from systems.virtual.small_parameters import SmallParameters, is_small
 
 
 class CopiedGradients:
@@ -61,6 +62,8 @@ class CopiedGradients:
         if len(local) == num_workers:
             shapes = [(bucket.numel, bucket.dtype.itemsize) for bucket in layout]
             self._sum = OrderedSum(plan_blocks(shapes, num_workers), copies, self.buckets)
+        parameters = (parameter for place in places for parameter in place.parameters)
+        self._small = SmallParameters(one for one in parameters if is_small(one))
         self._filling: dict[int, torch.Tensor] | None = None
         """By parameter: where the gradients of the worker that computes now go."""
         self._stream = _new_stream(device)
@@ -68,9 +71,10 @@ class CopiedGradients:
     def begin_worker(self, worker: int) -> None:
         """Before the last forward pass of a worker's turn."""
         self._filling = dict(self._views[worker - self._local.start])
+        self._small.begin()
 
     def take(self, parameter: torch.Tensor) -> None:
-        """A parameter's gradient is there; on the thread of the backward pass."""
+        """A parameter's gradient is there; on the thread of the backward pass if it is large."""
         if self._filling is None:
             return  # more will be added to it
         assert parameter.grad is not None
@@ -88,6 +92,10 @@ class CopiedGradients:
 
     def end_worker(self) -> set[int]:
         """A worker's turn is over; ids of the parameters that had no gradient."""
+        missing = self._small.missing()
+        for parameter in self._small.parameters:
+            if id(parameter) not in missing:
+                self.take(parameter)
         left, self._filling = self._filling, None
         return set(left or ())
 

@@ -18,10 +18,8 @@ import torch
 from harness.ring_order import ring_chunks
 from systems.elastic.groups import Group
 from systems.runtime.reduction import BucketLayout, Places
+from systems.virtual.small_parameters import SmallParameters, is_small
 from systems.virtual.sum_kernel import CompiledPieces, Piece, TorchPieces, pieces_of
-
-SMALL_ELEMENTS = 1 << 16
-"""Parameters with fewer are taken together when a turn is over: a call costs more than they do."""
 
 
 class RunningSum:
@@ -42,47 +40,48 @@ class RunningSum:
         self._alone: dict[int, CompiledPieces | TorchPieces] = {}
         """Large parameters, by id."""
         small: list[Piece] = []
-        self._small: list[torch.nn.Parameter] = []
+        late: list[torch.nn.Parameter] = []
         for place, flat in zip(places, self.buckets, strict=True):
             chunks = _Chunks(flat, num_workers)
             for parameter, offset in zip(place.parameters, place.offsets, strict=True):
-                if parameter.numel() < SMALL_ELEMENTS:
-                    small += chunks.pieces(parameter, offset, len(self._small))
-                    self._small.append(parameter)
+                if is_small(parameter):
+                    small += chunks.pieces(parameter, offset, len(late))
+                    late.append(parameter)
                 else:
                     pieces = chunks.pieces(parameter, offset, 0)
                     self._alone[id(parameter)] = pieces_of(pieces, num_workers)
+        self._small = SmallParameters(late)
         self._together = pieces_of(small, num_workers)
-        self._known = {id(parameter) for place in places for parameter in place.parameters}
         self._worker = 0
         """Whose turn it is."""
         self._missing: set[int] | None = None
-        """Parameters whose gradient it has not made; None: more will be added to them."""
+        """Large parameters whose gradient it has not made; None: more will be added to them."""
 
     def begin_worker(self, worker: int) -> None:
         """Before the last forward pass of a worker's turn."""
         last = self._num_workers - 1
         assert worker in (self._worker - 1, last), "turns go down from the last worker"
-        self._worker, self._missing = worker, set(self._known)
+        self._worker, self._missing = worker, set(self._alone)
+        self._small.begin()
 
     @torch.no_grad()
     def take(self, parameter: torch.Tensor) -> None:
-        """A parameter's gradient is there; on the thread of the backward pass."""
+        """A large parameter's gradient is there; on the thread of the backward pass."""
         if self._missing is None:
             return
         self._missing.remove(id(parameter))
-        pieces = self._alone.get(id(parameter))
-        if pieces is not None:
-            pieces.take([_flat(parameter)], self._worker)
-            parameter.grad = None
+        self._alone[id(parameter)].take([_flat(parameter)], self._worker)
+        parameter.grad = None
 
     @torch.no_grad()
     def end_worker(self) -> set[int]:
         """A worker's turn is over; ids of the parameters that had no gradient."""
-        missing, self._missing = self._missing or set(), None
+        missing = (self._missing or set()) | self._small.missing()
+        self._missing = None
         if not missing:
-            self._together.take([_flat(parameter) for parameter in self._small], self._worker)
-            for parameter in self._small:
+            small = self._small.parameters
+            self._together.take([_flat(parameter) for parameter in small], self._worker)
+            for parameter in small:
                 parameter.grad = None
         return missing
 

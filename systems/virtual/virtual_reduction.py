@@ -21,6 +21,7 @@ from systems.virtual.assignment import ranges
 from systems.virtual.copied_gradients import CopiedGradients
 from systems.virtual.gradient_memory import GradientMemory
 from systems.virtual.running_sum import RunningSum
+from systems.virtual.small_parameters import is_small
 
 
 class VirtualReduction(OrderedReduction):
@@ -57,7 +58,7 @@ class VirtualReduction(OrderedReduction):
         self._places_in_use: Sequence[Places] = ()
         self._kept = torch.empty_like(self._flat.flat)
         for parameter in model.parameters():
-            if parameter.requires_grad:
+            if parameter.requires_grad and not is_small(parameter):
                 parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                     self._on_gradient
                 )

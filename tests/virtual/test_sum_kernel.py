@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from systems.runtime.reduction import BucketLayout, Places
 from systems.virtual import sum_kernel
 from systems.virtual.running_sum import RunningSum
+from systems.virtual.small_parameters import is_small
 from systems.virtual.sum_kernel import CompiledPieces, Piece, TorchPieces, pieces_of
 
 ODD = (0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-45, -3e-39, 1.2e-38, 3.4e38)
@@ -28,7 +29,7 @@ def drawn(rng, count):
 
 
 def sums(kind, sizes, num_workers, seed):
-    """The bits of the sums of all gradients, one piece each."""
+    """The bits of the sums of all gradients, one piece each; those of all NaN are the same here."""
     rng = np.random.default_rng(seed)
     pieces = []
     for number, size in enumerate(sizes):
@@ -38,7 +39,8 @@ def sums(kind, sizes, num_workers, seed):
     own = kind(pieces, num_workers)
     for worker in reversed(range(num_workers)):
         own.take([drawn(rng, size + 2) for size in sizes], worker)
-    return [piece.total.view(torch.int32).tolist() for piece in pieces]
+    totals = [torch.where(piece.total.isnan(), torch.nan, piece.total) for piece in pieces]
+    return [total.view(torch.int32).tolist() for total in totals]
 
 
 @compiled
@@ -72,14 +74,38 @@ def test_what_is_not_float32_is_added_up_by_torch():
     assert isinstance(pieces_of([piece], 1), TorchPieces)
 
 
-@pytest.mark.parametrize("is_strided", [False, True])
-def test_gradients_may_lie_in_memory_in_another_way_than_their_parameter(is_strided):
-    parameter = torch.nn.Parameter(torch.zeros(3, 4))
+def running_sum(parameter):
+    """Of one worker and one parameter."""
     place = Places((parameter,), (parameter.size(),), (parameter.stride(),), (0,))
-    running = RunningSum([BucketLayout((0,), 12, torch.float32)], [place], 1)
-    gradient = torch.arange(12.0).view(4, 3).t() if is_strided else torch.arange(12.0).view(3, 4)
+    layout = BucketLayout((0,), parameter.numel(), torch.float32)
+    return RunningSum([layout], [place], 1)
+
+
+def test_a_small_parameter_without_a_part_in_the_last_loss_is_missing():
+    """Though earlier micro-batches of the turn gave it a gradient."""
+    parameter = torch.nn.Parameter(torch.ones(3))
+    running = running_sum(parameter)
+    parameter.sum().backward()
+    running.begin_worker(0)
+    assert running.end_worker() == {id(parameter)}
+    running.begin_worker(0)
+    parameter.sum().backward()
+    assert running.end_worker() == set()
+    assert torch.equal(running.gradients[0][0], torch.full((3,), 2.0))
+
+
+@pytest.mark.parametrize("is_strided", [False, True])
+@pytest.mark.parametrize("side", [4, 256])
+def test_gradients_may_lie_in_memory_in_another_way_than_their_parameter(side, is_strided):
+    """Of small parameters and of large ones."""
+    parameter = torch.nn.Parameter(torch.zeros(side, side))
+    running = running_sum(parameter)
+    gradient = torch.arange(float(side * side)).view(side, side)
+    if is_strided:
+        gradient = gradient.t()
     running.begin_worker(0)
     parameter.grad = gradient
-    running.take(parameter)
+    if not is_small(parameter):
+        running.take(parameter)
     assert running.end_worker() == set()
     assert torch.equal(running.gradients[0][0], gradient)
