@@ -10,6 +10,7 @@ from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
 from harness.engines.consumed import count_samples
 from systems.backends.stop_resume import StopResume
+from systems.runtime.checkpoint import VERSION
 from systems.runtime.step_log import read_lines
 from systems.runtime.warming import RuntimeSetupError
 from tests.backends.world import (
@@ -90,7 +91,7 @@ def other_version(data, manifest):
         (cut_short, "checkpoint"),
         (remove, "cannot be read"),
         (empty_manifest, "cannot be read"),
-        (other_version, "is not of version 3"),
+        (other_version, f"is not of version {VERSION}"),
     ],
 )
 def test_a_damaged_checkpoint_fails_the_resume_in_words(suspended, damage, fact):
