@@ -162,7 +162,9 @@ class ElasticJob:
             )  # also from one that has died since
         if self._account.phase is Phase.ENDING and kind not in ("left", "failed"):
             return
-        if kind in _STANDING and worker in work.firsts and message["step"] >= self.step:
+        # Who says how the job ended is its first worker, though we may not know why yet.
+        is_first = worker in work.firsts or kind == "finished"
+        if kind in _STANDING and is_first and message["step"] >= self.step:
             self._account.stand(message)
         handler: Callable[[Process, Mapping[str, Any]], None] | None
         handler = getattr(self, f"_on_{kind}", None) or getattr(work, f"on_{kind}", None)

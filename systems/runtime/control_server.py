@@ -185,8 +185,9 @@ class ControlServer:
         except BlockingIOError:
             pass
         except OSError:
-            self.close_connection(connection)
-            return
+            # The other side has gone. What it had said by then is still to be read, and then
+            # comes the end of the connection.
+            connection.outgoing = b""
         events = selectors.EVENT_READ
         if connection.outgoing:
             events |= selectors.EVENT_WRITE

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -31,6 +32,8 @@ from systems.runtime.step_log import (
     read_lines,
 )
 
+TCP_CLOSE = 7
+"""Of the kernel's states of a connection: the other side has reset it."""
 GREETING = {"kind": "greeting", "job_id": "job", "generation": 1, "rank": 0, "token": "secret"}
 
 
@@ -131,6 +134,26 @@ def test_the_token_is_checked_first_and_never_passed_on(recorder):
             else:
                 raise AssertionError("still open")
     assert len(recorder.messages) == 2
+
+
+def test_what_a_worker_said_before_it_died_is_heard_also_by_who_notices_in_sending(recorder):
+    worker = socket.create_connection(recorder.server.address)
+    worker.sendall(encode(GREETING))
+    recorder.until(lambda: recorder.messages)
+    (connection,) = recorder.connections
+    # It dies with something unread, so that the kernel refuses whatever comes next.
+    recorder.server.send(connection, {"kind": "order"})
+    worker.sendall(encode({"kind": "left"}))
+    select.select([worker], [], [])
+    worker.close()
+    while connection.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != TCP_CLOSE:
+        os.sched_yield()
+    for _ in range(3):
+        recorder.server.send(connection, {"kind": "exit"})
+    assert recorder.num_closed == 0
+    recorder.until(lambda: recorder.num_closed == 1)
+    assert [message["kind"] for message in recorder.messages] == ["greeting", "left"]
+    recorder.server.send(connection, {"kind": "exit"})
 
 
 def test_much_is_sent_to_a_slow_reader_without_blocking(recorder):

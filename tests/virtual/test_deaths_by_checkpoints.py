@@ -45,10 +45,14 @@ def ended(world, change):
     return next(filter(is_answer, world.reports), None) or world.until(is_answer)
 
 
-def lost(world):
-    """The report that the job's workers were lost; it may have been read already."""
-    read = [report for report in world.reports if report.kind is ReportKind.LOST]
-    return read[-1] if read else world.until(lambda r: r.kind is ReportKind.LOST)
+def is_lost(world):
+    """Whether the job lost its workers by a death that has happened. If not, the struck one had
+    nothing to do for it any more, and the others go on."""
+    if any(report.kind is ReportKind.LOST for report in world.reports):
+        return True
+    goal = world.reports[-1].step + 20
+    report = world.until(lambda r: r.kind is ReportKind.LOST or r.step >= goal)
+    return report.kind is ReportKind.LOST
 
 
 def resume(world, slots):
@@ -78,8 +82,8 @@ def struck_once(launcher, folder, moment, during, num_workers):
             if plan.is_of_a_change(moment):
                 now = few if now == many else many
                 ended(world, world.ask(ChangeKind.RESCALE, now, batch=BATCH))
-        lost(world)
-        world.until_change(resume(world, (0, 2)))
+        if is_lost(world):
+            world.until_change(resume(world, (0, 2)))
         end = end_of(world)
         (fault,) = world.backend.faults
     finally:
