@@ -21,7 +21,9 @@ def deadlines(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
     ``satisfactory``: met over submitted with a deadline [ElasticFlow]. ``feasible``: met
     over those that some allocation could meet alone on this cluster, arrival + least run
     time alone <= deadline (a deadline that was met counts as feasible, whatever the profile
-    says); absent where nobody's least run time is known. Ours. ``tardiness``: mean over the
+    says); absent where nobody's least run time is known. Allocations are within the job's bounds
+    on slots, which under virtual workers are no more than these, so that fewer deadlines are
+    feasible there. Ours. ``tardiness``: mean over the
     finished jobs with a deadline of max(0, finish - deadline).
     """
     bound = [job for job in jobs if job.deadline_s is not None and job.state != JobState.CANCELLED]

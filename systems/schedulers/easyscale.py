@@ -71,10 +71,11 @@ class EasyScale:
     back: ``max_added=1, exchange=False``; a job on half of maxP equal slots then stays there.
     ``scales``: how configurations are enumerated (``systems/easyscale/plans.py``).
 
-    Source: EasyScale (SC '23), sections 3.4 and 5.2. Values of the paper: 30% waste, minP = 0;
-    K, the rounds, the time-out and the definition of the speed-up are not stated. Differs: free
-    slots bound the proposals, so that none of the K is wasted; slots that serving takes
-    back leave without notice (events of the trace), as ``GRANT_SHRUNK`` or ``GRANT_LOST``.
+    Source: EasyScale (SC '23), sections 3.4, with equations (1a) to (1e), and 5.2. Values of the
+    paper: 30% waste, minP = 0; K, the rounds, the time-out and the definition of the speed-up are
+    not stated. Differs: free slots bound the proposals, so that none of the K is wasted; slots
+    that serving takes back leave without notice (events of the trace), as ``GRANT_SHRUNK`` or
+    ``GRANT_LOST``.
 
     Checked: ``compared``: plans and proposals with all there are in small cases, approvals with
     Algorithm 1 as its text has it; replays by hand.

@@ -35,7 +35,14 @@ class EdfElastic:
         margin_s: float = 0.0,
         zero_first: bool = False,
     ) -> None:
-        """Nothing is known yet; the parameters are those of ``ElasticFlow``."""
+        """Nothing is known yet.
+
+        Args:
+            slot_s: length of a time slot, seconds; 60 in the authors' code of ElasticFlow.
+            powers_of_two: jobs have powers of two only, as ElasticFlow's placement wants them.
+            margin_s: deadlines are planned for so much earlier, seconds.
+            zero_first: jobs that have nothing come first when free slots are handed out.
+        """
         check_time_slots(slot_s, margin_s)
         self._book = ShareBook(slot_s, powers_of_two, margin_s)
         self._time = TimeSlots(slot_s)

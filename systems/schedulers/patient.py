@@ -49,9 +49,9 @@ class Patient:
     after it has used slots; nobody is refused before it is hopeless, and one that
     runs on what is left may end late if no decision came between.
 
-    Source: ours; the shares are those of Gu et al., "ElasticFlow", ASPLOS 2023, and the rule for
-    whom to leave out is Moore's, Management Science 15 (1968). Progressive filling is a
-    heuristic, so the rule is one here too.
+    Source: ours; the shares are those of Gu et al., "ElasticFlow", ASPLOS 2023, sections 4.1,
+    4.2 and 4.4, and the rule for whom to leave out is Moore's, Management Science 15 (1968).
+    Progressive filling is a heuristic, so the rule is one here too.
 
     Checked: ``compared``: the promise under random traces, and the jobs that are kept with brute
     force over all subsets where every job arrives at once.

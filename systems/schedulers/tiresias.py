@@ -25,21 +25,22 @@ class Tiresias:
     order, inside a group in order of entry into it, each job gets its requested slots if they
     fit and is skipped if not; running jobs outside the plan are suspended.
 
-    ``promote_after``: a waiting job outside the first group returns there once it has waited
-    this many times as long as it has executed; its service then counts from zero, its executed
-    time does not (or it would thrash). None: never.
+    ``queue_limits_slot_s``: slot-seconds after which a job leaves each group but the last (EDL
+    paper: 500 and 10,000 GPU-seconds; NSDI's own evaluation uses two groups and 3,200).
+    ``promote_after``: a waiting job outside the first group returns there once it has waited this
+    many times as long as it has executed (EDL paper: no number); its service then counts from
+    zero, its executed time does not (or it would thrash). None: never.
     ``order``: inside a group, ``fifo`` is by entry into the group; ``gittins`` by falling Gittins
     index over the service up to the group's limit, learned from the jobs that have ended
     (``ServiceHistory``), then by arrival.
 
-    Source: Gu et al., NSDI '19, as the EDL paper describes it (section 5.1; quanta of 500 and
-    10,000 GPU-seconds, the default here; NSDI's own evaluation uses two groups and 3,200). Open
-    in the text and chosen here: limits on cumulative service; FIFO by time of entry into the
-    group, then by arrival; the multiple of the executed time (the text says only that a job not
-    scheduled for long returns); a job's group stands while its suspension is under way; where
-    Gittins indices come from and when they are taken (``ServiceGroups``). A job
-    that the whole cluster cannot hold is refused. A job that lost some of its workers goes on
-    with the others until it is next suspended; then it waits for its whole gang again.
+    Source: Gu et al., NSDI '19, as the EDL paper describes it (section 5.1). Open in the text and
+    chosen here: limits on cumulative service; FIFO by time of entry into the group, then by
+    arrival; the multiple of the executed time (the text says only that a job not scheduled for
+    long returns); a job's group stands while its suspension is under way; where Gittins indices
+    come from and when they are taken (``ServiceGroups``). A job that the whole cluster cannot
+    hold is refused. A job that lost some of its workers goes on with the others until it is next
+    suspended; then it waits for its whole gang again.
 
     The plan is not rebuilt but repaired (``GangPlan``).
 

@@ -22,6 +22,8 @@ from tests.schedulers.curves import curve_profile
 from tests.schedulers.world import Recorder, built, run, shipped
 
 SCHEDULERS = shipped("scheduler")
+EVERY = {"static_share": 4}
+"""Schedulers that give every job so many slots, whatever it requests."""
 WHERE = cluster(2, 4)
 PROFILE = curve_profile(
     {"dips": {1: 4.0, 2: 7.0, 3: 9.0, 4: 8.0, 8: 12.0}, "flat": {1: 5.0, 2: 5.0}}
@@ -40,6 +42,8 @@ def traces(draw):
         slots = draw(st.integers(1, 4))
         arrival_s = unit_s * draw(st.integers(0, 30))
         deadline_s = draw(st.one_of(st.none(), st.integers(1, 60)))
+        # The largest batch stays: one that fits no slot would be a job that nobody can serve.
+        lowest_batch = draw(st.sampled_from([None, 4]))
         jobs.append(
             job(
                 f"{index:02d}",
@@ -50,6 +54,7 @@ def traces(draw):
                 elastic=elastic,
                 min_slots=low if elastic else 1,
                 max_slots=high if elastic else None,
+                min_global_batch=lowest_batch,
                 deadline_s=None if deadline_s is None else arrival_s + unit_s * deadline_s,
                 deadline_kind=DeadlineKind.NONE if deadline_s is None else DeadlineKind.HARD,
             )
@@ -87,8 +92,12 @@ def examine_ends(records, recorder) -> None:
             assert recorder.refuses_late or record.first_start_s is None
 
 
-def examine(recorder) -> None:
-    """The rules that can be read off single views and decisions."""
+def examine(recorder, every=None) -> None:
+    """The rules that can be read off single views and decisions.
+
+    ``every``: slots that a scheduler which does not size jobs gives all of them; None: those that
+    they request.
+    """
     for view, decision in zip(recorder.views, recorder.decisions, strict=True):
         granted = Counter({i: one.grant.num_slots for i, one in view.jobs.items() if one.grant})
         before = granted.total()
@@ -100,6 +109,12 @@ def examine(recorder) -> None:
                 most = view.cluster.num_slots if spec.max_slots is None else spec.max_slots
                 assert spec.min_slots <= change.num_slots <= most
                 assert spec.elastic or change.num_slots == spec.requested_slots
+                low, high = spec.batch_range
+                assert low <= (change.global_batch or spec.global_batch) <= high
+                if Requirement.RESCALE not in recorder.requires:
+                    asked = spec.requested_slots if every is None else every
+                    gang = max(spec.min_slots, min(asked, most))
+                    assert not spec.elastic or change.num_slots == gang, "not its gang"
                 assert present != change, "a change that changes nothing"
                 granted[job_id] = change.num_slots
             elif isinstance(change, Suspend):
@@ -138,7 +153,7 @@ def examine(recorder) -> None:
 @given(jobs=traces())
 def test_every_job_that_fits_is_served(name, jobs):
     records, recorder = run(jobs, built("scheduler", name), WHERE, known=PROFILE)
-    examine(recorder)
+    examine(recorder, EVERY.get(name))
     examine_ends(records, recorder)
     assert len(records.jobs) == len(jobs)
 
@@ -149,7 +164,7 @@ def test_every_job_that_fits_is_served(name, jobs):
 def test_the_same_under_delays_failures_and_outages(name, jobs, storm):
     chaos = ChaosEngine(WHERE, **storm)
     records, recorder = run(jobs, built("scheduler", name), WHERE, known=PROFILE, chaos=chaos)
-    examine(recorder)
+    examine(recorder, EVERY.get(name))
     examine_ends(records, recorder)
 
 

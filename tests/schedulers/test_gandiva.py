@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,6 +149,24 @@ def test_equal_to_turns_planned_anew(rows):
     jobs = [job(f"{i:02d}", a, slots, slots * s) for i, (a, slots, s) in enumerate(rows)]
     records, _ = run(jobs, Compared(), cluster(2, 3))
     assert {record.state for record in records.jobs} == {"finished"}
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 40), st.sampled_from([1, 1, 2, 3, 4, 6]), st.integers(1, 30)),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_nobody_waits_longer_than_a_turn_of_everybody(rows):
+    """No starvation: who has waited longest comes first in the next round, and each comes once."""
+    jobs = [job(f"{i:02d}", a, slots, slots * s) for i, (a, slots, s) in enumerate(rows)]
+    records, _ = run(jobs, Gandiva(quantum_s=5.0), cluster(2, 3))
+    for one in jobs:
+        times = [(one.arrival_s, one.arrival_s, 0), *periods(records, one.job_id)]
+        for (_, before_s, _), (start_s, _, _) in pairwise(times):
+            assert start_s - before_s <= 5.0 * (len(jobs) + 1), (one.job_id, before_s, start_s)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,5 +1,6 @@
-"""What every scheduler class says of its source and of how far it was checked."""
+"""What every scheduler class says of its source, its options and how far it was checked."""
 
+import inspect
 import re
 
 import pytest
@@ -17,6 +18,15 @@ def test_says_its_source_and_its_level(found):
     (level,) = re.findall(r"^ +Checked: ``(\w+)``", found.__doc__, re.MULTILINE)
     assert found.checked == Checked(level)
     assert isinstance(getattr(found, "bound", False), bool)
+
+
+@pytest.mark.parametrize("found", CLASSES, ids=lambda found: found.__name__)
+def test_says_what_its_options_are(found):
+    """Each by its name, in the text or among the arguments of its construction."""
+    text = f"{found.__doc__}\n{found.__init__.__doc__}"
+    named = {*re.findall(r"``(\w+)``", text), *re.findall(r"^ +(\w+): ", text, re.MULTILINE)}
+    options = [name for name in inspect.signature(found).parameters if name not in named]
+    assert not options
 
 
 def test_no_shipped_scheduler_is_left_out():

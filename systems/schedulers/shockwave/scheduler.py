@@ -55,15 +55,19 @@ class Shockwave:
     one is over; slots that a round leaves idle go to the jobs with the longest time left. Every job
     runs on its requested slots, and is suspended between its rounds.
 
+    ``fairness_power``: no unit; 0: who is behind weighs as much as all others (authors: 12 on 32
+    GPUs). ``makespan_weight``: per second (authors: 0.001). ``round_s``, ``num_rounds``: authors:
+    120 s and 20. ``gap``: share of a window's optimum that may be missed (authors: 0.001).
+
     Source: Zheng, Pan, Khan, Venkataraman and Akella, "Shockwave: Fair and Efficient Cluster
     Scheduling for Dynamic Adaptation in Machine Learning", NSDI 2023, sections 4 to 6, and the
-    authors' code for what these leave open. Theirs: 120 s, 20 rounds, weight 0.001, gap 0.001;
-    power 12 on 32 GPUs. Left out: the prediction of batch sizes that jobs change themselves (here
-    none does, so that run times are known) with its Dirichlet posterior, and the hard constraints
-    on finish times that the authors' code tries first. Differs: logarithms are exact, not pieces of
-    lines; the program counts each job's rounds, with all rounds' slots taken together, and then
-    packs them, wide jobs first, so that it may plan a round that does not fit (it is left out
-    then); finish times count from the arrival, not from the start of the trace.
+    authors' code for what these leave open. Left out: the prediction of batch sizes that jobs
+    change themselves (here none does, so that run times are known) with its Dirichlet posterior,
+    and the hard constraints on finish times that the authors' code tries first. Differs:
+    logarithms are exact, not pieces of lines; the program counts each job's rounds, with all
+    rounds' slots taken together, and then packs them, wide jobs first, so that it may plan a
+    round that does not fit (it is left out then); finish times count from the arrival, not from
+    the start of the trace.
 
     A gang wider than the cluster is refused. A job that lost some of its workers goes on with the
     others until it is next suspended.

@@ -59,15 +59,19 @@ class Sia:
     ever had. Jobs that are not elastic have their request, on any type (the paper's rigid jobs).
     Jobs with a change in flight keep what they have.
 
+    ``round_s``: seconds (theirs: 60). ``fairness_power``: no unit; below 0 rather fair, above 0
+    rather fast (theirs: -0.5). ``queue_penalty``: of a job without slots, in units of a goodput to
+    that power (theirs: 1.1). ``restart_s``: the S above, seconds (theirs: 25 to 250 by program,
+    30 for one not measured). ``growth``: a factor; None: no limit (theirs: 2).
+
     Source: Jayaram Subramanya, Arfeen, Lin, Qiao, Jia and Ganger, "Sia: Heterogeneity-aware,
-    goodput-optimized ML-cluster scheduling", SOSP 2023, sections 3.3 and 3.4. Values of the paper
-    and the authors' simulator: 60 s, power -0.5, penalty 1.1, growth 2; a restart of 25 to 250 s
-    by program, 30 s for one not measured. Differs: the global batch stays the job's own, so that
-    statistical efficiency is a constant and goodput is throughput; speeds are the profile's on
-    every type from the start (the paper learns them); hybrid-parallel jobs and
-    reservations are left out; which slots form a grant is the placement's affair, which
-    moves no other job. A job that changes its type is suspended and resumes on the other, and
-    so counts as preempted; it is looked after every ``reaction_s`` seconds.
+    goodput-optimized ML-cluster scheduling", SOSP 2023, sections 3.3 and 3.4, and for values the
+    authors' simulator too. Differs: the global batch stays the job's own, so that statistical
+    efficiency is a constant and goodput is throughput; speeds are the profile's on every type
+    from the start (the paper learns them); hybrid-parallel jobs and reservations are left out;
+    which slots form a grant is the placement's affair, which moves no other job. A job that
+    changes its type is suspended and resumes on the other, and so counts as preempted; it is
+    looked after every ``reaction_s`` seconds.
 
     A job that fits no type is refused. One that lost some of its workers goes on with them, as a
     configuration that is no longer its present one, until the next round.
