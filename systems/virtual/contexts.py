@@ -127,10 +127,14 @@ class StreamContexts:
         for worker in range(num_workers):
             seed_all(step_seed(seed, 0, worker), device)
             first.append(self._process.read())
-        self._held = dict(enumerate(first))
+        self._held: dict[int, RandomStates] = {}
         """Of local workers, at the last boundary."""
         self._next: dict[int, RandomStates] = {}
         """Of those whose turn in the present step is over."""
+        self._spare: dict[int, torch.Tensor] = {}
+        """Memory for torch's state in the next of each. New memory in every turn would cut up what
+        the turn's activations have just left, so that those of the next no longer fit there."""
+        self._hold(dict(enumerate(first)))
         rows = [_tensor(states.to_bytes()) for states in first]
         self._rows = torch.stack(rows)
         """Of all workers, at the last boundary; of local ones perhaps older."""
@@ -141,10 +145,16 @@ class StreamContexts:
         """See ``Contexts``."""
         self._settle()
         size = self._process.num_device_bytes
-        self._held = {
-            worker: RandomStates.from_bytes(self._rows[worker].numpy().tobytes(), size)
-            for worker in local
-        }
+        self._hold(
+            {
+                worker: RandomStates.from_bytes(self._rows[worker].numpy().tobytes(), size)
+                for worker in local
+            }
+        )
+
+    def _hold(self, states: dict[int, RandomStates]) -> None:
+        self._held = states
+        self._spare = {worker: torch.empty_like(own.torch_cpu) for worker, own in states.items()}
 
     def enter(self, worker: int, step: int) -> None:
         """See ``Contexts``."""
@@ -152,7 +162,7 @@ class StreamContexts:
 
     def leave(self, worker: int) -> None:
         """See ``Contexts``."""
-        self._next[worker] = self._process.read(self._held[worker])
+        self._next[worker] = self._process.read(self._held[worker], self._spare[worker])
 
     def begin_gather(self, group: Group | None) -> None:
         """See ``Contexts``."""
@@ -182,7 +192,9 @@ class StreamContexts:
 
     def commit(self) -> None:
         """See ``Contexts``."""
-        self._held.update(self._next)
+        for worker, states in self._next.items():
+            self._spare[worker] = self._held[worker].torch_cpu
+            self._held[worker] = states
         if self._gathered is not None:
             self._rows = self._gathered
         if self._loaders is not None:

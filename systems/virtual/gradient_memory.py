@@ -12,8 +12,7 @@ import torch
 
 from systems.runtime.reduction import BucketLayout
 from systems.virtual.host_memory import HostMemory
-
-ALIGNMENT_BYTES = 64
+from systems.virtual.mapped_memory import mapped, offsets
 
 
 class GradientMemory:
@@ -28,7 +27,7 @@ class GradientMemory:
         """Args: layouts of the same gradients, any of which the memory may be used for."""
         self.num_bytes = max(_offsets(layout)[-1] for layout in layouts)
         """Of one copy."""
-        self.total = torch.zeros(self.num_bytes, dtype=torch.uint8)
+        self.total = mapped(self.num_bytes)
         self.part = HostMemory(self.num_bytes)
         self.copies: list[HostMemory] = []
 
@@ -53,8 +52,4 @@ def buckets_of(memory: torch.Tensor, layout: Sequence[BucketLayout]) -> list[tor
 
 def _offsets(layout: Sequence[BucketLayout]) -> list[int]:
     """Where each bucket begins; the last one is where all end."""
-    offsets = [0]
-    for bucket in layout:
-        size = bucket.numel * bucket.dtype.itemsize
-        offsets.append(offsets[-1] + -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
-    return offsets
+    return offsets([bucket.numel * bucket.dtype.itemsize for bucket in layout])

@@ -24,7 +24,8 @@ _GAUSS = struct.Struct("<?d")
 
 @dataclass(frozen=True, slots=True)
 class RandomStates:
-    """All random states at one moment. Immutable."""
+    """All random states at one moment. Immutable, while whoever gave memory to read them into
+    leaves it alone."""
 
     torch_cpu: torch.Tensor
     torch_device: torch.Tensor | None
@@ -78,16 +79,29 @@ class ProcessRandom:
         self._empty: bytes | None = None
         """NumPy's bits with which it is known to keep no number: by what was done last."""
 
-    def read(self, before: RandomStates | None = None) -> RandomStates:
-        """The states as they are; ``before``: those that were written last, if any."""
+    def read(
+        self, before: RandomStates | None = None, into: torch.Tensor | None = None
+    ) -> RandomStates:
+        """The states as they are. What did not change since ``before`` is shared with it.
+
+        Args:
+            before: those that were written last, if any.
+            into: memory for torch's on the CPU; None: new memory.
+        """
         bits = ctypes.string_at(self._address, _NUMPY_BYTES)
         unused = before is not None and before.numpy_gauss is None and before.numpy_bits == bits
         gauss = None if unused else _numpy_gauss()
         self._empty = bits if gauss is None else None
+        torch_cpu, python = torch.default_generator.get_state(), random.getstate()
+        if into is not None:
+            torch_cpu = into.copy_(torch_cpu)
+        if before is not None:
+            bits = before.numpy_bits if bits == before.numpy_bits else bits
+            python = before.python if python == before.python else python
         return RandomStates(
-            torch_cpu=torch.default_generator.get_state(),
+            torch_cpu=torch_cpu,
             torch_device=None if self._device is None else self._on_device(),
-            python=random.getstate(),
+            python=python,
             numpy_bits=bits,
             numpy_gauss=gauss,
         )

@@ -18,6 +18,7 @@ import torch
 from harness.ring_order import ring_chunks
 from systems.elastic.groups import Group
 from systems.runtime.reduction import BucketLayout, Places
+from systems.virtual.mapped_memory import mapped_tensors
 from systems.virtual.small_parameters import SmallParameters, is_small
 from systems.virtual.sum_kernel import CompiledPieces, Piece, TorchPieces, pieces_of
 
@@ -31,7 +32,7 @@ class RunningSum:
         """Args: the layout of the buckets, where parameters lie in them, and how many workers,
         whose turns go from the last to the first."""
         self._num_workers = num_workers
-        self.buckets = [torch.zeros(bucket.numel, dtype=bucket.dtype) for bucket in layout]
+        self.buckets = mapped_tensors([((bucket.numel,), bucket.dtype) for bucket in layout])
         """The mean, flat, by bucket."""
         self.gradients = [
             place.views(bucket) for place, bucket in zip(places, self.buckets, strict=True)
@@ -99,10 +100,12 @@ class _Chunks:
     def __init__(self, flat: torch.Tensor, num_workers: int) -> None:
         self._flat = flat
         self._chunks = ring_chunks(flat.numel(), flat.element_size(), num_workers)
-        self._kept = [
-            torch.empty((num_workers - 1 - c.order[0], c.stop - c.start), dtype=flat.dtype)
-            for c in self._chunks
-        ]
+        self._kept = mapped_tensors(
+            [
+                ((num_workers - 1 - chunk.order[0], chunk.stop - chunk.start), flat.dtype)
+                for chunk in self._chunks
+            ]
+        )
 
     def pieces(self, parameter: torch.nn.Parameter, offset: int, gradient: int) -> list[Piece]:
         """What a parameter at an offset of the bucket is cut into."""

@@ -61,6 +61,8 @@ class VirtualTrainer(Trainer):
         self._sizes: tuple[int, ...] = ()
         """Samples of a step, by virtual worker."""
         self._losses: dict[int, torch.Tensor] = {}
+        """Of the local workers; views of ``_loss_memory``."""
+        self._loss_memory: torch.Tensor | None = None
         self._before_backward: Callable[[], None] | None = None
         """To be called in this step."""
 
@@ -203,8 +205,14 @@ class VirtualTrainer(Trainer):
         loss = self.session.workload.loss(self._reduction.module, part)
         self.session.recorder.before_backward(loss)
         own = loss.detach() if share_of == 1.0 else loss.detach() * share_of
-        before = self._losses.get(worker)
-        self._losses[worker] = own if before is None else before + own
+        if worker in self._losses:
+            self._losses[worker].add_(own)
+        else:
+            # Not the loss itself: it lies among the activations of its turn and, kept, would cut
+            # up what they leave, so that those of the next turn no longer fit there.
+            if self._loss_memory is None:
+                self._loss_memory = own.new_empty(self._num_virtual)
+            self._losses[worker] = self._loss_memory[worker].copy_(own)
         # The mean over workers is to be the mean over samples, also where shares differ.
         weight = self._sizes[worker] * self._num_virtual / self.global_batch * share_of
         weight *= self._reduction.loss_weight

@@ -4,16 +4,27 @@
 
 Trains every model as 1, 2, 4, 8 and 16 logical workers with the same batch each, all on one slot,
 and adds a line to ``memory.jsonl`` for each: the most memory that the slot's process has held
-(``VmHWM``), and the bytes of all gradients. What a step holds for a moment may or may not fall
-together, so that two peaks differ by up to about one such copy. What is in the file is not
-measured again. Ends with the slope over workers in gradient copies, by least squares; EasyScale
-(section 3.2) says 1.
+(``VmHWM``), and the bytes of all gradients. What is in the file is not measured again.
+
+All that with two heaps:
+
+- ``live``: every block of 128 KiB or more is a mapping of its own (``MALLOC_MMAP_THRESHOLD_``), so
+  that what is freed is gone, and the peak is that of what is in use;
+- ``malloc``: glibc's heap as it comes, which keeps what is freed for later. How far it grows
+  differs from one pass to the next, and its peak grows with how many there were; so all numbers
+  of workers make as many turns.
+
+Ends with the slope over workers in gradient copies, by least squares, from two workers on: one
+alone is stock DistributedDataParallel, which needs no sum of our own. EasyScale (section 3.2)
+says 1.
 """
 
 import argparse
 import json
+import os
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +41,13 @@ MODELS = ("resnet50", "vgg16", "bert", "transformer", "shufflenetv2", "ncf", "sw
 COUNTS = (1, 2, 4, 8, 16)
 BATCH = 4
 """Of each logical worker."""
-STEPS = 8
-"""After so many steps everything has been allocated once."""
+STEPS = 3
+"""After so many everything has been allocated once: the second step has other buckets."""
+TURNS = 48
+"""With the heap ``malloc``; of them all, whoever's they are."""
+THRESHOLD = "MALLOC_MMAP_THRESHOLD_"
+HEAPS = {"live": {THRESHOLD: str(128 << 10)}, "malloc": {}}
+"""What is in the environment of the slot's process."""
 
 
 def main(argv=None):
@@ -48,24 +64,45 @@ def main(argv=None):
     path = options.out / "memory.jsonl"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     lines = [json.loads(line) for line in text.splitlines()]
-    known = {(line["model"], line["pool"], line["logical_workers"]) for line in lines}
+    known = {(o["heap"], o["model"], o["pool"], o["logical_workers"]) for o in lines}
     now = describe(options.out / "machine.json", PROGRAM, list(argv or sys.argv[1:]))
+    for heap in HEAPS:
+        missing = [
+            (model, count)
+            for model in options.models
+            for count in COUNTS
+            if (heap, model, options.pool, count) not in known
+        ]
+        with launcher_with(heap) as launcher, path.open("a", encoding="utf-8") as file:
+            for model, count in missing:
+                line = {"heap": heap, "model": model, "pool": options.pool}
+                line |= measured(launcher, workload(options.pool, model), count, steps(heap, count))
+                lines.append({**line, "commit": now["git_commit"]})
+                print(json.dumps(lines[-1]), file=file, flush=True)
+    for (heap, model, pool), found in slopes(lines).items():
+        print(f"{heap} {pool}/{model}: {found:.3f} gradient copies a virtual worker")
+    return 0
+
+
+@contextmanager
+def launcher_with(heap):
+    """A launcher whose processes have a heap; this process's own environment stays what it was."""
+    before = os.environ.pop(THRESHOLD, None)
+    os.environ.update(HEAPS[heap])
     launcher = warm_launcher()
-    launcher.open()
     try:
-        for model in options.models:
-            for count in COUNTS:
-                if (model, options.pool, count) not in known:
-                    line = {"model": model, "pool": options.pool, "logical_workers": count}
-                    line |= measured(launcher, workload(options.pool, model), count)
-                    lines.append({**line, "commit": now["git_commit"]})
-                    with path.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(lines[-1]) + "\n")
+        launcher.open()
+        yield launcher
     finally:
         launcher.close()
-    for (model, pool), found in slopes(lines).items():
-        print(f"{pool}/{model}: {found:.3f} gradient copies a virtual worker")
-    return 0
+        os.environ.pop(THRESHOLD, None)
+        if before is not None:
+            os.environ[THRESHOLD] = before
+
+
+def steps(heap, num_workers):
+    """How long so many workers are watched."""
+    return max(STEPS, TURNS // num_workers) if heap == "malloc" else STEPS
 
 
 def names(pool):
@@ -80,8 +117,8 @@ def workload(pool, model):
     return WorkloadSpec(model, entry["_target_"], kept)
 
 
-def measured(launcher, spec, num_workers):
-    """Most memory of the one process that all logical workers take turns in."""
+def measured(launcher, spec, num_workers, num_steps):
+    """Most memory of the one process that all logical workers take turns in, over some steps."""
     with tempfile.TemporaryDirectory() as name:
         world = virtual(launcher, Path(name))
         try:
@@ -94,7 +131,7 @@ def measured(launcher, spec, num_workers):
                     workload=spec,
                 )
             )
-            world.until(lambda report: report.step >= STEPS, 900)
+            world.until(lambda report: report.step >= num_steps, 900)
             (worker,) = workers()
             status = Path(f"/proc/{worker.pid}/status").read_text(encoding="utf-8")
             (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
@@ -102,7 +139,12 @@ def measured(launcher, spec, num_workers):
             world.until_end()
         finally:
             world.backend.close()
-    return {"peak_bytes": 1024 * int(line.split()[1]), "gradient_bytes": gradient_bytes(spec)}
+    return {
+        "logical_workers": num_workers,
+        "steps": num_steps,
+        "peak_bytes": 1024 * int(line.split()[1]),
+        "gradient_bytes": gradient_bytes(spec),
+    }
 
 
 def gradient_bytes(spec):
@@ -112,10 +154,11 @@ def gradient_bytes(spec):
 
 
 def slopes(lines):
-    """Memory over logical workers, in gradient copies, by model."""
+    """Memory over logical workers, in gradient copies, by heap, model and pool."""
     found = {}
     for line in lines:
-        found.setdefault((line["model"], line["pool"]), []).append(line)
+        if line["logical_workers"] > 1:
+            found.setdefault((line["heap"], line["model"], line["pool"]), []).append(line)
     return {
         key: float(
             np.polyfit([o["logical_workers"] for o in own], [o["peak_bytes"] for o in own], 1)[0]
