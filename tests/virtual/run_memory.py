@@ -32,7 +32,7 @@ import yaml
 
 from harness.build import locate
 from harness.contracts.training import WorkloadSpec
-from tests.backends.world import CONFIGS, warm_launcher, workers
+from tests.backends.world import CONFIGS, ENDS, warm_launcher, workers
 from tests.elastic.run_lives import describe
 from tests.virtual.worlds import SEED, virtual
 
@@ -45,6 +45,8 @@ STEPS = 3
 """After so many everything has been allocated once: the second step has other buckets."""
 TURNS = 48
 """With the heap ``malloc``; of them all, whoever's they are."""
+TIMEOUT_S = 900.0
+"""Also of the end, which waits for steps: without a heap to reuse they take long."""
 THRESHOLD = "MALLOC_MMAP_THRESHOLD_"
 HEAPS = {"live": {THRESHOLD: str(128 << 10)}, "malloc": {}}
 """What is in the environment of the slot's process."""
@@ -131,12 +133,12 @@ def measured(launcher, spec, num_workers, num_steps):
                     workload=spec,
                 )
             )
-            world.until(lambda report: report.step >= num_steps, 900)
+            world.until(lambda report: report.step >= num_steps, TIMEOUT_S)
             (worker,) = workers()
             status = Path(f"/proc/{worker.pid}/status").read_text(encoding="utf-8")
             (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
             world.backend.hold("job", 0)
-            world.until_end()
+            world.until(lambda report: report.kind in ENDS, TIMEOUT_S)
         finally:
             world.backend.close()
     return {
