@@ -64,15 +64,17 @@ class Shockwave:
     authors' code for what these leave open. Left out: the prediction of batch sizes that jobs
     change themselves (here none does, so that run times are known) with its Dirichlet posterior,
     and the hard constraints on finish times that the authors' code tries first. Differs:
-    logarithms are exact, not pieces of lines; the program counts each job's rounds, with all
-    rounds' slots taken together, and then packs them, wide jobs first, so that it may plan a
-    round that does not fit (it is left out then); finish times count from the arrival, not from
-    the start of the trace.
+    logarithms are exact, not pieces of lines; a plan counts each job's rounds, with all
+    rounds' slots taken together, and is then packed, wide jobs first, so that it may have a
+    round that does not fit (it is left out then); the counts come from a price of a slot where
+    its bound shows that they are within ``gap``, and only else from an integer program; finish
+    times count from the arrival, not from the start of the trace.
 
     A gang wider than the cluster is refused. A job that lost some of its workers goes on with the
     others until it is next suspended.
 
-    Checked: ``described``; the window's program against every plan of small cases, rounds by hand.
+    Checked: ``described``; a window's counts and their bound against every plan of small cases,
+    rounds by hand.
 
     Raises:
         ValueError: an option is out of its range.
