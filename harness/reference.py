@@ -3,7 +3,8 @@
 The copies lie in ``results/reference/<hardware>/<study>/<run id>/`` and are ordinary runs,
 without the logs and checkpoints of their jobs. With ``--slim`` the configuration is
 compressed and large tables are left out; the manifest of such a copy lists them (``left_out``),
-and everything that reads it says so.
+and everything that reads it says so. With ``--packed`` the study's folder is one file in the end
+(``archive.py``), as it is from then on whenever runs are copied there.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.archive import ArchiveError, archive_of, pack, unpacked
 from harness.experiment import Library, plan
 from harness.interrupts import run_command
 from harness.manifest import hardware_slug
@@ -139,7 +142,8 @@ def plan_copies(
         raise UserError([Problem(f"runs of {label}", fact, way_out)])
     ((key, own),) = machines.items()
     folder = to / slugs[key] / label
-    others = [run for run in iter_runs(folder) if _machine(run) != key]
+    there = (folder, archive_of(folder))
+    others = [run for place in there for run in iter_runs(place) if _machine(run) != key]
     if others:
         fact = f"holds {len(others)} runs of another machine, {_machine(others[0])}"
         raise UserError([Problem(str(folder), fact, "move them, or give another --to")])
@@ -209,6 +213,29 @@ def _copy(copy: Copy) -> None:
     partial.rename(copy.to)
 
 
+@contextmanager
+def _unpacked(folder: Path) -> Iterator[None]:
+    """The study's folder as it is copied into, and as one file again afterwards."""
+    archive = archive_of(folder)
+    if archive.is_file():
+        shutil.copytree(unpacked(archive), folder, dirs_exist_ok=True)
+    try:
+        yield
+    finally:
+        if folder.is_dir():
+            pack(folder)
+
+
+def _others(folder: Path, copies: Sequence[Copy]) -> list[str]:
+    """Ids of the runs in a study's folder that are none of these."""
+    ours = {copy.to.name for copy in copies}
+    return [run.run_id for run in iter_runs(folder) if run.run_id not in ours]
+
+
+def _bytes(copy: Copy) -> int:
+    return sum(path.stat().st_size for path in copy.to.iterdir())
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -234,6 +261,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--slim-kb", type=int, default=SLIM_BYTES // 1000, metavar="KB",
         help=f"of --slim (default: {SLIM_BYTES // 1000})",
     )  # fmt: skip
+    parser.add_argument(
+        "--packed", action="store_true", help="make the study's folder one file, STUDY.tar.xz"
+    )
     parser.add_argument("--hardware", metavar="SLUG", help="only the runs of this machine")
     parser.add_argument("--force", action="store_true", help="write over other copies")
     return parser
@@ -261,27 +291,30 @@ def main(argv: Sequence[str] | None = None) -> int:
             hardware=options.hardware,
             limit_bytes=None if options.slim_kb == SLIM_BYTES // 1000 else 1000 * options.slim_kb,
         )
-        num_copied, num_there = copy_runs(copies, force=options.force)
+        folder = copies[0].to.parent
+        is_packed = archive_of(folder).is_file()
+        with _unpacked(folder) if options.packed or is_packed else nullcontext():
+            num_copied, num_there = copy_runs(copies, force=options.force)
+            others, size = _others(folder, copies), sum(map(_bytes, copies))
     except UserError as error:
         print(render(error.problems), file=sys.stderr)
         return 2
-    except StoreError as error:
+    except (StoreError, ArchiveError) as error:
         print(error, file=sys.stderr)
         return 2
     for copy in copies:
         if copy.left_out:
             listed = ", ".join(f"{n} ({s / 1000:,.0f} kB)" for n, s in copy.left_out.items())
             print(f"{copy.to.name}: without {listed}")
-    ours = {copy.to.name for copy in copies}
-    others = [run for run in iter_runs(copies[0].to.parent) if run.run_id not in ours]
     if others:
         print(
-            f"{len(others)} other runs lie there too, such as {others[0].run_id}: remove them if"
+            f"{len(others)} other runs lie there too, such as {others[0]}: remove them if"
             " they are of an earlier state of the study"
         )
-    size = sum(path.stat().st_size for copy in copies for path in copy.to.iterdir())
     there = f", {num_there} were there" if num_there else ""
-    print(f"{num_copied} runs copied{there}: {copies[0].to.parent}, {size / 1e6:,.2f} MB in all")
+    place = archive_of(folder) if archive_of(folder).is_file() else folder
+    size = place.stat().st_size if place.is_file() else size
+    print(f"{num_copied} runs copied{there}: {place}, {size / 1e6:,.2f} MB in all")
     return 0
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from harness.archive import ArchiveError, is_archive, unpacked
 from harness.benchmark import BENCHMARK_VERSION, KEY
 from harness.records import SCHEMA_VERSION, RunRecords
 from harness.tables import TABLES, TableError, read_frame, read_table, write_table
@@ -288,15 +289,23 @@ def has_run(path: Path) -> bool:
 
 
 def run_paths(root: Path) -> Iterator[Path]:
-    """Directories of the runs at or below ``root``, sorted, at any depth.
+    """Directories of the runs at or below ``root``, sorted, at any depth, in archives too.
 
     A folder with an embedded MLflow store is passed over: it holds copies of runs.
+
+    Raises:
+        StoreError: an archive cannot be unpacked.
     """
-    if has_run(root):
+    if is_archive(root):
+        try:
+            yield from run_paths(unpacked(root))
+        except ArchiveError as error:
+            raise StoreError(str(error)) from error
+    elif has_run(root):
         yield root
     elif root.is_dir() and not (root / _MIRROR).exists():
         for path in sorted(root.iterdir()):
-            if path.is_dir() and not path.name.startswith("."):
+            if not path.name.startswith(".") and (path.is_dir() or is_archive(path)):
                 yield from run_paths(path)
 
 

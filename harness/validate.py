@@ -203,7 +203,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     directories = directories or [path for path in RESULT_DIRS if path.is_dir()] or [*RESULT_DIRS]
     problems, slim, count = [], [], 0
     for directory in directories:
-        paths = list(run_paths(directory))
+        try:
+            paths = list(run_paths(directory))
+        except StoreError as error:
+            problems.append(str(error))
+            continue
         if not paths:
             problems.append(f"{directory}: no finished run is at or below it; name another")
         for path in paths:

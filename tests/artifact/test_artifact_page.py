@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from harness.problems import UserError
+from harness.store import run_paths
 from reports import artifact
 from reports.claims.ledger import load
 from tests.artifact.shown import ROOT
@@ -70,8 +71,7 @@ def test_time_and_memory_are_those_on_record(cells):
 def test_on_record_are_the_runs_in_a_studys_folders(rows):
     """Whatever study a shared point was made for: it is copied to the folder of each."""
     shown = {study: cells[-5] for study, cells in rows}
-    paths = REFERENCE.glob("*/*/*/manifest.json*")
-    found = Counter(path.parent.parent.name for path in paths)
+    found = Counter(path.parent.name for path in run_paths(REFERENCE))
     assert shown == {study: str(found[study] or "none") for study in shown}
     assert len(set(shown.values())) > 10
     num_points = {study: int(cells[-6].split()[0]) for study, cells in rows}

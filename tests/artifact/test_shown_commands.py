@@ -14,7 +14,7 @@ from harness.build import build
 from harness.compose import compose, defaults, is_file, options, understand
 from harness.config import GROUPS, PARTS, read_config
 from harness.problems import UserError
-from harness.store import iter_runs, load_run
+from harness.store import iter_runs, load_run, run_paths
 from reports import overview, site
 from reports.claims.ledger import load
 from reports.claims.verdicts import judge
@@ -192,7 +192,7 @@ def test_every_command_of_a_reports_pages_exists(pages):
 
 
 def test_every_study_on_record_has_the_command_that_its_page_shows():
-    folders = {path.parent.parent.name for path in REFERENCE.glob("*/*/*/manifest.json*")}
+    folders = {path.parent.name for path in run_paths(REFERENCE)}
     assert len(folders) > 40
     assert folders <= set(options("study"))
 

@@ -291,3 +291,24 @@ def test_short_names_of_machines(hardware, slug):
 def test_a_word_that_is_no_study(capsys):
     assert reference.main(["main"]) == 2
     assert "main: is no argument; write study=NAME" in capsys.readouterr().err
+
+
+def test_a_packed_study_is_one_file_and_stays_so(folder, export):
+    code, text = export("--slim", "--packed")
+    assert (code, "pair.tar.xz" in text) == (0, True)
+    first = {run_id: files(run.path) for run_id, run in copies_of(folder).items()}
+    assert len(first) == 2
+    (archive,) = (folder / "reference").glob("*/*.tar.xz")
+    assert [path.name for path in archive.parent.iterdir() if path.name[0] != "."] == [archive.name]
+    content = archive.read_bytes()
+    code, text = export("--slim")
+    assert (code, "2 were there" in text) == (0, True)
+    assert archive.read_bytes() == content
+    for run in runs_of(folder).values():
+        change_manifest(run, sweep="another")
+    code, text = export("--slim")
+    assert (code, "--force writes over it" in text) == (2, True)
+    assert archive.read_bytes() == content
+    assert export("--slim", "--force")[0] == 0
+    assert {run.manifest["sweep"] for run in copies_of(folder).values()} == {"another"}
+    assert validate.main([str(folder / "reference")]) == 0

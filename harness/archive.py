@@ -1,0 +1,109 @@
+"""All runs of a study as one file, ``STUDY.tar.xz``: for studies of many small runs.
+
+Runs of a study are much alike, so together they take a tenth of what they take one by one. An
+archive stands for the folder of its study. Whoever looks for runs below it finds them in
+``.unpacked`` beside it, where they are put when they are first asked for, and anew when the archive
+is another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import lzma
+import os
+import shutil
+import tarfile
+from pathlib import Path
+
+SUFFIX = ".tar.xz"
+UNPACKED = ".unpacked"
+_DIGITS = 16
+"""Of an archive's SHA-256, which name the place where it is unpacked."""
+
+
+class ArchiveError(Exception):
+    """An archive that cannot be read; the text names it and the way out."""
+
+
+def is_archive(path: Path) -> bool:
+    """Whether this is the runs of a study in one file."""
+    return path.name.endswith(SUFFIX) and path.is_file()
+
+
+def archive_of(folder: Path) -> Path:
+    """Where the folder of a study is as one file, or would be."""
+    return folder.with_name(folder.name + SUFFIX)
+
+
+def pack(folder: Path) -> Path:
+    """Replace the folder of a study by its archive; the same runs make the same bytes.
+
+    Raises:
+        OSError: the disk is full or refuses; the folder is left as it was.
+    """
+    # What is alike lies together: first all configurations, then all manifests, and so on.
+    paths = sorted(
+        (path for path in folder.rglob("*") if path.is_file()), key=lambda path: (path.name, path)
+    )
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for path in paths:
+            entry = tarfile.TarInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}")
+            content = path.read_bytes()
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    archive = archive_of(folder)
+    partial = archive.with_name(f".partial-{archive.name}")
+    partial.write_bytes(lzma.compress(packed.getvalue(), preset=9 | lzma.PRESET_EXTREME))
+    partial.rename(archive)
+    shutil.rmtree(folder)
+    return archive
+
+
+def unpacked(archive: Path) -> Path:
+    """The folder of the study that an archive stands for.
+
+    Raises:
+        ArchiveError: it cannot be read, or cannot be unpacked here.
+    """
+    study = archive.name.removesuffix(SUFFIX)
+    try:
+        content = archive.read_bytes()
+        place = archive.parent / UNPACKED / hashlib.sha256(content).hexdigest()[:_DIGITS]
+        if not (place / study).is_dir():
+            _unpack(content, place, study)
+    except (OSError, EOFError, lzma.LZMAError, tarfile.TarError, ValueError) as error:
+        raise ArchiveError(
+            f"{archive}: cannot be unpacked ({error}); get the file anew, and see that its folder"
+            " can be written"
+        ) from error
+    return place / study
+
+
+def _unpack(content: bytes, place: Path, study: str) -> None:
+    """Into ``place``, in one step: several processes may ask at once."""
+    partial = place.with_name(f".partial-{place.name}-{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(lzma.decompress(content))) as tar:
+            for entry in tar:
+                parts = Path(entry.name).parts
+                is_own = parts[:1] == (study,) and len(parts) == 3 and ".." not in parts
+                found = tar.extractfile(entry) if entry.isfile() else None
+                if not is_own or found is None:
+                    raise ValueError(f"{entry.name!r} is no file of a run of {study}")
+                path = partial.joinpath(*parts)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(found.read())
+        try:
+            partial.rename(place)
+        except OSError:
+            if not (place / study).is_dir():
+                raise
+            return  # another process was quicker
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    for other in place.parent.glob(f"*/{study}"):
+        if other.parent != place:
+            shutil.rmtree(other.parent, ignore_errors=True)

@@ -1,0 +1,94 @@
+"""All runs of a study as one file."""
+
+import io
+import lzma
+import multiprocessing
+import shutil
+import tarfile
+
+import pytest
+
+from harness import validate
+from harness.archive import UNPACKED, archive_of, pack, unpacked
+from harness.store import StoreError, iter_runs, run_paths
+
+FILES = {"first/manifest.json": b"{}", "first/jobs.csv.gz": b"\0\1", "second/manifest.json": b"[]"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "machine" / "study"
+    for name, content in FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+def files(folder):
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def test_an_archive_stands_for_the_folder_of_its_study(folder, tmp_path):
+    archive = pack(folder)
+    assert not folder.exists()
+    assert archive == archive_of(folder) == tmp_path / "machine" / "study.tar.xz"
+    paths = list(run_paths(tmp_path))
+    assert [(path.parent.name, path.name) for path in paths] == [
+        ("study", "first"),
+        ("study", "second"),
+    ]
+    assert files(paths[0].parent) == FILES
+    assert list(run_paths(archive)) == paths
+
+
+def test_the_same_runs_make_the_same_bytes(folder):
+    content = pack(folder).read_bytes()
+    unpacked(archive_of(folder)).rename(folder)
+    assert pack(folder).read_bytes() == content
+
+
+def test_another_archive_is_unpacked_anew_and_the_old_runs_are_gone(folder, tmp_path):
+    shutil.copytree(unpacked(pack(folder)), folder)
+    (folder / "second" / "manifest.json").write_bytes(b"new")
+    after = unpacked(pack(folder))
+    assert files(after) == {**FILES, "second/manifest.json": b"new"}
+    assert len(list(run_paths(tmp_path))) == 2
+    assert [path.name for path in (tmp_path / "machine" / UNPACKED).iterdir()] == [
+        after.parent.name
+    ]
+
+
+def test_many_may_ask_at_once(folder):
+    archive = pack(folder)
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        (place,) = set(pool.map(unpacked, [archive] * 8))
+    assert files(place) == FILES
+
+
+@pytest.mark.parametrize("damage", [b"", b"no archive", None])
+def test_a_damaged_archive_is_named_with_the_way_out(folder, capsys, damage):
+    archive = pack(folder)
+    archive.write_bytes(archive.read_bytes()[:-20] if damage is None else damage)
+    with pytest.raises(StoreError, match=r"study\.tar\.xz: cannot be unpacked .*get the file anew"):
+        list(iter_runs(archive.parent))
+
+
+@pytest.mark.parametrize("name", ["../first/file", "study/../file", "/study/first/file", "file"])
+def test_nothing_is_written_elsewhere(folder, tmp_path, name):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo(name))
+    archive = archive_of(folder)
+    archive.write_bytes(lzma.compress(packed.getvalue()))
+    before = files(tmp_path)
+    with pytest.raises(StoreError, match="is no file of a run of study"):
+        list(iter_runs(archive))
+    assert files(tmp_path) == before
+
+
+def test_validate_says_that_an_archive_is_damaged(folder, capsys):
+    archive_of(folder).write_bytes(b"")
+    assert validate.main([str(folder.parent)]) == 2
+    assert "study.tar.xz: cannot be unpacked" in capsys.readouterr().err
