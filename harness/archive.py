@@ -8,6 +8,7 @@ is another.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import lzma
@@ -18,6 +19,7 @@ from pathlib import Path
 
 SUFFIX = ".tar.xz"
 UNPACKED = ".unpacked"
+_TEXTS = (".json.gz", ".yaml.gz")
 _DIGITS = 16
 """Of an archive's SHA-256, which name the place where it is unpacked."""
 
@@ -49,8 +51,9 @@ def pack(folder: Path) -> Path:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for path in paths:
-            entry = tarfile.TarInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}")
-            content = path.read_bytes()
+            name, content = _plain(path)
+            inside = path.relative_to(folder).with_name(name).as_posix()
+            entry = tarfile.TarInfo(f"{folder.name}/{inside}")
             entry.size = len(content)
             tar.addfile(entry, io.BytesIO(content))
     archive = archive_of(folder)
@@ -59,6 +62,15 @@ def pack(folder: Path) -> Path:
     partial.rename(archive)
     shutil.rmtree(folder)
     return archive
+
+
+def _plain(path: Path) -> tuple[str, bytes]:
+    """A file's name and content; of compressed texts as they are without, or nothing of them would
+    look like anything in another run's."""
+    content = path.read_bytes()
+    if path.name.endswith(_TEXTS):
+        return path.stem, gzip.decompress(content)
+    return path.name, content
 
 
 def unpacked(archive: Path) -> Path:

@@ -1,5 +1,6 @@
 """All runs of a study as one file."""
 
+import gzip
 import io
 import lzma
 import multiprocessing
@@ -41,6 +42,16 @@ def test_an_archive_stands_for_the_folder_of_its_study(folder, tmp_path):
     ]
     assert files(paths[0].parent) == FILES
     assert list(run_paths(archive)) == paths
+
+
+def test_compressed_texts_are_unpacked_as_texts(folder):
+    (folder / "third").mkdir()
+    (folder / "third" / "config.yaml.gz").write_bytes(gzip.compress(b"a: 1"))
+    (folder / "third" / "jobs.csv.gz").write_bytes(gzip.compress(b"a\n"))
+    found = files(unpacked(pack(folder)))
+    assert found["third/config.yaml"] == b"a: 1"
+    assert gzip.decompress(found["third/jobs.csv.gz"]) == b"a\n"
+    assert len(found) == len(FILES) + 2
 
 
 def test_the_same_runs_make_the_same_bytes(folder):
