@@ -112,7 +112,7 @@ def plan_copies(
     *,
     slim: bool,
     hardware: str | None = None,
-    limit_bytes: int | None = None,
+    limit_bytes: int = SLIM_BYTES,
 ) -> list[Copy]:
     """Where every run goes, and without what.
 
@@ -121,7 +121,7 @@ def plan_copies(
         label: its name.
         to: the folder of the reference.
         slim: leave out large tables.
-        limit_bytes: what is large; None: ``SLIM_BYTES``.
+        limit_bytes: tables above are large.
         hardware: copy the runs of this machine only (a slug).
 
     Raises:
@@ -148,7 +148,7 @@ def plan_copies(
         fact = f"holds {len(others)} runs of another machine, {_machine(others[0])}"
         raise UserError([Problem(str(folder), fact, "move them, or give another --to")])
     return [
-        Copy(run, folder / run.run_id, _large(run, limit_bytes or SLIM_BYTES) if slim else {}, slim)
+        Copy(run, folder / run.run_id, _large(run, limit_bytes) if slim else {}, slim)
         for run in own
     ]
 
@@ -289,7 +289,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             options.to,
             slim=options.slim,
             hardware=options.hardware,
-            limit_bytes=None if options.slim_kb == SLIM_BYTES // 1000 else 1000 * options.slim_kb,
+            limit_bytes=1000 * options.slim_kb,
         )
         folder = copies[0].to.parent
         is_packed = archive_of(folder).is_file()
