@@ -312,3 +312,10 @@ def test_a_packed_study_is_one_file_and_stays_so(folder, export):
     assert export("--slim", "--force")[0] == 0
     assert {run.manifest["sweep"] for run in copies_of(folder).values()} == {"another"}
     assert validate.main([str(folder / "reference")]) == 0
+
+
+def test_no_table_is_too_small_to_be_left_out(folder, export):
+    assert export("--slim", "--slim-kb", "0")[0] == 0
+    for run in copies_of(folder).values():
+        assert {"jobs", "changes", "grants", "latencies"} <= set(run.left_out)
+        assert not list(run.path.glob("*.csv.gz"))
