@@ -19,6 +19,7 @@ from pathlib import Path
 
 SUFFIX = ".tar.xz"
 UNPACKED = ".unpacked"
+_PARTIAL = ".partial-"
 _TEXTS = (".json.gz", ".yaml.gz")
 _DIGITS = 16
 """Of an archive's SHA-256, which name the place where it is unpacked."""
@@ -45,9 +46,9 @@ def pack(folder: Path) -> Path:
         OSError: the disk is full or refuses; the folder is left as it was.
     """
     # What is alike lies together: first all configurations, then all manifests, and so on.
-    paths = sorted(
-        (path for path in folder.rglob("*") if path.is_file()), key=lambda path: (path.name, path)
-    )
+    runs = (run for run in folder.iterdir() if run.is_dir() and not run.name.startswith("."))
+    files = (path for run in runs for path in run.iterdir() if path.is_file())
+    paths = sorted(files, key=lambda path: (path.name, path))
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for path in paths:
@@ -57,9 +58,12 @@ def pack(folder: Path) -> Path:
             entry.size = len(content)
             tar.addfile(entry, io.BytesIO(content))
     archive = archive_of(folder)
-    partial = archive.with_name(f".partial-{archive.name}")
-    partial.write_bytes(lzma.compress(packed.getvalue(), preset=9 | lzma.PRESET_EXTREME))
-    partial.rename(archive)
+    partial = archive.with_name(f"{_PARTIAL}{archive.name}")
+    try:
+        partial.write_bytes(lzma.compress(packed.getvalue(), preset=9 | lzma.PRESET_EXTREME))
+        partial.rename(archive)
+    finally:
+        partial.unlink(missing_ok=True)
     shutil.rmtree(folder)
     return archive
 
@@ -95,7 +99,7 @@ def unpacked(archive: Path) -> Path:
 
 def _unpack(content: bytes, place: Path, study: str) -> None:
     """Into ``place``, in one step: several processes may ask at once."""
-    partial = place.with_name(f".partial-{place.name}-{os.getpid()}")
+    partial = place.with_name(f"{_PARTIAL}{place.name}-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         with tarfile.open(fileobj=io.BytesIO(lzma.decompress(content))) as tar:
@@ -117,5 +121,6 @@ def _unpack(content: bytes, place: Path, study: str) -> None:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     for other in place.parent.glob(f"*/{study}"):
-        if other.parent != place:
+        # One that is being made may be of this archive, by a process that asked at the same time.
+        if other.parent != place and not other.parent.name.startswith(_PARTIAL):
             shutil.rmtree(other.parent, ignore_errors=True)

@@ -215,15 +215,29 @@ def _copy(copy: Copy) -> None:
 
 @contextmanager
 def _unpacked(folder: Path) -> Iterator[None]:
-    """The study's folder as it is copied into, and as one file again afterwards."""
+    """The study's folder as it is copied into, and as one file afterwards. Where that fails, an
+    archive that was there is as it was.
+
+    Raises:
+        ArchiveError: the archive cannot be read, or written.
+    """
     archive = archive_of(folder)
-    if archive.is_file():
-        shutil.copytree(unpacked(archive), folder, dirs_exist_ok=True)
+    is_opened = archive.is_file() and not folder.exists()
     try:
+        if archive.is_file():
+            shutil.copytree(unpacked(archive), folder, dirs_exist_ok=True)
         yield
-    finally:
-        if folder.is_dir():
+        try:
             pack(folder)
+        except OSError as error:
+            raise ArchiveError(
+                f"{archive}: cannot be written: {error.strerror or error}; free some space (or see"
+                " that its folder can be written), then copy again"
+            ) from error
+    except BaseException:
+        if is_opened:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _others(folder: Path, copies: Sequence[Copy]) -> list[str]:

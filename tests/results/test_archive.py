@@ -71,6 +71,32 @@ def test_another_archive_is_unpacked_anew_and_the_old_runs_are_gone(folder, tmp_
     ]
 
 
+def test_who_finishes_first_leaves_alone_what_others_are_unpacking(folder, tmp_path):
+    archive = pack(folder)
+    others = tmp_path / "machine" / UNPACKED / ".partial-0123-1" / "study"
+    others.mkdir(parents=True)
+    unpacked(archive)
+    assert others.is_dir()
+
+
+def test_half_copied_runs_are_not_packed(folder):
+    (folder / ".partial-third").mkdir()
+    (folder / ".partial-third" / "manifest.json").write_bytes(b"{}")
+    assert files(unpacked(pack(folder))) == FILES
+
+
+def test_a_folder_that_cannot_be_packed_stays(folder, monkeypatch):
+    def full(path, content):
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    with pytest.raises(OSError, match="No space"):
+        pack(folder)
+    assert files(folder) == FILES
+    assert [path.name for path in folder.parent.iterdir()] == ["study"]
+
+
 def test_many_may_ask_at_once(folder):
     archive = pack(folder)
     with multiprocessing.get_context("spawn").Pool(4) as pool:
