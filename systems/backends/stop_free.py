@@ -30,7 +30,6 @@ class StopFree(ElasticBackend):
         straggler: str = "off",
         straggler_ratio: float = 1.2,
         straggler_window: int = 10,
-        gives_way: bool = False,
         **choices: Unpack[ElasticChoices],
     ) -> None:
         """Raises ValueError with all options that are out of range."""
@@ -42,7 +41,6 @@ class StopFree(ElasticBackend):
                 straggler=straggler,
                 straggler_ratio=straggler_ratio,
                 straggler_window=straggler_window,
-                gives_way=gives_way,
                 **choices,
             )
         )

@@ -31,20 +31,12 @@ from systems.elastic.transfer.training_state import TrainingState
 from systems.elastic.words import Verdict, Words
 from systems.elastic.workbench import Workbench
 from systems.runtime.control import ControlClient
-from systems.runtime.giving_way import giving_way
 from systems.runtime.pace import Pacer
-from systems.runtime.reduction import join_alone
 
 
 def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: float) -> None:
     """Train until the job's target, until the driver says stop, or until this worker leaves."""
-
-    def prepared() -> Workbench:
-        return Workbench(order, client, ordered_at)
-
-    join_alone()  # here, since the threads of a group keep the priority of who made it
-    bench = giving_way(prepared) if order.gives_way else prepared()
-    ElasticLoop(order, client, token, bench).run()
+    ElasticLoop(order, client, token, Workbench(order, client, ordered_at)).run()
 
 
 class ElasticLoop:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from harness.cluster import Cluster, Slot, is_cpu
+from harness.cluster import Cluster, Slot
 from harness.contracts.launcher import ProcessSpec, Warmth
 from harness.contracts.training import TrainingOrder
 from systems.elastic.etcd_keystore import KEYS
@@ -113,7 +113,6 @@ class ElasticProcesses:
             straggler_ratio=options.straggler_ratio,
             straggler_window=options.straggler_window,
             stops_first=options.stops_first,
-            gives_way=options.gives_way and not standing.members and is_cpu(place.device_type),
             num_workers=len(places),
             prefetch_steps=runtime.prefetch_steps,
             loader_processes=runtime.loader_processes,

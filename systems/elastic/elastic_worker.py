@@ -14,7 +14,6 @@ from typing import NoReturn
 
 from systems.elastic.order import SCRIPT, ElasticOrder
 from systems.runtime.control import TOKEN_VARIABLE, ControlClient, Message
-from systems.runtime.giving_way import giving_way
 from systems.runtime.worker import work
 
 
@@ -50,6 +49,4 @@ def _train(token: str, message: Message, client: ControlClient, ordered_at: floa
     order = ElasticOrder.from_message(message)
     is_script = order.workload == SCRIPT
     name = "systems.elastic.script" if is_script else "systems.elastic.elastic_loop"
-    imported = partial(importlib.import_module, name)
-    module = giving_way(imported) if order.gives_way else imported()
-    module.train(order, client, token, ordered_at)
+    importlib.import_module(name).train(order, client, token, ordered_at)

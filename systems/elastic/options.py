@@ -76,9 +76,6 @@ class ElasticOptions:
     """Times the median of all workers' times of a step, above which one is slow."""
     straggler_window: int = 10
     """Steps in succession in which a straggler was slow."""
-    gives_way: bool = False
-    """Whether newcomers on CPU slots build and warm up at the lowest priority, in time that others
-    leave on their cores: a change takes longer to prepare, and takes less from those who train."""
     stops_first: bool = False
     """All stop before a change is prepared, as in a restart; what ``warm_restart`` does."""
 
@@ -119,11 +116,6 @@ class ElasticOptions:
             problems.append(
                 "recovery is 'consistent', but checkpoint_every is 0: there is no checkpoint to"
                 " go back to; set checkpoint_every, or recovery=exact"
-            )
-        if self.gives_way and self.runtime.prefetch_steps:
-            problems.append(
-                f"gives_way is true and prefetch_steps is {self.runtime.prefetch_steps}, but who"
-                " fetches would keep the low priority; set prefetch_steps=0, or gives_way=false"
             )
         if problems:
             raise ValueError("\n".join(problems))

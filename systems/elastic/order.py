@@ -74,8 +74,6 @@ class ElasticOrder:
     straggler_window: int = 10
     stops_first: bool = False
     """Whether all stop before a change is prepared, as in a restart (``warm_restart``)."""
-    gives_way: bool = False
-    """Whether this worker prepares in time that others leave: see ``ElasticOptions``."""
     num_workers: int = 1
     """Workers there will be when this one trains: what it warms up for."""
     prefetch_steps: int = 0

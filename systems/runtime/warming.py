@@ -5,7 +5,8 @@ that was used is replaced when training is at rest again: no change is in flight
 has done as many steps since the last one as count towards its cost. So no replacement disturbs
 what is measured; a change that comes sooner finds fewer spares, and has forks instead, which is
 counted (``spares_missed``). Low priority would not do: without privileges a process that has
-lowered its own cannot raise it again.
+lowered its own cannot raise it again; and where the kernel groups tasks by session (autogroups),
+priorities do not count between workers.
 """
 
 from __future__ import annotations

@@ -20,11 +20,9 @@ ONCE = (Phase.explicit, Phase.generate)
 """A life is never the same twice, so there is nothing to make smaller."""
 
 
-@pytest.mark.parametrize(
-    "options", [*({"transfer": each} for each in TRANSFERS), {"gives_way": True}]
-)
-def test_growing_moving_and_shrinking_give_the_bits_of_their_history(launcher, tmp_path, options):
-    world = stop_free(launcher, tmp_path / "free", **options)
+@pytest.mark.parametrize("transfer", TRANSFERS)
+def test_growing_moving_and_shrinking_give_the_bits_of_their_history(launcher, tmp_path, transfer):
+    world = stop_free(launcher, tmp_path / "free", transfer=transfer)
     try:
         world.until_change(world.start((0,), batch=BATCH, step_s=STEP_S))
         for slots in ((0, 1), (0, 1, 2), (3, 1), (2,), (0, 3)):
