@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from harness import sweep
+from harness.archive import ArchiveError, located
 from harness.compose import understand
 from harness.config import GROUPS, RunConfig, hash_json
 from harness.estimate import estimate_wall_s
@@ -97,8 +98,13 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
 
 def _read_flag(flag: str, value: str, found: Arguments) -> None:
     if flag == "--from":
-        found.base_path = value
-        if not Path(value).is_file():
+        try:
+            path = located(Path(value))
+        except ArchiveError as error:
+            found.problems.append(str(error))
+            return
+        found.base_path = str(path)
+        if not path.is_file():
             way_out = "give the config.yaml, or config.yaml.gz, of a stored run"
             found.problems.append(Problem("--from", f"there is no file {value!r}", way_out))
     elif value == "job":

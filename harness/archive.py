@@ -97,6 +97,28 @@ def unpacked(archive: Path) -> Path:
     return place / study
 
 
+def located(path: Path) -> Path:
+    """The file that a path leads to, also through an archive (``STUDY.tar.xz/RUN/FILE``), which is
+    unpacked for it.
+
+    Raises:
+        ArchiveError: the archive cannot be read.
+    """
+    for parent in path.parents:
+        if is_archive(parent):
+            return unpacked(parent) / path.relative_to(parent)
+    return path
+
+
+def shown(path: Path) -> Path:
+    """A path for people: through the archive where the file is from one, since ``.unpacked`` need
+    not be there on another machine. What ``located`` undoes."""
+    for parent in path.parents:
+        if parent.parent.parent.name == UNPACKED:  # the digest is between it and the study
+            return archive_of(parent.parent.parent.parent / parent.name) / path.relative_to(parent)
+    return path
+
+
 def _unpack(content: bytes, place: Path, study: str) -> None:
     """Into ``place``, in one step: several processes may ask at once."""
     partial = place.with_name(f"{_PARTIAL}{place.name}-{os.getpid()}")

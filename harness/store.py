@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from harness.archive import ArchiveError, is_archive, unpacked
+from harness.archive import ArchiveError, is_archive, shown, unpacked
 from harness.benchmark import BENCHMARK_VERSION, KEY
 from harness.records import SCHEMA_VERSION, RunRecords
 from harness.tables import TABLES, TableError, read_frame, read_table, write_table
@@ -127,8 +127,9 @@ class StoredRun:
             raise StoreError(f"no table is called {name!r}; known: {', '.join(TABLES)}")
         if name in self.left_out:
             raise TableError(
-                f"{self.path}: table {name} was left out when this run was copied (--slim);"
-                f" run the point again: python -m harness --from {text_path(self.path, CONFIG)}"
+                f"{shown(self.path)}: table {name} was left out when this run was copied (--slim);"
+                " run the point again: python -m harness --from"
+                f" {shown(text_path(self.path, CONFIG))}"
             )
         return self.path / f"{name}.csv.gz"
 

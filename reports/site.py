@@ -11,6 +11,7 @@ from pathlib import Path
 from string import Template
 
 from harness import levels
+from harness.archive import shown
 from harness.store import CONFIG, MANIFEST
 from harness.text_file import text_path
 from reports import about, style, table_files
@@ -207,14 +208,15 @@ def _facts(run: ReportRun) -> str:
         "profile": f"{profile.get('source', profile.get('name', 'unknown'))}"
         + (" (measured here)" if run.profile_measured_here else " (not measured here)"),
         "config hash": str(manifest.get("config_hash", "unknown"))[:16],
-        "manifest": text_path(run.stored.path, MANIFEST),
+        "manifest": shown(text_path(run.stored.path, MANIFEST)),
     }
     rows = "".join(
         f"<dt>{html.escape(key)}</dt><dd>{html.escape(str(value))}</dd>"
         for key, value in facts.items()
         if value
     )
-    again = f"python -m harness --from {shlex.quote(str(text_path(run.stored.path, CONFIG)))}"
+    config = shown(text_path(run.stored.path, CONFIG))
+    again = f"python -m harness --from {shlex.quote(str(config))}"
     return (
         f"<details><summary>{html.escape(run.run_id)}</summary>"
         f'<dl id="{_anchor(run)}">{rows}</dl>'

@@ -146,7 +146,9 @@ def test_what_a_worker_said_before_it_died_is_heard_also_by_who_notices_in_sendi
     worker.sendall(encode({"kind": "left"}))
     select.select([worker], [], [])
     worker.close()
+    deadline = time.monotonic() + 10
     while connection.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != TCP_CLOSE:
+        assert time.monotonic() < deadline
         os.sched_yield()
     for _ in range(3):
         recorder.server.send(connection, {"kind": "exit"})

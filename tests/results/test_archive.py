@@ -10,7 +10,7 @@ import tarfile
 import pytest
 
 from harness import validate
-from harness.archive import UNPACKED, archive_of, pack, unpacked
+from harness.archive import UNPACKED, archive_of, located, pack, shown, unpacked
 from harness.store import StoreError, iter_runs, run_paths
 
 FILES = {"first/manifest.json": b"{}", "first/jobs.csv.gz": b"\0\1", "second/manifest.json": b"[]"}
@@ -95,6 +95,15 @@ def test_a_folder_that_cannot_be_packed_stays(folder, monkeypatch):
         pack(folder)
     assert files(folder) == FILES
     assert [path.name for path in folder.parent.iterdir()] == ["study"]
+
+
+def test_a_path_through_an_archive_leads_to_the_file(folder):
+    archive = pack(folder)
+    path = archive / "first" / "manifest.json"
+    assert located(path).read_bytes() == FILES["first/manifest.json"]
+    assert shown(located(path)) == path
+    assert shown(located(archive / "first")) == archive / "first"
+    assert located(folder / "first") == shown(folder / "first") == folder / "first"
 
 
 def test_many_may_ask_at_once(folder):

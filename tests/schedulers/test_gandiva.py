@@ -103,6 +103,14 @@ def test_who_has_fewer_slots_than_it_may_be_granted_stays_where_it_is(grow_after
     assert [grant.slots for grant in records.grants if grant.job_id == "a"] == [(0, 1, 4), (1, 4)]
 
 
+ROWS = st.lists(
+    st.tuples(st.integers(0, 40), st.sampled_from([1, 1, 2, 3, 4, 6]), st.integers(1, 30)),
+    min_size=1,
+    max_size=12,
+)
+"""Of jobs: arrival and duration on the requested slots in seconds, and these slots."""
+
+
 class Compared:
     """The scheduler, checked against turns that are planned anew on every view."""
 
@@ -138,13 +146,7 @@ class Compared:
 
 
 @settings(deadline=None, max_examples=60)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 40), st.sampled_from([1, 1, 2, 3, 4, 6]), st.integers(1, 30)),
-        min_size=1,
-        max_size=12,
-    )
-)
+@given(ROWS)
 def test_equal_to_turns_planned_anew(rows):
     jobs = [job(f"{i:02d}", a, slots, slots * s) for i, (a, slots, s) in enumerate(rows)]
     records, _ = run(jobs, Compared(), cluster(2, 3))
@@ -152,13 +154,7 @@ def test_equal_to_turns_planned_anew(rows):
 
 
 @settings(deadline=None, max_examples=100)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 40), st.sampled_from([1, 1, 2, 3, 4, 6]), st.integers(1, 30)),
-        min_size=1,
-        max_size=12,
-    )
-)
+@given(ROWS)
 def test_nobody_waits_longer_than_a_turn_of_everybody(rows):
     """No starvation: who has waited longest comes first in the next round, and each comes once."""
     jobs = [job(f"{i:02d}", a, slots, slots * s) for i, (a, slots, s) in enumerate(rows)]
