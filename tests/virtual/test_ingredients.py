@@ -26,6 +26,7 @@ def stock_training(folder, num_steps):
         *("--options", json.dumps(OPTIONS), "--workers", str(NUM_WORKERS)),
         *("--steps", str(num_steps), "--batch", str(BATCH), "--seed", str(SEED), "--out", str(out)),
         *("--bitwise", "--streams", "--evidence", "tensors"),
+        *("--evidence-steps", "1", str(num_steps)),
     ]
     subprocess.run(command, check=True, timeout=300)
     return out

@@ -36,9 +36,10 @@ import torch
 from systems.elastic.transfer.channel import Cancelled, TransferError
 from systems.elastic.transfer.links import Link, Links
 from systems.elastic.transfer.memory import as_bytes, split
-from systems.elastic.transfer.pieces import Piece, cut
+from systems.elastic.transfer.pieces import Piece, bucket_names, cut
 from systems.elastic.transfer.training_state import TrainingState
 from systems.elastic.transfer.update_lock import UpdateLock
+from systems.runtime.bucket_layouts import described
 from systems.runtime.reduction import BucketLayout
 
 PIECE_BYTES = 2 << 20
@@ -212,7 +213,8 @@ class Donor:
 
     def _run(self) -> None:
         try:
-            self._links.connect()
+            buckets = described(bucket_names(self._state, self._layout))
+            self._links.connect({"description": self._state.describe(), "layout": buckets})
             self._begin()
             while self._links.open and not self._cancelled and not self.finished:
                 self._advance()
@@ -231,7 +233,6 @@ class Donor:
     def _begin(self) -> None:
         """The log's first entry; from here on every update is in it."""
         self._pieces.extend(cut(self._state, self._layout, self._piece_bytes))
-        description = self._state.describe()
         while not self.lock.begin_copy(self.lock.stable_version()):
             pass
         try:
@@ -239,7 +240,7 @@ class Donor:
             self._is_logging = True
         finally:
             self.lock.end_copy()
-        self._send({"kind": "start", "description": description, "values": values})
+        self._send({"kind": "start", "values": values})
 
     def _advance(self) -> None:
         """Send what is next in the log; listen where there is nothing."""

@@ -29,7 +29,7 @@ from systems.elastic.transfer.channel import (
 )
 from systems.elastic.transfer.memory import ReadingPermission, host_identity, regions
 
-VERSION = 1
+VERSION = 2
 PROBE_BYTES = 16
 
 
@@ -41,6 +41,8 @@ class Link:
         self.channel: Channel | None = None
         self.pulls = False
         """Reads our memory itself."""
+        self.fits = False
+        """The state has the form of its own."""
         self.num_sent = 0
         """Frames with a payload."""
         self.num_pulled = 0
@@ -53,7 +55,11 @@ class Link:
     def take(self, header: Header) -> None:
         """Note what the receiver says."""
         kind = header["kind"]
-        if kind == "pulled":
+        if kind == "fits":
+            self.fits = True
+        elif kind == "refused":
+            raise TransferError(str(header["reason"]))
+        elif kind == "pulled":
             self.num_pulled += 1
         elif kind == "applied":
             self.num_applied += 1
@@ -99,13 +105,20 @@ class Links:
         """Receivers that have everything."""
         self.failures: dict[tuple[str, int], Exception] = {}
 
-    def connect(self) -> None:
-        """Connect to every receiver; one that cannot be reached is a failure."""
+    def connect(self, form: Mapping[str, Any]) -> None:
+        """Connect to every receiver; one that cannot be reached is a failure, and so is one that
+        refuses a state of this form: until all have answered nothing else is sent.
+
+        Args:
+            form: what ``Receiver`` compares with its own.
+        """
         for address in self._addresses:
             try:
                 self.open.append(self._connect(address))
             except (OSError, TransferError) as error:
                 self.failures[address] = error
+        self.send({"kind": "form", **form})
+        self.wait(lambda link: not link.fits)
 
     def _connect(self, address: tuple[str, int]) -> Link:
         link = Link(address)

@@ -44,9 +44,9 @@ def send_state(
     """
     links = Links(addresses, token, timeout_s, share_memory=share_memory)
     try:
-        links.connect()
+        links.connect({"description": state.describe()})
         optimizer = state.values()
-        links.send({"kind": "start", "description": state.describe(), "values": optimizer})
+        links.send({"kind": "start", "values": optimizer})
         parts = [Part(i, 0, tensor.numel()) for i, tensor in enumerate(state.parameters)]
         for first in range(0, len(parts), _PARTS_PER_FRAME):
             read = [state.read(part) for part in parts[first : first + _PARTS_PER_FRAME]]

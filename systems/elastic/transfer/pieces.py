@@ -80,6 +80,11 @@ def _bytes_an_element(state: TrainingState, index: int) -> int:
     )
 
 
+def bucket_names(state: TrainingState, layout: Sequence[BucketLayout]) -> list[list[str]]:
+    """Names of the parameters of each bucket."""
+    return [[state.names[index] for index in bucket.parameters] for bucket in layout]
+
+
 def gradient_views(
     state: TrainingState, layout: Sequence[BucketLayout], buckets: Sequence[torch.Tensor]
 ) -> dict[int, torch.Tensor]:

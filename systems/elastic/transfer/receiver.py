@@ -30,8 +30,9 @@ from systems.elastic.transfer.channel import (
 from systems.elastic.transfer.donor import TIMEOUT_S
 from systems.elastic.transfer.links import PROBE_BYTES, VERSION
 from systems.elastic.transfer.memory import as_bytes, host_identity, read_memory
-from systems.elastic.transfer.pieces import gradient_views
+from systems.elastic.transfer.pieces import bucket_names, gradient_views
 from systems.elastic.transfer.training_state import StateMismatch, TrainingState
+from systems.runtime.bucket_layouts import LayoutError, check_layout
 from systems.runtime.reduction import BucketLayout
 
 GREETING_TIMEOUT_S = 2.0
@@ -109,6 +110,7 @@ class Receiver:
         Raises:
             PeerLost: the donor did not come, has gone, or is silent.
             StateMismatch: its state does not fit this one.
+            LayoutError: its gradients lie in other buckets.
             TransferError: what it sent makes no sense.
             Cancelled: ``cancel`` was called.
         """
@@ -191,8 +193,9 @@ class Receiver:
             header = self._channel.receive()
             kind = header["kind"]
             try:
-                if kind == "start":
-                    self._state.check(header["description"])
+                if kind == "form":
+                    self._compare(header)
+                elif kind == "start":
                     self._state.load_values(header["values"])
                 elif kind == "piece":
                     self._take_piece(header)
@@ -206,8 +209,24 @@ class Receiver:
                     return self._take_last(header)
                 elif kind != "alive":
                     raise TransferError(f"the donor sent {kind!r}")
+            except LayoutError:
+                raise
             except (KeyError, IndexError, TypeError, ValueError) as error:
                 raise TransferError(f"a {kind!r} header that makes no sense: {error}") from None
+
+    def _compare(self, form: Header) -> None:
+        """Say whether the donor's state, and the buckets of what gradients it sends, are like
+        those here. It sends nothing before it knows, so it reads why even as this side hangs up.
+        """
+        assert self._channel is not None
+        try:
+            self._state.check(form["description"])
+            if "layout" in form:
+                check_layout(form["layout"], bucket_names(self._state, self._layout))
+        except (StateMismatch, LayoutError) as error:
+            self._channel.send(encode({"kind": "refused", "reason": str(error)}))
+            raise
+        self._channel.send(encode({"kind": "fits"}))
 
     def _take_piece(self, header: Header) -> None:
         views = [view for entry in header["parts"] for view in self._state.write(entry)]

@@ -19,7 +19,9 @@ from systems.elastic.transfer.channel import (
     TransferError,
     encode,
 )
+from systems.elastic.transfer.links import VERSION
 from systems.elastic.transfer.training_state import StateMismatch
+from systems.runtime.bucket_layouts import LayoutError
 from tests.elastic.transfer.jobs import TOKEN, Job, give, join, pieces_left, send
 
 PIECE_BYTES = 8192
@@ -128,10 +130,10 @@ def test_wrong_token_and_strangers_are_turned_away(spawn, answer):
         length.pack(4000) + b"[" * 4000,
         length.pack(50) + b'{"kind":"greeting","token":"\\ud800"}'.ljust(50),
         length.pack(100) + b"cut off",
-        encode({"kind": "greeting", "version": 1, "token": "another"}),
-        encode({"kind": "greeting", "version": 1}),
+        encode({"kind": "greeting", "version": VERSION, "token": "another"}),
+        encode({"kind": "greeting", "version": VERSION}),
         encode({"kind": "greeting", "version": 99, "token": TOKEN}),
-        encode({"kind": "finish", "version": 1, "token": TOKEN}),
+        encode({"kind": "finish", "version": VERSION, "token": TOKEN}),
     ):
         with socket.create_connection(("127.0.0.1", port)) as stranger:
             with suppress(OSError):  # turned away before all was said
@@ -174,9 +176,8 @@ BAD = {
     },
     "negative bucket": {"kind": "gradients", "step": 0, "global_batch": 8, "buckets": [-1]},
     "another model": {
-        "kind": "start",
+        "kind": "form",
         "description": {"parameters": [], "buffers": [], "optimizer": []},
-        "values": {"groups": [], "state": {}},
     },
     "another optimizer": None,
 }
@@ -188,7 +189,6 @@ def test_a_frame_that_makes_no_sense_is_refused(what):
     receiver = job.receiver(share_memory=False)
     header = BAD[what] or {
         "kind": "start",
-        "description": job.state.describe(),
         "values": {"groups": [], "state": {}},
     }
     found = []
@@ -203,7 +203,7 @@ def test_a_frame_that_makes_no_sense_is_refused(what):
     thread.start()
     with socket.create_connection(("127.0.0.1", receiver.port)) as sock:
         donor = Channel(sock, 10)
-        donor.send(encode({"kind": "greeting", "version": 1, "token": TOKEN}))
+        donor.send(encode({"kind": "greeting", "version": VERSION, "token": TOKEN}))
         assert donor.receive()["kind"] == "hello"
         donor.send(encode({"kind": "stream"}))
         assert donor.receive()["kind"] == "welcome"
@@ -295,6 +295,17 @@ def test_state_of_another_model_is_refused(spawn, answer):
     spawn(send, "adam", receiver.port, {})
     with pytest.raises(StateMismatch, match=r"wide\.weight"):
         receiver.run(wait_s=100)
+
+
+def test_gradients_in_other_buckets_are_refused_and_both_sides_say_why():
+    job, other = Job("adam"), Job("adam", seed=2)
+    other.layout.reverse()
+    receiver = other.receiver()
+    donor = job.donor([receiver.port])
+    with pytest.raises(LayoutError, match="gradient buckets are not those of this worker"):
+        receiver.run(wait_s=100)
+    assert donor.join(20)
+    assert "the job's gradient buckets are not those" in str(donor.failed)
 
 
 def test_who_greets_a_byte_at_a_time_is_turned_away_in_time():
