@@ -2,9 +2,11 @@
 
     python -m tests.virtual.run_memory --out results/reference/HARDWARE/virtual_memory
 
-Trains every model as 1, 2, 4, 8 and 16 logical workers with the same batch each, all on one slot,
-and adds a line to ``memory.jsonl`` for each: the most memory that the slot's process has held
-(``VmHWM``), and the bytes of all gradients. What is in the file is not measured again.
+Trains every model as 1, 2, 4, 8 and 16 logical workers with the same batch each, all on one slot
+(or evenly on ``--slots``), and adds a line to ``memory.jsonl`` for each: the most memory that the
+slot's process has held (``VmHWM``), and the bytes of all gradients. On several slots it is the sum
+over their processes, in which memory that they share counts once. What is in the file is not
+measured again.
 
 All that with two heaps:
 
@@ -16,7 +18,7 @@ All that with two heaps:
 
 Ends with the slope over workers in gradient copies, by least squares, from two workers on: one
 alone is stock DistributedDataParallel, which needs no sum of our own. EasyScale (section 3.2)
-says 1.
+says 1. One slot adds gradients up as they come, and keeps half a copy a worker; several keep one.
 """
 
 import argparse
@@ -61,29 +63,38 @@ def main(argv=None):
     parser.add_argument("--out", type=Path, required=True, help="folder of memory.jsonl")
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--pool", default="small", help="option of the group workload")
+    parser.add_argument("--slots", type=int, default=1, help="as many processes (1)")
     options = parser.parse_args(argv)
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "memory.jsonl"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     lines = [json.loads(line) for line in text.splitlines()]
-    known = {(o["heap"], o["model"], o["pool"], o["logical_workers"]) for o in lines}
+    known = {(o["heap"], *case_of(o), o["logical_workers"]) for o in lines}
     now = describe(options.out / "machine.json", PROGRAM, list(argv or sys.argv[1:]))
     for heap in HEAPS:
         missing = [
             (model, count)
             for model in options.models
             for count in COUNTS
-            if (heap, model, options.pool, count) not in known
+            if count % options.slots == 0
+            and (heap, model, options.pool, options.slots, count) not in known
         ]
         with launcher_with(heap) as launcher, path.open("a", encoding="utf-8") as file:
             for model, count in missing:
                 line = {"heap": heap, "model": model, "pool": options.pool}
-                line |= measured(launcher, workload(options.pool, model), count, steps(heap, count))
+                spec = workload(options.pool, model)
+                line |= measured(launcher, spec, count, steps(heap, count), options.slots)
                 lines.append({**line, "commit": now["git_commit"]})
                 print(json.dumps(lines[-1]), file=file, flush=True)
-    for (heap, model, pool), found in slopes(lines).items():
-        print(f"{heap} {pool}/{model}: {found:.3f} gradient copies a virtual worker")
+    for (heap, model, pool, slots), found in slopes(lines).items():
+        case = f"{heap} {pool}/{model} on {slots}"
+        print(f"{case}: {found:.3f} gradient copies a virtual worker")
     return 0
+
+
+def case_of(line):
+    """What a slope is of, beside the heap."""
+    return line["model"], line["pool"], line.get("slots", 1)
 
 
 @contextmanager
@@ -119,14 +130,14 @@ def workload(pool, model):
     return WorkloadSpec(model, entry["_target_"], kept)
 
 
-def measured(launcher, spec, num_workers, num_steps):
-    """Most memory of the one process that all logical workers take turns in, over some steps."""
+def measured(launcher, spec, num_workers, num_steps, num_slots=1):
+    """Most memory of the processes that logical workers take turns in, over some steps."""
     with tempfile.TemporaryDirectory() as name:
         world = virtual(launcher, Path(name))
         try:
             world.until_change(
                 world.start(
-                    (0,),
+                    tuple(range(num_slots)),
                     batch=BATCH * num_workers,
                     seed=SEED,
                     logical_workers=num_workers,
@@ -134,19 +145,35 @@ def measured(launcher, spec, num_workers, num_steps):
                 )
             )
             world.until(lambda report: report.step >= num_steps, TIMEOUT_S)
-            (worker,) = workers()
-            status = Path(f"/proc/{worker.pid}/status").read_text(encoding="utf-8")
-            (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+            found = [peak_bytes(worker.pid) for worker in workers()]
+            assert len(found) == num_slots
             world.backend.hold("job", 0)
             world.until(lambda report: report.kind in ENDS, TIMEOUT_S)
         finally:
             world.backend.close()
     return {
+        "slots": num_slots,
         "logical_workers": num_workers,
         "steps": num_steps,
-        "peak_bytes": 1024 * int(line.split()[1]),
+        "peak_bytes": sum(found),
         "gradient_bytes": gradient_bytes(spec),
     }
+
+
+def peak_bytes(process):
+    """The most that a process has held, and of what it shares with others only its part.
+
+    What workers share is there until they end, so that what is resident of it now was part of
+    the peak.
+    """
+    folder = Path("/proc", str(process))
+    sizes = {}
+    for name in ("status", "smaps_rollup"):
+        for line in (folder / name).read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition(":")
+            if value.endswith(" kB"):
+                sizes[key] = 1024 * int(value.removesuffix(" kB"))
+    return sizes["VmHWM"] - sizes["RssShmem"] + sizes["Pss_Shmem"]
 
 
 def gradient_bytes(spec):
@@ -156,11 +183,11 @@ def gradient_bytes(spec):
 
 
 def slopes(lines):
-    """Memory over logical workers, in gradient copies, by heap, model and pool."""
+    """Memory over logical workers, in gradient copies, by heap, model, pool and slots."""
     found = {}
     for line in lines:
         if line["logical_workers"] > 1:
-            found.setdefault((line["heap"], line["model"], line["pool"]), []).append(line)
+            found.setdefault((line["heap"], *case_of(line)), []).append(line)
     return {
         key: float(
             np.polyfit([o["logical_workers"] for o in own], [o["peak_bytes"] for o in own], 1)[0]

@@ -14,7 +14,7 @@ measured again. Ends with medians:
   the quartiles of the ratios of neighbouring steps;
 - switch: random states, buffers and whatever else changes with the turn, over the step (EasyScale,
   section 5.1.3: 0.3 % on average, at most 2 %);
-- sums: scaling gradients and adding them up in the order of the ring, over the step. Plain
+- sums (of the C kernel where it is compiled; each line says so): scaling gradients and adding them up in the order of the ring, over the step. Plain
   accumulation adds gradients up as well, within its backward pass, so that only a part of this
   is extra.
 """
@@ -45,6 +45,7 @@ from systems.runtime.order import WorkerOrder
 from systems.runtime.reduction import join_alone
 from systems.runtime.trainer import on_device
 from systems.virtual.assignment import ranges
+from systems.virtual.sum_kernel import load
 from systems.virtual.workers import ordered_reduction, trainer_of
 from tests.elastic.run_lives import describe
 from tests.virtual.run_memory import names, workload
@@ -90,6 +91,7 @@ def main(argv=None):
         "logical_workers": options.logical,
         "slots": options.slots,
         "batch": options.batch,
+        "sum_kernel": "torch" if load() is None else "compiled",
     }
     for model in options.models:
         point = {"model": model, **case}
