@@ -65,23 +65,21 @@ class RunningSum:
         self._worker, self._missing = worker, set(self._alone)
         self._small.begin()
 
-    @torch.no_grad()
     def take(self, parameter: torch.Tensor) -> None:
         """A large parameter's gradient is there; on the thread of the backward pass."""
         if self._missing is None:
             return
         self._missing.remove(id(parameter))
-        self._alone[id(parameter)].take([_flat(parameter)], self._worker)
+        self._alone[id(parameter)].take([_in_order(parameter)], self._worker)
         parameter.grad = None
 
-    @torch.no_grad()
     def end_worker(self) -> set[int]:
         """A worker's turn is over; ids of the parameters that had no gradient."""
         missing = (self._missing or set()) | self._small.missing()
         self._missing = None
         if not missing:
             small = self._small.parameters
-            self._together.take([_flat(parameter) for parameter in small], self._worker)
+            self._together.take([_in_order(parameter) for parameter in small], self._worker)
             for parameter in small:
                 parameter.grad = None
         return missing
@@ -121,11 +119,9 @@ class _Chunks:
         return found
 
 
-def _flat(parameter: torch.Tensor) -> torch.Tensor:
+def _in_order(parameter: torch.Tensor) -> torch.Tensor:
     """Its gradient, in the order of the parameter's memory."""
     gradient = cast(torch.Tensor, parameter.grad)
     if gradient.stride() != parameter.stride():
-        gradient = torch.empty_like(parameter).copy_(gradient)
-    if gradient.is_contiguous():
-        return gradient.view(-1)
-    return gradient.as_strided((gradient.numel(),), (1,))
+        return torch.empty_like(parameter, requires_grad=False).copy_(gradient)
+    return gradient

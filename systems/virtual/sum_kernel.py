@@ -53,9 +53,15 @@ class TorchPieces:
         self._scratch = torch.empty(min(longest, BLOCK_ELEMENTS), dtype=dtype)
 
     def take(self, gradients: Sequence[torch.Tensor], worker: int) -> None:
-        """Add a worker's gradients, flat, to the sums, or keep them; turns go down to worker 0."""
+        """Add a worker's gradients to the sums, or keep them; turns go down to worker 0.
+
+        Args:
+            gradients: dense; pieces are of their memory, in its order.
+            worker: whose they are.
+        """
+        flats = [_flat(gradient) for gradient in gradients]
         for piece in self._pieces:
-            term = gradients[piece.gradient][piece.start : piece.stop]
+            term = flats[piece.gradient][piece.start : piece.stop]
             if worker > piece.first:
                 scale(term, self._num_workers, piece.kept[self._num_workers - 1 - worker])
                 continue
@@ -96,19 +102,25 @@ class CompiledPieces:
             ],
             np.int64,
         )
+        num_gradients = max((piece.gradient + 1 for piece in pieces), default=0)
+        self._pointers = (ctypes.c_void_p * num_gradients)()
+        # What a call needs is made beforehand: it comes amid a backward pass, with cold caches.
+        self._before = (self._table.ctypes.data, len(self._table), self._pointers)
+        self._factor = 1.0 / num_workers
         self._num_workers = num_workers
 
     def take(self, gradients: Sequence[torch.Tensor], worker: int) -> None:
         """See ``TorchPieces``."""
-        pointers = (ctypes.c_void_p * len(gradients))(*(one.data_ptr() for one in gradients))
-        self._kernel(
-            self._table.ctypes.data,
-            len(self._table),
-            pointers,
-            1.0 / self._num_workers,
-            worker,
-            self._num_workers,
-        )
+        for number, gradient in enumerate(gradients):
+            self._pointers[number] = gradient.data_ptr()
+        self._kernel(*self._before, self._factor, worker, self._num_workers)
+
+
+def _flat(gradient: torch.Tensor) -> torch.Tensor:
+    """A dense tensor in the order of its memory."""
+    if gradient.is_contiguous():
+        return gradient.view(-1)
+    return gradient.as_strided((gradient.numel(),), (1,))
 
 
 def pieces_of(pieces: Sequence[Piece], num_workers: int) -> CompiledPieces | TorchPieces:

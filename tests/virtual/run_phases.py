@@ -14,9 +14,9 @@ measured again. Ends with medians:
   the quartiles of the ratios of neighbouring steps;
 - switch: random states, buffers and whatever else changes with the turn, over the step (EasyScale,
   section 5.1.3: 0.3 % on average, at most 2 %);
-- sums (of the C kernel where it is compiled; each line says so): scaling gradients and adding them up in the order of the ring, over the step. Plain
-  accumulation adds gradients up as well, within its backward pass, so that only a part of this
-  is extra.
+- sums: scaling gradients and adding them up in the order of the ring, over the step, by the C
+  kernel where it is compiled (each line says so). Plain accumulation adds gradients up as well,
+  within its backward pass, so that only a part of this is extra.
 """
 
 import argparse
