@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from harness import kept_heap
 from harness.compose import quote
 from harness.contracts.engine import JobState
 from harness.contracts.training import Reference, TrainingOrder
@@ -234,7 +235,9 @@ def _through_script(block: Block, reference: str, folder: Path) -> list[float]:
         words += ["--bare"] if cell.num_workers == 1 else []
     program = Reference(reference, tuple(words))
     try:
-        lines = train_fixed(cell.training, program, cell.cores, cell.environment, out)
+        # With the heap that workers have: it is no part of what elasticity costs.
+        heap = kept_heap.ENVIRONMENT | dict(cell.environment)
+        lines = train_fixed(cell.training, program, cell.cores, heap, out)
     except FixedTrainingError as error:
         raise BlockError(f"{block.name}: {error}") from error
     return [float(line["started"]) for line in lines]

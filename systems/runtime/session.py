@@ -19,6 +19,7 @@ import torch
 from harness.cluster import is_cpu
 from harness.contracts.evidence import Evidence
 from harness.contracts.training import AdaptiveBatch, Workload
+from harness.kept_heap import keep_heap
 from systems.runtime import checkpoint
 from systems.runtime.adaptive_batch import BatchAdapter
 from systems.runtime.bucket_layouts import check_layout, described
@@ -231,6 +232,7 @@ def import_workload(order: BuildOrder) -> type:
 def build(order: BuildOrder, workload_class: type) -> Program:
     """Model and optimizer, from scratch."""
     check_kernels()
+    keep_heap()
     torch.set_num_threads(order.num_threads)
     device = choose_device(order.device, order.device_type)
     make_deterministic(device, order.num_threads, is_strict=order.keeps_bits)
