@@ -4,7 +4,8 @@ Every step allocates the same activations and gradients, some hundred megabytes,
 glibc's malloc gives what is free at the end of its heap back to the system, so that every step
 takes the same pages again, each through a page fault, zeroed: 30,000 to 60,000 faults and a tenth
 of a step of ResNet50 and Transformer (small) on one core. Kept, the heap has the same peak, and
-holds it between the steps too. Workers keep theirs; what is compared with them has to have the same.
+holds it between the steps too. Workers keep theirs; what is compared with them has to have the
+same.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def build_parser() -> argparse.ArgumentParser:
         prog="python -m harness.overhead",
         description=(
             "How much slower is a training step under a backend than in a plain script with"
-            " stock DistributedDataParallel and the same heap? Trains blocks in drawn order: the plain"
-            " script, the backend through the live engine, the plain script again (for the"
+            " stock DistributedDataParallel and the same heap? Trains blocks in drawn order: the"
+            " plain script, the backend through the live engine, the plain script again (for the"
             f" noise). Defaults: {DEFAULTS.name} among the configurations."
         ),
         epilog=(
