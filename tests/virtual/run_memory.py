@@ -12,9 +12,9 @@ All that with two heaps:
 
 - ``live``: every block of 128 KiB or more is a mapping of its own (``MALLOC_MMAP_THRESHOLD_``), so
   that what is freed is gone, and the peak is that of what is in use;
-- ``malloc``: glibc's heap as it comes, which keeps what is freed for later. How far it grows
-  differs from one pass to the next, and its peak grows with how many there were; so all numbers
-  of workers make as many turns.
+- ``malloc``: glibc's heap, as workers keep it (``harness/kept_heap.py``). How far it grows differs
+  from one pass to the next, and its peak grows with how many there were; so all numbers of workers
+  make as many turns.
 
 Ends with the slope over workers in gradient copies, by least squares, from two workers on: one
 alone is stock DistributedDataParallel, which needs no sum of our own. EasyScale (section 3.2)
