@@ -8,6 +8,7 @@ import torch
 
 from systems.elastic.giving import Giving
 from systems.elastic.transfer.training_state import TrainingState
+from systems.runtime.reduction import BucketLayout
 from tests.elastic.test_member import TOKEN, founder
 
 
@@ -18,7 +19,8 @@ def test_an_update_that_changes_gradients_is_given_from_copies(clips):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     bucket = torch.ones(10)
     model.weight.grad, model.bias.grad = bucket[:8].view(2, 4), bucket[8:]
-    reduction = SimpleNamespace(buckets=[bucket], layout=[[(0, 0, 8), (1, 0, 2)]])
+    layout = BucketLayout((0, 1), 10, torch.float32)
+    reduction = SimpleNamespace(buckets=[bucket], layout=[layout])
     giving = Giving(TrainingState(model, optimizer), reduction, TOKEN, founder(0), print)
     with giving.watching():
         if clips:
