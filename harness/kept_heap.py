@@ -14,8 +14,10 @@ import ctypes
 import os
 import sys
 
-MMAP_FROM_BYTES = 1 << 30
-"""Blocks of this size and above are mappings of their own, and go when they are freed."""
+MMAP_FROM_BYTES = 32 << 20
+"""Blocks of this size and above are mappings of their own, and go when they are freed: as malloc
+itself has it at most. More in the heap would be holes that the next block, with its alignment, may
+not fit into."""
 TRIM_ABOVE_BYTES = (1 << 31) - 1
 ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(MMAP_FROM_BYTES),
