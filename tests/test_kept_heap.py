@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from harness.kept_heap import ENVIRONMENT
+from harness.kept_heap import environment
 
 SCRIPT = """
 import resource, sys
@@ -15,6 +15,19 @@ from harness.kept_heap import keep_heap
 
 if sys.argv[1] == "keep":
     print(keep_heap())
+elif sys.argv[1] == "build":
+    from types import SimpleNamespace
+
+    from systems.runtime.session import build
+    from workloads.toy import Toy
+
+    build(
+        SimpleNamespace(
+            num_threads=1, device="cpu", device_type="cpu", options={"hidden": 8}, seed=1,
+            keeps_bits=False, common_kernels=False,
+        ),
+        Toy,
+    )
 for step in range(4):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     held = [np.ones(3_000_000) for _ in range(8)]  # 24 MB each, in the heap from the second on
@@ -50,8 +63,15 @@ def test_pages_are_taken_once():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc is not used here")
 def test_the_environment_says_the_same_to_other_code():
-    assert steps("leave", **ENVIRONMENT)[1] < FEW
+    assert steps("leave", **environment())[1] < FEW
 
 
-def test_who_has_chosen_a_heap_keeps_it():
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc is not used here")
+def test_a_worker_keeps_its_heap():
+    assert steps("build")[1] < FEW
+
+
+def test_who_has_chosen_a_heap_keeps_it(monkeypatch):
+    monkeypatch.setenv("GLIBC_TUNABLES", "")
+    assert environment() == {}
     assert steps("keep", MALLOC_TRIM_THRESHOLD_="131072")[0] == ["False"]

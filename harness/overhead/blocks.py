@@ -236,7 +236,7 @@ def _through_script(block: Block, reference: str, folder: Path) -> list[float]:
     program = Reference(reference, tuple(words))
     try:
         # With the heap that workers have: it is no part of what elasticity costs.
-        heap = kept_heap.ENVIRONMENT | dict(cell.environment)
+        heap = {**kept_heap.environment(), **cell.environment}
         lines = train_fixed(cell.training, program, cell.cores, heap, out)
     except FixedTrainingError as error:
         raise BlockError(f"{block.name}: {error}") from error
