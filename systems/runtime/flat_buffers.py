@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 ALIGNMENT_BYTES = 64
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    module: torch.nn.Module
-    name: str
-    view: torch.Tensor
 
 
 class FlatBuffers:
@@ -34,7 +25,8 @@ class FlatBuffers:
         device = next((buffer.device for buffer in buffers.values()), torch.device("cpu"))
         self.flat = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
         views: dict[int, torch.Tensor] = {}
-        self._places: list[_Place] = []
+        self._places: list[tuple[dict[str, torch.Tensor | None], str, torch.Tensor]] = []
+        """A module's buffers, the name of one, and its view: looked at for every virtual worker."""
         with torch.no_grad():
             for module in model.modules():
                 for name, held in list(module._buffers.items()):
@@ -44,7 +36,7 @@ class FlatBuffers:
                         views[id(held)] = self._view(starts[id(held)], held)
                     view = views[id(held)]
                     module._buffers[name] = view
-                    self._places.append(_Place(module, name, view))
+                    self._places.append((module._buffers, name, view))
 
     def _view(self, start: int, buffer: torch.Tensor) -> torch.Tensor:
         size = buffer.numel() * buffer.element_size()
@@ -57,9 +49,9 @@ class FlatBuffers:
     @torch.no_grad()
     def gather(self) -> torch.Tensor:
         """The memory of all buffers, as they are now."""
-        for place in self._places:
-            found = place.module._buffers[place.name]
-            if found is not place.view and found is not None:
-                place.view.copy_(found)
-                place.module._buffers[place.name] = place.view
+        for buffers, name, view in self._places:
+            found = buffers[name]
+            if found is not view and found is not None:
+                view.copy_(found)
+                buffers[name] = view
         return self.flat

@@ -2,13 +2,12 @@
 
 Source: EasyScale (Li et al., SC '23), section 3.1: the context of a virtual worker. To read and
 write NumPy's in the usual way takes 200 us of every turn, so its memory is copied where that is
-enough.
+enough; so is Python's (``python_random.py``).
 """
 
 from __future__ import annotations
 
 import ctypes
-import random
 import struct
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,9 +15,10 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from systems.virtual.python_random import POSITION_BYTES, STATE_BYTES, PythonRandom
+
 _NUMPY_BYTES = 624 * 4 + 4
 """Key and position of its Mersenne Twister."""
-_PYTHON = struct.Struct("<625I?d")
 _GAUSS = struct.Struct("<?d")
 
 
@@ -29,20 +29,23 @@ class RandomStates:
 
     torch_cpu: torch.Tensor
     torch_device: torch.Tensor | None
-    python: tuple[Any, ...]
+    python_bits: bytes
+    python_gauss: float | None
+    """A number that Python has drawn already and not given yet."""
     numpy_bits: bytes
     numpy_gauss: float | None
     """A number that NumPy has drawn already and not given yet."""
 
     def to_bytes(self) -> bytes:
         """As bytes; always as many for the same device."""
-        _, numbers, gauss = self.python
         on_device = b"" if self.torch_device is None else _bytes(self.torch_device)
         return b"".join(
             (
                 self.numpy_bits,
-                _GAUSS.pack(self.numpy_gauss is not None, self.numpy_gauss or 0.0),
-                _PYTHON.pack(*numbers, gauss is not None, gauss or 0.0),
+                _gauss_bytes(self.numpy_gauss),
+                self.python_bits[POSITION_BYTES:],  # the order of ``random.getstate``
+                self.python_bits[:POSITION_BYTES],
+                _gauss_bytes(self.python_gauss),
                 _bytes(self.torch_cpu),
                 on_device,
             )
@@ -51,19 +54,18 @@ class RandomStates:
     @classmethod
     def from_bytes(cls, data: bytes, num_device_bytes: int) -> RandomStates:
         """What ``to_bytes`` gave."""
-        numpy_bits, at = data[:_NUMPY_BYTES], _NUMPY_BYTES
-        has_gauss, gauss = _GAUSS.unpack_from(data, at)
-        at += _GAUSS.size
-        *numbers, python_has_gauss, python_gauss = _PYTHON.unpack_from(data, at)
-        at += _PYTHON.size
+        python_at = _NUMPY_BYTES + _GAUSS.size
+        position_at = python_at + STATE_BYTES - POSITION_BYTES
+        gauss_at = python_at + STATE_BYTES
+        torch_at = gauss_at + _GAUSS.size
         end = len(data) - num_device_bytes
-        on_device = _tensor(data[end:]) if num_device_bytes else None
         return cls(
-            torch_cpu=_tensor(data[at:end]),
-            torch_device=on_device,
-            python=(3, tuple(numbers), python_gauss if python_has_gauss else None),
-            numpy_bits=numpy_bits,
-            numpy_gauss=gauss if has_gauss else None,
+            torch_cpu=_tensor(data[torch_at:end]),
+            torch_device=_tensor(data[end:]) if num_device_bytes else None,
+            python_bits=data[position_at:gauss_at] + data[python_at:position_at],
+            python_gauss=_gauss(data, gauss_at),
+            numpy_bits=data[:_NUMPY_BYTES],
+            numpy_gauss=_gauss(data, _NUMPY_BYTES),
         )
 
 
@@ -74,6 +76,7 @@ class ProcessRandom:
         """Args: ``device``: of the job."""
         self._device = device if device.type == "cuda" else None
         self.num_device_bytes = self._on_device().numel() if self._device is not None else 0
+        self._python = PythonRandom()
         bits = np.random.get_bit_generator()  # type: ignore[attr-defined]
         self._address = cast(int, bits.ctypes.state_address)
         self._empty: bytes | None = None
@@ -92,16 +95,18 @@ class ProcessRandom:
         unused = before is not None and before.numpy_gauss is None and before.numpy_bits == bits
         gauss = None if unused else _numpy_gauss()
         self._empty = bits if gauss is None else None
-        torch_cpu, python = torch.default_generator.get_state(), random.getstate()
+        torch_cpu, python_bits = torch.default_generator.get_state(), self._python.read()
         if into is not None:
             torch_cpu = into.copy_(torch_cpu)
         if before is not None:
             bits = before.numpy_bits if bits == before.numpy_bits else bits
-            python = before.python if python == before.python else python
+            if python_bits == before.python_bits:
+                python_bits = before.python_bits
         return RandomStates(
             torch_cpu=torch_cpu,
             torch_device=None if self._device is None else self._on_device(),
-            python=python,
+            python_bits=python_bits,
+            python_gauss=self._python.gauss,
             numpy_bits=bits,
             numpy_gauss=gauss,
         )
@@ -111,7 +116,7 @@ class ProcessRandom:
         torch.default_generator.set_state(states.torch_cpu)
         if self._device is not None and states.torch_device is not None:
             torch.cuda.set_rng_state(states.torch_device, self._device)
-        random.setstate(states.python)
+        self._python.write(states.python_bits, states.python_gauss)
         bits = ctypes.string_at(self._address, _NUMPY_BYTES)
         if self._empty != bits or states.numpy_gauss is not None:  # somebody may have drawn
             found = cast(tuple[Any, ...], np.random.get_state())
@@ -128,6 +133,15 @@ class ProcessRandom:
 def _numpy_gauss() -> float | None:
     *_, has_gauss, gauss = cast(tuple[Any, ...], np.random.get_state())
     return float(gauss) if has_gauss else None
+
+
+def _gauss_bytes(number: float | None) -> bytes:
+    return _GAUSS.pack(number is not None, number or 0.0)
+
+
+def _gauss(data: bytes, at: int) -> float | None:
+    is_there, number = _GAUSS.unpack_from(data, at)
+    return number if is_there else None
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:

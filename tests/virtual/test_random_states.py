@@ -1,6 +1,7 @@
 """Random states are read and written exactly, also where NumPy's memory is copied."""
 
 import random
+import struct
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from systems.virtual import python_random
+from systems.virtual.python_random import PythonRandom
 from systems.virtual.random_states import ProcessRandom, RandomStates
 
 DRAWS = {
@@ -53,6 +56,42 @@ def test_workers_that_take_turns_draw_what_each_would_draw_alone(turns):
         if draws_between:  # as a user's own update may
             np.random.randn()
     assert drawn == alone
+
+
+def test_pythons_state_is_found_in_memory_and_is_what_python_says():
+    random.seed(3)
+    random.gauss(0, 1)
+    found = PythonRandom()
+    assert found.is_copied
+    bits, gauss = found.read(), found.gauss
+    drawn = [random.gauss(0, 1) for _ in range(700)]
+    assert found.read() != bits
+    found.write(bits, gauss)
+    assert [random.gauss(0, 1) for _ in range(700)] == drawn
+
+
+def test_where_pythons_state_is_not_found_it_is_asked_for(monkeypatch):
+    random.seed(4)
+    copied = PythonRandom()
+    monkeypatch.setattr(python_random.ctypes, "string_at", lambda at, size: bytes(size))
+    asked = PythonRandom()
+    monkeypatch.undo()
+    assert not asked.is_copied
+    assert asked.read() == copied.read()
+    bits = asked.read()
+    drawn = random.random()
+    asked.write(bits, 0.25)
+    assert asked.read() == copied.read() == bits
+    assert (random.gauss(0, 1), random.random()) == (0.25, drawn)
+
+
+def test_bytes_have_the_order_of_pythons_own_state():
+    """What checkpoints hold."""
+    random.seed(5)
+    states = ProcessRandom(torch.device("cpu")).read()
+    packed = struct.pack("<625I", *random.getstate()[1])
+    assert packed in states.to_bytes()
+    assert RandomStates.from_bytes(states.to_bytes(), 0).python_bits == states.python_bits
 
 
 def seed(number):

@@ -56,7 +56,7 @@ def _keep(name):
         if name == "torch":
             torch.default_generator.set_state(now.torch_cpu)
         elif name == "python":
-            random.setstate(now.python)
+            process._python.write(now.python_bits, now.python_gauss)
         else:
             usual(process, type(states)(*_with_numpy(states, now)))
 
@@ -64,7 +64,7 @@ def _keep(name):
 
 
 def _with_numpy(states, now):
-    parts = (states.torch_cpu, states.torch_device, states.python)
+    parts = (states.torch_cpu, states.torch_device, states.python_bits, states.python_gauss)
     return (*parts, now.numpy_bits, now.numpy_gauss)
 
 
