@@ -178,7 +178,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--leave", type=int, nargs="+", required=True, metavar="SLOT")
         elif name == "profile":
             command.add_argument("--min", type=int, default=1, help="fewest workers")
-            command.add_argument("--max", type=int, required=True, help="most workers")
+            command.add_argument("--max", type=int, help="most workers; left out: only as now")
             command.add_argument("--steps", type=int, default=20, help="at each size")
     return parser
 

@@ -50,6 +50,8 @@ class Adjusting:
     """The worker whose death made it fail, if one did."""
     reason: str = ""
     """Why it failed, or is about to."""
+    is_withdrawn: bool = False
+    """Whether the leader was asked to give it up, since it took too long."""
     verdict: Verdict = Verdict.OPEN
     switched: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """What each new worker said after its first step."""
@@ -79,6 +81,12 @@ class Adjusting:
             "global_batch": self.change.global_batch,
             "virtual_workers": list(self.change.virtual_workers or ()),
         }
+
+    @property
+    def withdrawal(self) -> dict[str, Any]:
+        """What the leader is asked for when it has taken too long."""
+        change_id = self.change.change_id
+        return {"kind": "withdraw", "change_id": change_id, "reason": self.reason}
 
     @property
     def first(self) -> Mapping[str, Any] | None:

@@ -150,6 +150,16 @@ class Coordinator:
             actions.insert(0, Tell(self.members[0], pause))
         return actions
 
+    def withdraw(self, change_id: int, reason: str) -> list[Action]:
+        """The driver has waited long enough for a change: it is given up, unless the others may
+        count on it already. Then it is made, or a recovery decides."""
+        adjustment = self.adjustment
+        if adjustment is None or adjustment.change_id != change_id:
+            return [] if change_id in self._done else [_failed(change_id, reason)]
+        if adjustment.is_announced or self.recovery is not None:
+            return []
+        return self._cancel(reason)
+
     def prepared(self, worker: str, address: str, port: int) -> list[Action]:
         """A joiner can take the state now."""
         self._receivers[worker] = (address, port)

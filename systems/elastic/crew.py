@@ -14,8 +14,12 @@ from typing import Any
 
 from harness.contracts.launcher import Exit
 from systems.elastic.elastic_processes import STORE, ElasticProcesses
+from systems.elastic.heartbeat import HeartbeatWatch
 from systems.runtime.control_server import Connection
+from systems.runtime.driven_job import IDLE_WAIT_S
 
+STORE_SILENT_S = 2.0
+"""After which a store has stopped at the earliest, however short the workers' time-out is."""
 FENCE_AFTER_S = 0.1
 """How long a process whose connection has ended may take to end; then it is killed, since
 from then on nobody could tell it anything."""
@@ -44,6 +48,8 @@ class Process:
     """Whether it counts as dead: it ended, or will, without leaving in order."""
     is_accused: bool = False
     """Whether it was killed since another worker had heard nothing of it."""
+    is_killed: bool = False
+    """Whether that was done, whatever it was heard of last."""
     is_dismissed: bool = False
     """Whether it was killed since it is no longer wanted; its end means nothing."""
 
@@ -66,6 +72,10 @@ class Crew:
     num_stores: int = 0
     """Store processes started since the last that worked."""
 
+    def __post_init__(self) -> None:
+        silent_s = max(STORE_SILENT_S, self.processes.options.hang_timeout_s)
+        self._store_watch = HeartbeatWatch(silent_s)
+
     # Processes.
 
     def spawn(self, worker: str, slot: int) -> None:
@@ -79,6 +89,7 @@ class Crew:
         """Start the store process, or another one. Raises whatever the launcher raises."""
         self.num_stores += 1
         self.store_at = None
+        self._store_watch.forget(STORE)
         at = time.monotonic()
         handle = self.processes.hands.launch(self.processes.store_spec(number, [slot]))
         self.store = Process(STORE, slot, handle, at)
@@ -101,11 +112,16 @@ class Crew:
         """The store serves: workers that wait for their order get it, others are told."""
         self.store_at = (address, port)
         self.num_stores = 0
+        self.store_lives()
         for process in self.workers.values():
             if process.ordered_at:
                 self.tell([process.name], {"kind": "store", "address": address, "port": port})
             else:
                 self._order(process)
+
+    def store_lives(self) -> None:
+        """The store has said something."""
+        self._store_watch.note(STORE, time.monotonic())
 
     def exited(self, process: Process, end: Exit) -> None:
         """A process has ended: take what it still had to say, then bury it."""
@@ -129,6 +145,7 @@ class Crew:
         only so can it be told from other deaths."""
         is_running = accused.end is None and accused.vanished_at is None
         self.kill([accused])
+        accused.is_killed = accused.is_killed or is_running
         at = time.monotonic()
         if silent_s > 0 and is_running and not accused.is_accused:
             accused.is_accused = True
@@ -149,7 +166,7 @@ class Crew:
             self.kill([self.workers[name]])
 
     def fence(self, now: float) -> None:
-        """Kill what nobody can talk to any more."""
+        """Kill what nobody can talk to any more, and a store that has stopped without an end."""
         for process in self.all():
             vanished_at = process.vanished_at
             if (
@@ -158,6 +175,9 @@ class Crew:
                 and now > vanished_at + FENCE_AFTER_S
             ):
                 self.processes.hands.kill(process.handle)
+        if self._store_watch.silent(now, IDLE_WAIT_S) and self.store is not None:
+            self._store_watch.forget(STORE)  # until there is another
+            self.kill([self.store])
 
     # Messages.
 

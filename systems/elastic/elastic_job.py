@@ -154,6 +154,8 @@ class ElasticJob:
         if process.name == STORE:
             if message["kind"] == "store":
                 work.crew.store_ready(message["address"], message["port"])
+            elif message["kind"] == "beat":
+                work.crew.store_lives()
             return
         kind, worker = message["kind"], process.name
         if kind in ("checkpoint", "saved"):

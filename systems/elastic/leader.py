@@ -147,6 +147,7 @@ class LeaderServer:
         worker = greeting["worker"]
         if message is greeting:
             self._connections[worker] = connection
+            self._leaving.discard(worker)  # it may have left this leader in an earlier term
         self._watch.note(worker, time.monotonic())
         self._act(self._input(coordinator, worker, message))
 
@@ -156,6 +157,8 @@ class LeaderServer:
                 return coordinator.registered(worker, message)
             case "adjust":
                 return coordinator.adjust(message)
+            case "withdraw":
+                return coordinator.withdraw(message["change_id"], message["reason"])
             case "prepared":
                 return coordinator.prepared(worker, message["address"], message["port"])
             case "built":

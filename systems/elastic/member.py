@@ -196,8 +196,8 @@ class Member:
                 self.target_step = message["target_step"]
             case "stop":
                 self.stop = True
-            case "adjust":
-                if self._order.workload == SCRIPT:
+            case "adjust" | "withdraw":
+                if message["kind"] == "adjust" and self._order.workload == SCRIPT:
                     message = {**message, "global_batch": self.standing[1].global_batch}
                 # Once: the driver asks again when another one leads.
                 with self._lock:

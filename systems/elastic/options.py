@@ -103,6 +103,13 @@ class ElasticOptions:
                     f"{smaller} is {getattr(self, smaller)} and {larger} is"
                     f" {getattr(self, larger)}: {why}; make {larger} at least twice as long"
                 )
+        silent_s = self.leader_expiry_s + self.hang_timeout_s
+        if not silent_s < self.recovery_timeout_s:
+            problems.append(
+                f"recovery_timeout_s is {self.recovery_timeout_s}, not above leader_expiry_s and"
+                f" hang_timeout_s together ({silent_s:g}): a worker that does not come to a new"
+                " leader would be noticed too late; raise recovery_timeout_s"
+            )
         if not self.adjust_timeout_s > self.switch_allowance_s:
             problems.append(
                 f"adjust_timeout_s is {self.adjust_timeout_s}, not above switch_allowance_s"

@@ -6,11 +6,12 @@ Source: EDL (papers/systems.md, 1.9): from the largest size down, some mini-batc
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from systems.runtime.step_log import read_lines
+from systems.runtime.step_log import LineReader
 
 
 class Profiling:
@@ -42,9 +43,15 @@ class Profiling:
         self._sizes = list(sizes)
         self._steps = steps
         self._size_after = size_after
-        self._log = steps_log
+        self._log = LineReader(steps_log)
+        self._last: deque[Mapping[str, Any]] = deque(maxlen=steps)
+        """Steps of the present generation."""
+        self._num_steps = 0
+        """Of it, those included that are no longer kept."""
         self._samples_per_s: dict[int, float] = {}
         self._failure = ""
+        self._is_stuck = False
+        """Whether the job could not go back to its size."""
 
     def wanted(self, size: int) -> int | None:
         """How many workers there have to be now; None: it is over.
@@ -52,20 +59,28 @@ class Profiling:
         Args:
             size: how many there are.
         """
-        if self._failure:
-            self._sizes = []
         if self._sizes and size == self._sizes[0]:
             rate = self._measure(size)
             if rate is not None:
                 self._samples_per_s[self._sizes.pop(0)] = rate
         if self._sizes:
             return self._sizes[0]
-        return None if size == self._size_after or self._failure else self._size_after
+        return None if size == self._size_after or self._is_stuck else self._size_after
 
     def on_rescaled(self, answer: Mapping[str, Any]) -> None:
-        """What became of a change of the size; one that failed ends the profile."""
-        if answer["status"] != "done":
-            self._failure = str(answer.get("reason", ""))
+        """What became of a change of the size. One that failed ends the profile, after the way
+        back; one that has to wait for another is asked for again."""
+        if answer["status"] != "failed":
+            return
+        self._is_stuck = bool(self._failure)  # on the way back, too
+        self._failure = self._failure or str(answer.get("reason", ""))
+        self._sizes.clear()
+
+    def result(self) -> dict[str, Any]:
+        """What is answered when it is over; what had been measured until a failure is in it."""
+        if self._failure:
+            return {"status": "failed", "reason": self._failure, "profile": self.rows()}
+        return {"status": "done", "profile": self.rows()}
 
     def rows(self) -> list[dict[str, float]]:
         """The result, by size."""
@@ -81,14 +96,14 @@ class Profiling:
 
         The first step of a generation does not count.
         """
-        lines = list(read_lines(self._log))
-        if not lines or lines[-1]["world"] != size:
+        for line in self._log.new():
+            if not self._last or line["generation"] != self._last[-1]["generation"]:
+                self._last.clear()
+                self._num_steps = 0
+            self._last.append(line)
+            self._num_steps += 1
+        if self._num_steps <= self._steps or self._last[-1]["world"] != size:
             return None
-        generation = lines[-1]["generation"]
-        steps = [line for line in lines if line["generation"] == generation][1:]
-        if len(steps) < self._steps:
-            return None
-        measured = steps[-self._steps :]
-        end = measured[-1]["started"] + measured[-1]["duration_s"]
-        samples = sum(line["global_batch"] for line in measured)
-        return float(samples / (end - measured[0]["started"]))
+        first, last = self._last[0], self._last[-1]
+        samples = sum(line["global_batch"] for line in self._last)
+        return float(samples / (last["started"] + last["duration_s"] - first["started"]))

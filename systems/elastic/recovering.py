@@ -5,6 +5,7 @@ Source: EDL, section 4.3; what the leader decides is in ``recovery``.
 
 from __future__ import annotations
 
+import math
 import queue
 import time
 from typing import TYPE_CHECKING
@@ -116,16 +117,27 @@ class Recovering:
         loop.has_state = True
 
     def _next_halt(self) -> int | None:
-        """The number of a recovery that was not tried yet; None if this worker is dismissed."""
+        """The number of a recovery that was not tried yet; None if this worker is dismissed.
+
+        Whoever was lost is known by the time that a hang takes to be noticed. If nobody was, the
+        others may not know that the group is of no use any more: the leader is told.
+        """
         loop = self._loop
-        until = time.monotonic() + loop.order.recovery_timeout_s
+        now = time.monotonic()
+        until = now + loop.order.recovery_timeout_s
+        tell_at = now + loop.order.hang_timeout_s
         # Not ``halt``: what this worker begins anew must not be ended with what was before.
         while loop.released <= self._attempted:
             if loop.is_dismissed:
                 return None
+            wait_s = min(tell_at, until) - time.monotonic()
             try:
-                message = loop.member.directives.get(timeout=max(0.0, until - time.monotonic()))
+                message = loop.member.directives.get(timeout=max(0.0, wait_s))
             except queue.Empty:
+                if tell_at < until:
+                    tell_at = math.inf
+                    loop.tell_failed(loop.generation, "its group was lost")
+                    continue
                 raise ControlError(
                     "the group was lost, and nobody said how to go on for"
                     f" {loop.order.recovery_timeout_s} s (recovery_timeout_s)"

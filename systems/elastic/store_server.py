@@ -6,7 +6,8 @@ so it listens on the job's address only (TCPStore by itself would listen on all)
 
 Conversation on the control channel: greeting (``worker`` is ``"store"``); the driver sends
 ``{"kind": "order", "address": A}``; the store answers ``{"kind": "store", "address": A,
-"port": P}`` and lives until the driver says ``exit`` or has gone.
+"port": P}`` and from then on ``{"kind": "beat"}`` twice a second, by which the driver sees that it
+has not stopped. It lives until the driver says ``exit`` or has gone.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 
 from systems.runtime.control import TOKEN_VARIABLE, ControlClient, ControlError
 from systems.runtime.name_lookups import is_plain, never_look_up_names
 
 ORDER_TIMEOUT_S = 60.0
+BEAT_S = 0.5
 
 
 def main(argv: Sequence[str]) -> int:
@@ -40,8 +43,8 @@ def main(argv: Sequence[str]) -> int:
             raise ControlError(f"the driver sent {order.get('kind')!r} instead of an order")
         server = StoreServer(order["address"])
         client.send({"kind": "store", "address": server.address, "port": server.port})
-        while client.receive(None).get("kind") != "exit":
-            pass
+        while not _is_over(client):
+            client.send({"kind": "beat"})
         code = 0
     except Exception as error:
         traceback.print_exc()
@@ -51,6 +54,13 @@ def main(argv: Sequence[str]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _is_over(client: ControlClient) -> bool:
+    """Whether the driver has said so; waits for a beat's time."""
+    with suppress(ControlError):  # it has said nothing
+        return client.receive(BEAT_S).get("kind") == "exit"
+    return False
 
 
 class StoreServer:

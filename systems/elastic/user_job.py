@@ -65,7 +65,8 @@ class UserJob:
     def request(self, message: Mapping[str, Any], answer: Answer) -> None:
         """Do what a scheduler asks for: ``action`` with its arguments; see ``_slots_for``.
 
-        ``profile`` has ``min``, ``max`` and ``steps``; ``status`` and ``finish`` have none.
+        ``profile`` has ``steps``, and ``min`` and ``max``, without which it measures the job as it
+        is; ``status`` and ``finish`` have none.
         """
         action = message.get("action")
         if action == "status":
@@ -87,7 +88,9 @@ class UserJob:
                 self._profile_on()
             else:
                 self._rescale(self._slots_for(message), answer)
-        except (RequestError, KeyError, TypeError, ValueError) as error:
+        except KeyError as error:
+            answer({"status": "failed", "reason": f"a request {action!r} needs {error}"})
+        except (RequestError, TypeError, ValueError) as error:
             answer({"status": "failed", "reason": str(error)})
 
     def poll(self, timeout_s: float) -> None:
@@ -195,7 +198,9 @@ class UserJob:
     # Profiling.
 
     def _profile(self, message: Mapping[str, Any], answer: Answer) -> Profiling:
-        smallest, largest = int(message["min"]), int(message["max"])
+        smallest = largest = len(self.slots)
+        if message.get("max") is not None:
+            smallest, largest = int(message["min"]), int(message["max"])
         self._slots_of(largest)  # raises where there are too few
         sizes = [*range(largest, smallest - 1, -1)]
         steps_log = self._job_dir / "steps.jsonl"
@@ -208,6 +213,11 @@ class UserJob:
         wanted = profiling.wanted(len(self.slots))
         if wanted is None:
             self._profiling = None
-            profiling.answer({"status": "done", "profile": profiling.rows()})
+            profiling.answer(profiling.result())
         elif wanted != len(self.slots):
-            self._rescale(self._slots_of(wanted), profiling.on_rescaled)
+            try:
+                slots = self._slots_of(wanted)
+            except RequestError as error:  # a worker has died meanwhile, and its slot with it
+                profiling.on_rescaled({"status": "failed", "reason": str(error)})
+            else:
+                self._rescale(slots, profiling.on_rescaled)

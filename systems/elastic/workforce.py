@@ -6,6 +6,7 @@ One object for each life of a job, from a start or a resume to the last process'
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -101,8 +102,9 @@ class Workforce:
     def on_suspect(self, process: Process, message: Mapping[str, Any]) -> None:
         """Kill the accused, so that it is dead for certain; its end then takes its way."""
         accused = self.crew.workers.get(message["worker"])
-        speaks_alive = not process.is_dead and process.end is None
-        if accused is None or not speaks_alive:
+        # One that was killed for its silence may still have said that others were silent.
+        is_heard = not process.is_dead and process.end is None and not process.is_killed
+        if accused is None or not is_heard:
             return
         if accused.left is None or self._account.phase in LEAVING:
             self.crew.accuse(accused, process, message["silent_s"])
@@ -247,11 +249,18 @@ class Workforce:
             limit_s = self._options.recovery_timeout_s
             self._end(Fate.LOST, f"no recovery within {limit_s} s; {self.crew.deaths()}")
         elif adjusting is not None and now > adjusting.deadline:
-            if adjusting.verdict is Verdict.OPEN:
-                limit_s = self._options.adjust_timeout_s
-                self._give_up(adjusting, adjusting.reason or f"not done within {limit_s} s")
-            else:
+            if adjusting.verdict is not Verdict.OPEN:
                 self.crew.dismiss(adjusting.awaited)
+            elif adjusting.switched:
+                adjusting.deadline = math.inf  # it is made, and the last first step is a long one
+            elif not adjusting.reason:
+                self._withdraw(adjusting)
+            elif adjusting.is_withdrawn and not adjusting.joiners:
+                limit_s = self._options.recovery_timeout_s
+                why = f"{adjusting.reason}, and not given up within {limit_s} s after that"
+                self._end(Fate.LOST, f"a change of the workers was {why}")
+            else:
+                self._give_up(adjusting, adjusting.reason)
 
     def settle(self) -> None:
         """Answer what can be answered by now: first a change, then a loss."""
@@ -341,6 +350,13 @@ class Workforce:
                 reason=crew.deaths(lost),
             )
 
+    def _withdraw(self, adjusting: Adjusting) -> None:
+        """A change takes too long: the leader says whether it can still be given up."""
+        adjusting.is_withdrawn = True
+        adjusting.reason = f"not done within {self._options.adjust_timeout_s} s"
+        adjusting.deadline = time.monotonic() + self._options.recovery_timeout_s
+        self._leadership.ask(adjusting.withdrawal)
+
     def _give_up(self, adjusting: Adjusting, reason: str) -> None:
         """A change fails: its joiners are killed, and the job runs on as before."""
         adjusting.verdict = Verdict.FAILED
@@ -368,7 +384,9 @@ class Workforce:
         adjusting = self.adjusting
         if adjusting is None or adjusting.verdict is not Verdict.OPEN:
             return
-        if not adjusting.switched and not adjusting.reason:
+        if adjusting.is_withdrawn:
+            self._leadership.ask(adjusting.withdrawal)
+        elif not adjusting.switched and not adjusting.reason:
             self._leadership.ask(adjusting.request)
 
     def _living(self, workers: Iterable[str]) -> set[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from harness.engines.consumed import read_consumed, read_lines
 from systems.runtime.data_order import DataOrder, Plan, Range
 
 __all__ = [
+    "LineReader",
     "LineWriter",
     "SamplesLog",
     "consumed_ids",
@@ -104,6 +105,26 @@ def _mend(path: Path) -> None:
                 break
         if start < end:
             file.truncate(start)
+
+
+class LineReader:
+    """Reads the lines of a file that grows, each once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = 0
+
+    def new(self) -> Iterator[dict[str, Any]]:
+        """The complete lines that were added since; none if there is no such file yet."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._position)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._position += len(line)
+                yield json.loads(line)
 
 
 class SamplesLog:

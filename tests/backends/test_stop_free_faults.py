@@ -97,6 +97,47 @@ def test_the_store_may_die_and_the_job_can_change_all_the_same(worlds):
     world.until_end()
 
 
+def test_a_store_that_stops_without_an_end_is_replaced(worlds):
+    world = worlds()
+    world.until_change(world.start((0, 1), step_s=0.002))
+    stopped = store()
+    stopped.suspend()
+    assert world.do(ChangeKind.RESCALE, (0, 1, 2)).step > 1
+    assert not stopped.is_running()
+    world.backend.hold("job", 0)
+    world.until_end()
+
+
+def test_a_scale_in_that_takes_too_long_is_given_up_and_the_job_goes_on(worlds):
+    """Nobody joins, so that nobody's death could tell the leader. It made the change later, and
+    the job was lost."""
+    world = worlds(adjust_timeout_s=1.0, hang_timeout_s=20.0, recovery_timeout_s=60.0)
+    world.until_change(world.start((0, 1, 2), step_s=0.002))
+    stopped = workers()
+    for process in stopped:
+        process.suspend()
+    change = world.ask(ChangeKind.RESCALE, (0, 1))
+    over = time.monotonic() + 1.2
+    while time.monotonic() < over:
+        assert all(report.kind is not ReportKind.FAILED for report in world.poll(0.05))
+    for process in stopped:
+        process.resume()
+    failed = world.until(lambda report: report.kind in (ReportKind.FAILED, ReportKind.DONE))
+    assert (failed.kind, failed.change_id) == (ReportKind.FAILED, change)
+    assert failed.reason == "not done within 1.0 s"
+    assert len(workers()) == 3
+    assert world.do(ChangeKind.RESCALE, (0,)).step > failed.step
+
+
+def test_a_scale_in_that_all_count_on_is_made_however_late(worlds):
+    world = worlds(adjust_timeout_s=0.2)
+    world.until_change(world.start((0, 1), step_s=1.0))
+    world.until_step(2)
+    asked_at = time.monotonic()
+    assert world.do(ChangeKind.RESCALE, (0,)).at_s - asked_at > 0.4
+    assert len(workers()) == 1
+
+
 @pytest.mark.parametrize("num_killed", [1, 2])
 def test_the_store_and_workers_may_die_together(worlds, num_killed):
     world = worlds()

@@ -28,6 +28,15 @@ ENDLESS = 10**9
 BLOCK_SAMPLES = 64
 """As in the configuration of every backend that hands out blocks."""
 CLUSTER = uniform_cluster(name="four", num_hosts=1, devices_per_host=4, device_type="cpu")
+WAYS = ("transfer", "recovery", "reconfigure")
+OTHER_WAYS = {
+    "stop_free": (
+        {"transfer": "peer", "recovery": "approximate"},
+        {"transfer": "broadcast", "recovery": "consistent", "checkpoint_every": 10},
+    ),
+    "virtual_thread": ({"reconfigure": "checkpoint"},),
+}
+"""Ways in which a backend can do the same, beside those of its configuration."""
 NO_WORKERS = ("systems.elastic.store_server:main", "systems.torchrun.agent:main")
 """Entries of processes that a job has beside its workers."""
 REDOES_STEPS = ("torchrun",)
@@ -56,14 +65,20 @@ def backends():
 
 
 def warm_backends():
-    """Backends and how they start, as parameters: forked if they can. All with spares is long."""
+    """Backends with their options, as parameters: forked if they can. With spares, or other ways of
+    moving state and of recovering, all is long."""
     found = []
     for name in options("backend"):
         start = "preimported" if "preimported" in warmths(name) else "cold"
         marks = pytest.mark.long if start == "cold" else ()
-        found.append(pytest.param((name, start), id=name, marks=marks))
+        found.append(pytest.param((name, {"start": start}), id=name, marks=marks))
+        others = [{"start": start, **ways} for ways in OTHER_WAYS.get(name, ())]
         if "spare" in warmths(name):
-            found.append(pytest.param((name, "spare"), id=f"{name}-spare", marks=pytest.mark.long))
+            others.insert(0, {"start": "spare"})
+        for choices in others:
+            words = [str(choices[key]) for key in ("start", *WAYS) if key in choices]
+            label = "-".join([name, *(word for word in words if word != start)])
+            found.append(pytest.param((name, choices), id=label, marks=pytest.mark.long))
     return found
 
 

@@ -13,8 +13,8 @@ from tests.backends.world import (
 
 @pytest.fixture(params=warm_backends())
 def world(request, launcher, tmp_path):
-    name, start = request.param
-    world = World(configured("backend", name, start=start), launcher, tmp_path)
+    name, choices = request.param
+    world = World(configured("backend", name, **choices), launcher, tmp_path)
     yield world
     world.backend.close()
     world.backend.close()

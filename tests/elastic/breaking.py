@@ -1,15 +1,18 @@
-"""Breaks one transfer of state in workers that are forked from a process that imported this.
+"""Breaks one transfer of state, or one group, in workers that are forked from a process that
+imported this.
 
 ``BREAKS`` in the environment says how, ``BROKEN`` is a file that is made by the worker that
 has done so. After a death every survivor but the source is made to take its state anew: how
 many are behind would be left to chance otherwise.
 """
 
+import itertools
 import os
 import threading
 from dataclasses import replace
 
 from systems.elastic import coordinator
+from systems.elastic.groups import Group, GroupLost
 from systems.elastic.recovery import plan_resume
 from systems.elastic.taking import Taking
 from systems.elastic.transfer.channel import PeerLost, TransferError
@@ -18,6 +21,8 @@ from systems.elastic.transfer.receiver import Receiver
 BREAKS = "ELASTRACE_TEST_BREAKS"
 BROKEN = "ELASTRACE_TEST_BROKEN"
 LATE_S = 0.5
+SUMS_BEFORE = 40
+"""Those of some steps: the words' and the gradients'."""
 
 
 def all_behind(halted, *arguments):
@@ -80,6 +85,25 @@ def cancel_late(cancel=Taking.cancel, listen=Taking.listen):
     Taking.cancel, Taking.listen = broken, watched
 
 
+def lose_group(all_reduce=Group.all_reduce):
+    """In one worker a sum of some step breaks, which gives up the group for the others as well."""
+    sums = itertools.count()
+
+    def broken(self, tensor):
+        if self.size > 1 and next(sums) > SUMS_BEFORE and is_first():
+            self.give_up()
+            raise GroupLost("a connection broke")
+        return all_reduce(self, tensor)
+
+    Group.all_reduce = broken
+
+
 if BREAKS in os.environ:
-    coordinator.plan_resume = all_behind
-    {"refuse": refuse, "lose": lose, "cancel_late": cancel_late}[os.environ[BREAKS]]()
+    if os.environ[BREAKS] != "lose_group":
+        coordinator.plan_resume = all_behind
+    {
+        "refuse": refuse,
+        "lose": lose,
+        "cancel_late": cancel_late,
+        "lose_group": lose_group,
+    }[os.environ[BREAKS]]()

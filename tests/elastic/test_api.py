@@ -243,6 +243,20 @@ def test_profile_measures_every_size_and_goes_back(run, linear):
     assert worlds(job.folder) == [1, 3, 2, 1]
 
 
+def test_profile_without_a_range_measures_the_job_as_it_is(run, linear):
+    job = run(linear, workers=2)
+    job.until_step(1)
+    found = job.do(action="profile", steps=3)
+    assert [row["workers"] for row in found["profile"]] == [2]
+    assert worlds(job.folder) == [2]
+
+
+def test_a_request_that_lacks_something_says_what(run, linear):
+    job = run(linear)
+    job.until_step(1)
+    assert job.do(action="scale_out")["reason"] == "a request 'scale_out' needs 'to'"
+
+
 @pytest.mark.parametrize(
     ("argument", "reason"),
     [("no-step", "without optimizer.step"), ("twice", "called twice")],

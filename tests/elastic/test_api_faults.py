@@ -75,3 +75,20 @@ def test_suspended_and_resumed(run, linear):
     end = job.until_end()
     assert count_samples(job.folder, end.step) == (0, 0)
     assert end.results["lr"] == pytest.approx(0.1 / end.step)
+
+
+def test_a_profile_that_cannot_grow_is_answered_with_the_reason_and_goes_back(run, linear):
+    job = run(linear, workers=1)
+    job.until_step(10)
+    old, answers = set(job.folder.glob("w*.log")), []
+    job.job.request({"action": "profile", "min": 1, "max": 2, "steps": 5}, answers.append)
+    job.until(lambda: set(job.folder.glob("w*.log")) > old)
+    (joiner,) = set(job.folder.glob("w*.log")) - old
+    job.kill(joiner.stem)
+    job.until(lambda: answers)
+    assert answers[0]["status"] == "failed"
+    assert "SIGKILL" in answers[0]["reason"]
+    assert answers[0]["profile"] == []
+    assert job.job.slots == (0,)
+    job.do(action="finish")
+    assert job.until_end().kind is ReportKind.FINISHED

@@ -83,6 +83,23 @@ def test_a_joiner_that_does_not_get_the_state_joins_or_does_not(breaking, tmp_pa
     assert descendants() == []
 
 
+def test_a_group_that_is_lost_though_nobody_died_is_built_anew(breaking, tmp_path):
+    """All waited for someone to say how to go on, and the job failed after 30 s."""
+    launcher = breaking("lose_group")
+    world = stop_free(launcher, tmp_path / "free", recovery="exact", hang_timeout_s=1.0)
+    try:
+        world.until_change(world.start((0, 1, 2), batch=BATCH, step_s=STEP_S))
+        while not (tmp_path / "broken").exists():
+            world.poll(0.05)
+        members = workers()
+        check(world, launcher, tmp_path)
+        assert len(members) == 3
+        assert {report.kind for report in world.reports}.isdisjoint({ReportKind.SHRUNK})
+    finally:
+        world.backend.close()
+    assert descendants() == []
+
+
 def check(world, launcher, folder):
     """The job ends with the bits of its history, and something was broken on the way."""
     world.until_step(max(report.step for report in world.reports) + 10)

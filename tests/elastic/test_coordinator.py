@@ -245,3 +245,27 @@ def test_without_anybody_who_has_the_state_there_is_no_plan():
     assert (
         plan_resume({"c": Halted(0, -1, "h", 1)}, {1: Membership(("a",), 1)}, "a", "exact") is None
     )
+
+
+def test_a_change_that_takes_too_long_is_given_up_until_the_others_count_on_it():
+    lead = leader("a", "b", "c")
+    lead.adjust(adjust("ab", ""))
+    for worker in "ab":
+        lead.built(worker, 2)
+    given_up = lead.withdraw(7, "not done within 1 s")
+    assert kinds(given_up) == [(worker, "cancel") for worker in "abc"] + [
+        ("driver", "adjust_failed")
+    ]
+    assert given_up[-1].message["reason"] == "not done within 1 s"
+    assert kinds(lead.withdraw(7, "asked again")) == [("driver", "adjust_failed")]
+    lead.adjust(adjust("ab", "", change_id=8))
+    for worker in "abc":
+        sent = lead.built(worker, 3)
+    assert kinds(sent) == [("a", "announce")]
+    assert lead.withdraw(8, "too late") == []
+    lead.switched("a", 3, Membership(("a", "b"), 12), 8)
+    assert lead.withdraw(8, "too late") == []
+
+
+def test_a_change_that_a_new_leader_knows_nothing_of_is_given_up_when_asked_for():
+    assert kinds(leader("a", "b").withdraw(7, "late")) == [("driver", "adjust_failed")]

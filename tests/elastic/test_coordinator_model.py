@@ -200,13 +200,15 @@ class Model:
 
 
 @settings(max_examples=300, deadline=None)
-@given(data=st.data(), transfer=st.sampled_from(["background", "peer"]))
+@given(data=st.data(), transfer=st.sampled_from(["background", "peer", "broadcast"]))
 def test_random_adjustments_and_deaths_leave_one_consistent_membership(data, transfer):
     model = Model(("w0", "w1", "w2"), transfer)
     count = 3
     committed = 0
     for _ in range(data.draw(st.integers(3, 25))):
-        action = data.draw(st.sampled_from(["ask", "kill", "step", "deliver", "deliver", "speak"]))
+        action = data.draw(
+            st.sampled_from(["ask", "kill", "step", "deliver", "deliver", "speak", "withdraw"])
+        )
         members = list(model.lead.members)
         if action == "ask" and model.lead.adjustment is None and model.lead.recovery is None:
             keep = [n for n in members if data.draw(st.booleans()) and n not in model.dead]
@@ -225,6 +227,8 @@ def test_random_adjustments_and_deaths_leave_one_consistent_membership(data, tra
                 others = [p for p in model.alive() if p is not victim and not p.is_leaver]
                 if any(p.step >= victim.step for p in others):
                     model.kill(victim.name)
+        elif action == "withdraw":
+            model.act(model.lead.withdraw(model.next_change - 1, "late"))
         elif action == "step":
             model.make_step()
         elif action == "deliver":
@@ -241,3 +245,6 @@ def test_random_adjustments_and_deaths_leave_one_consistent_membership(data, tra
     assert members[0].generation == model.lead.generation
     assert members[0].step >= committed - len(model.dead)
     assert model.lead.recovery is None
+    assert model.lead.adjustment is None
+    failed = {answer["change_id"] for answer in model.answers if "change_id" in answer}
+    assert not failed & model.lead._done

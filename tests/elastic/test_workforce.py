@@ -20,12 +20,13 @@ class Hands:
 
     def __init__(self):
         self.sent = []
+        self.killed = []
 
     def send(self, connection, message):
         self.sent.append((connection, message["kind"]))
 
     def kill(self, handle):
-        raise AssertionError("nobody is to be killed")
+        self.killed.append(handle)
 
 
 @pytest.fixture
@@ -77,3 +78,12 @@ def asked(work, hands):
     ((name, kind),) = hands.sent
     assert kind == "adjust"
     return name
+
+
+def test_of_two_that_do_not_hear_each_other_one_goes_on(work, hands, tmp_path):
+    """The second had said the same before it could know that it was to go."""
+    work.crew.processes.order = SimpleNamespace(job_dir=tmp_path)
+    first, second = (work.crew.workers[name] for name in work.members)
+    work.on_suspect(first, {"worker": second.name, "silent_s": 2.1})
+    work.on_suspect(second, {"worker": first.name, "silent_s": 2.1})
+    assert hands.killed == [second.handle]

@@ -193,8 +193,8 @@ class Donor:
                 "values": dict(values),
                 "optimizer": self._state.values(),
             }
-            # The next forward changes them.
-            buffers = [as_bytes(value).clone() for value in self._state.buffers]
+            # The next forward changes them; what is sent lies in the host's memory.
+            buffers = [as_bytes(value).to("cpu", copy=True) for value in self._state.buffers]
         except TypeError as error:
             self._fail(error)
             return

@@ -236,8 +236,10 @@ class Receiver:
         if self._apply is None:
             raise TransferError("gradients came, and there is nothing to apply them with")
         if self._buckets is None:
+            device = self._state.parameters[0].device  # where gradients have to be
             self._buckets = [
-                torch.zeros(bucket.numel, dtype=bucket.dtype) for bucket in self._layout
+                torch.zeros(bucket.numel, dtype=bucket.dtype, device=device)
+                for bucket in self._layout
             ]
         numbers = [int(number) for number in header["buckets"]]
         if min(numbers, default=0) < 0:
