@@ -68,6 +68,18 @@ def test_a_joiner_that_dies_fails_its_change_and_nothing_else(worlds):
     )
 
 
+def test_a_joiner_that_stops_without_an_end_fails_its_change_and_nothing_else(worlds):
+    world = worlds(adjust_timeout_s=3.0)
+    world.until_change(world.start((0,), step_s=0.002))
+    before = workers()
+    change = world.ask(ChangeKind.RESCALE, (0, 1))
+    newcomers(world, before)[0].suspend()
+    failed = world.until(lambda report: report.kind in (ReportKind.FAILED, ReportKind.DONE))
+    assert (failed.kind, failed.change_id) == (ReportKind.FAILED, change)
+    assert workers() == before
+    assert world.until_step(failed.step + 3).kind is ReportKind.PROGRESS
+
+
 def test_a_member_that_dies_during_a_change_fails_it_then_shrinks_the_grant(worlds):
     world = worlds()
     world.until_change(world.start((0, 1), step_s=0.002))
