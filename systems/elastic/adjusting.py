@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class Adjusting:
     deadline: float
     """When it is given up, on ``time.monotonic``; after the verdict: when those whose end is
     awaited are killed."""
+    _: KW_ONLY
     blamed: str = ""
     """The worker whose death made it fail, if one did."""
     reason: str = ""

@@ -87,6 +87,10 @@ class Coordinator:
         self._dead: set[str] = set()
         self._done: set[int] = set()
         """Changes that were made, as far as this leader has heard."""
+        self._withdrawn: set[int] = set()
+        """Changes that the driver no longer wants."""
+        self._entered: dict[str, int] = {}
+        """The latest generation that each worker has entered, as far as this leader has heard."""
         self.adjustment: Adjustment | None = None
         self.recovery: Recovery | None = None
 
@@ -127,14 +131,14 @@ class Coordinator:
         change_id = request["change_id"]
         if self.adjustment is not None and self.adjustment.change_id == change_id:
             return []  # asked again
-        if change_id in self._done:
-            return []  # asked again of a new leader, and done by the old one
+        if change_id in self._done | self._withdrawn:
+            return []  # asked again of a new leader, and done by the old one, or no longer wanted
         reason = ""
         if self.adjustment is not None:
             return [Answer({"kind": "retry", "change_id": change_id})]
         unknown = set(target.members) - set(self.members) - set(request["joiners"])
         if self.recovery is not None:
-            reason = "a worker has died and the others are recovering"
+            reason = "the workers are recovering"
         elif dead := sorted(self._dead & set(target.members)):
             reason = f"{', '.join(dead)} died"
         elif unknown:
@@ -152,13 +156,17 @@ class Coordinator:
 
     def withdraw(self, change_id: int, reason: str) -> list[Action]:
         """The driver has waited long enough for a change: it is given up, unless the others may
-        count on it already. Then it is made, or a recovery decides."""
+        count on it already, or have made it: then it is kept. A recovery decides for itself."""
+        self._withdrawn.add(change_id)
         adjustment = self.adjustment
-        if adjustment is None or adjustment.change_id != change_id:
-            return [] if change_id in self._done else [_failed(change_id, reason)]
-        if adjustment.is_announced or self.recovery is not None:
+        if self.recovery is not None:
             return []
-        return self._cancel(reason)
+        is_present = adjustment is not None and adjustment.change_id == change_id
+        if is_present and adjustment is not None and not adjustment.is_announced:
+            return self._cancel(reason)
+        if is_present or change_id in self._done:
+            return [Answer({"kind": "adjust_kept", "change_id": change_id})]
+        return [_failed(change_id, reason)]
 
     def prepared(self, worker: str, address: str, port: int) -> list[Action]:
         """A joiner can take the state now."""
@@ -185,6 +193,7 @@ class Coordinator:
         ``change_id``: of the change that led there; None after a death and for founders.
         """
         self._standings[worker] = membership.members
+        self._entered[worker] = max(generation, self._entered.get(worker, 0))
         if change_id is not None:
             self._done.add(change_id)
         self._highest = max(self._highest, generation)
@@ -240,9 +249,11 @@ class Coordinator:
             return self._halt(why) if self.recovery.number == generation else []
         if generation == self.generation:
             return self._halt(why)
-        if self.adjustment is None or self.adjustment.generation != generation:
-            return []
-        return self._halt(why) if self.adjustment.is_announced else self._cancel(why)
+        if self.adjustment is not None and self.adjustment.generation == generation:
+            return self._halt(why) if self.adjustment.is_announced else self._cancel(why)
+        if worker in self.members and self._entered.get(worker, 0) <= generation < self.generation:
+            return self._halt(why)  # its group broke in the step with which the others went on
+        return []
 
     # What follows.
 
@@ -336,9 +347,14 @@ class Coordinator:
         if self._mode == "none":
             return []  # the driver ends the job
         self.recovery = Recovery(self._next_generation(), reason)
+        # The driver may know of no death, and limits how long this takes.
+        known: Message = {"kind": "recovering", "generation": self.recovery.number}
         return [
-            Tell(worker, self.recovery.halt_message())
-            for worker in sorted(self._concerned() & self._registered)
+            *(
+                Tell(worker, self.recovery.halt_message())
+                for worker in sorted(self._concerned() & self._registered)
+            ),
+            Answer(known),
         ]
 
     def _advance_recovery(self, recovery: Recovery) -> list[Action]:
@@ -358,7 +374,9 @@ class Coordinator:
         ]
         if adjustment is not None:
             self.adjustment = None
-            if plan.from_generation != adjustment.generation:
+            if plan.from_generation == adjustment.generation:
+                self._done.add(adjustment.change_id)
+            else:
                 actions += [
                     Tell(worker, {"kind": "dismissed"})
                     for worker in adjustment.joiners

@@ -33,9 +33,6 @@ from systems.elastic.workbench import Workbench
 from systems.runtime.control import ControlClient
 from systems.runtime.pace import Pacer
 
-MEETINGS_IN_A_RECOVERY = 3
-"""A group that could not be built is tried again as often before a recovery is given up."""
-
 
 def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: float) -> None:
     """Train until the job's target, until the driver says stop, or until this worker leaves."""
@@ -77,7 +74,7 @@ class ElasticLoop:
         self.regrouping = Regrouping(
             order.worker,
             lambda: self.member.store,
-            order.recovery_timeout_s / MEETINGS_IN_A_RECOVERY,
+            order.recovery_timeout_s,
             order.collective_timeout_s,
             bench.reduction.reserve,
             lambda generation: self.tell("built", generation),

@@ -225,6 +225,8 @@ class Member:
                 self._handlers.topology(message)
             case "cancel":
                 self.pause = 0
+                if self.announced == message["generation"]:
+                    self.announced = 0
                 self._handlers.cancel(message["generation"])
                 self.directives.put(message)
             case "halt":

@@ -19,6 +19,8 @@ from systems.runtime.control import ControlError, Message
 
 QUIET_TIMEOUT_S = 5.0
 ENDLESS = 2**62
+MEETINGS = 3
+"""So often a group that cannot be built is tried before a recovery has taken too long."""
 
 if TYPE_CHECKING:
     from systems.elastic.elastic_loop import ElasticLoop
@@ -91,7 +93,8 @@ class Recovering:
             return message
         is_member = loop.worker in membership.members
         if is_member:
-            loop.regrouping.begin(number, membership)
+            timeout_s = loop.order.recovery_timeout_s / MEETINGS
+            loop.regrouping.begin(number, membership, timeout_s)
             if loop.halt != number:  # it came in between, and found nothing to cancel
                 loop.regrouping.cancel_all()
                 raise GroupLost("another recovery has begun")
@@ -136,7 +139,8 @@ class Recovering:
             except queue.Empty:
                 if tell_at < until:
                     tell_at = math.inf
-                    loop.tell_failed(loop.generation, "its group was lost")
+                    if loop.generation:  # else it was only joining, and is missed by nobody
+                        loop.tell_failed(loop.generation, "its group was lost")
                     continue
                 raise ControlError(
                     "the group was lost, and nobody said how to go on for"

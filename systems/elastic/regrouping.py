@@ -92,15 +92,24 @@ class Regrouping:
         self.build_s: dict[int, float] = {}
         """How long each group took to build."""
 
-    def begin(self, generation: int, membership: Membership) -> None:
-        """Build the group of a generation; a worker that is not in it has nothing to build."""
+    def begin(
+        self, generation: int, membership: Membership, timeout_s: float | None = None
+    ) -> None:
+        """Build the group of a generation; a worker that is not in it has nothing to build.
+
+        Args:
+            generation: of the group.
+            membership: who is to meet.
+            timeout_s: longest time for that; None: the usual one.
+        """
         if self._worker not in membership.members:
             self._on_built(generation)
             return
         with self._changed:
             self._wanted.add(generation)
+        until = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
         threading.Thread(
-            target=self._build, args=(generation, membership), name="regroup", daemon=True
+            target=self._build, args=(generation, membership, until), name="regroup", daemon=True
         ).start()
 
     def cancel(self, generation: int) -> None:
@@ -133,11 +142,11 @@ class Regrouping:
             self._wanted.discard(generation)
             return self._groups.pop(generation)
 
-    def _build(self, generation: int, membership: Membership) -> None:
+    def _build(self, generation: int, membership: Membership, until: float) -> None:
         started = time.monotonic()
         members = membership.members
         try:
-            group = self._meet(generation, members)
+            group = self._meet(generation, members, until)
         except RuntimeError as error:
             with self._changed:
                 self._failures[generation] = f"no group for generation {generation}: {error}"
@@ -159,29 +168,28 @@ class Regrouping:
         else:
             group.give_up()
 
-    def _meet(self, generation: int, members: tuple[str, ...]) -> Group:
+    def _meet(self, generation: int, members: tuple[str, ...], until: float) -> Group:
         rank, size = members.index(self._worker), len(members)
         if size == 1:
             return Group(generation, rank, size, None)
-        store = self._living_store(generation)
+        store = self._living_store(generation, until)
         return meet(
             store,
             generation,
             rank,
             size,
-            self._timeout_s,
+            max(0.0, until - time.monotonic()),
             self._collective_timeout_s,
             on_devices=self._on_devices,
         )
 
-    def _living_store(self, generation: int) -> TCPStore:
+    def _living_store(self, generation: int, until: float) -> TCPStore:
         """A client of the job's store. One that has died is soon replaced by another, so none
         is waited for long: it may have died just now, and its address still answer.
 
         Raises:
             RuntimeError: there was none in time, or nobody wants the group any more.
         """
-        until = time.monotonic() + self._timeout_s
         while True:
             address, port = self._store()
             try:

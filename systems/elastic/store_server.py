@@ -6,7 +6,7 @@ so it listens on the job's address only (TCPStore by itself would listen on all)
 
 Conversation on the control channel: greeting (``worker`` is ``"store"``); the driver sends
 ``{"kind": "order", "address": A}``; the store answers ``{"kind": "store", "address": A,
-"port": P}`` and from then on ``{"kind": "beat"}`` twice a second, by which the driver sees that it
+"port": P}`` and from then on ``{"kind": "beat"}`` twice a second, by which a driver can see that it
 has not stopped. It lives until the driver says ``exit`` or has gone.
 """
 

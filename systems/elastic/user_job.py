@@ -215,9 +215,4 @@ class UserJob:
             self._profiling = None
             profiling.answer(profiling.result())
         elif wanted != len(self.slots):
-            try:
-                slots = self._slots_of(wanted)
-            except RequestError as error:  # a worker has died meanwhile, and its slot with it
-                profiling.on_rescaled({"status": "failed", "reason": str(error)})
-            else:
-                self._rescale(slots, profiling.on_rescaled)
+            self._rescale(self._slots_of(wanted), profiling.on_rescaled)

@@ -14,7 +14,7 @@ from systems.elastic.step_report import StepReport
 from systems.elastic.transfer.broadcast import broadcast_state
 from systems.elastic.transfer.receiver import Received
 from systems.elastic.transfer.training_state import TrainingState
-from systems.runtime.checkpoint import newest
+from systems.runtime.checkpoint import forget, newest
 from systems.runtime.control import ControlClient
 from systems.runtime.data_order import share
 from systems.runtime.mark import Mark
@@ -88,6 +88,8 @@ class Workbench:
             CheckpointError: it cannot be used.
         """
         order = self._order
+        if order.checkpoint is None and order.worker == order.members[0]:
+            forget(self.session.job_dir / "checkpoints")  # of another job: ``roll_back`` is not to
         load(self.session, order.checkpoint, verify=order.worker == order.members[0])
         self._watch.done("load")
 

@@ -74,7 +74,8 @@ class Workforce:
         deadline = time.monotonic() + self._options.adjust_timeout_s
         if self.recover_by is not None:  # what the others make of that death comes first
             members = self.members
-            self.adjusting = Adjusting(change, members, members, (), deadline, "a worker died")
+            why = "the workers are recovering"
+            self.adjusting = Adjusting(change, members, members, (), deadline, reason=why)
             return
         holder = {crew.workers[worker].slot: worker for worker in self.members}
         joiners = {slot: _name(self._account) for slot in change.slots if slot not in holder}
@@ -124,13 +125,26 @@ class Workforce:
 
     def on_adjust_failed(self, process: Process, message: Mapping[str, Any]) -> None:
         """The leader gave a change up; everybody trains as before."""
-        adjusting = self.adjusting
-        if adjusting is not None and adjusting.change.change_id == message["change_id"]:
+        adjusting = self._open(message["change_id"])
+        if adjusting is not None:
             self._give_up(adjusting, adjusting.reason or message["reason"])
+
+    def on_adjust_kept(self, process: Process, message: Mapping[str, Any]) -> None:
+        """A change that was to be given up is as good as made: it may take its time."""
+        adjusting = self._open(message["change_id"])
+        if adjusting is not None:
+            adjusting.deadline = math.inf
 
     def on_retry(self, process: Process, message: Mapping[str, Any]) -> None:
         """The leader is still at an earlier change, which the driver has given up."""
         self.on_adjust_failed(process, {**message, "reason": "another change is under way"})
+
+    def on_recovering(self, process: Process, message: Mapping[str, Any]) -> None:
+        """The leader has halted all, perhaps though nobody has died: they have to go on in time,
+        unless they have already and this comes late."""
+        is_late = message["generation"] <= self._generation
+        if not is_late and self.recover_by is None and self.can_recover:
+            self.recover_by = time.monotonic() + self._options.recovery_timeout_s
 
     def on_recovered(self, process: Process, message: Mapping[str, Any]) -> None:
         """The survivors' first step without the dead has ended."""
@@ -295,7 +309,7 @@ class Workforce:
         elif recovered is not None:
             is_made = recovered["change_id"] == adjusting.change.change_id
             if not adjusting.switched and not is_made:
-                self._give_up(adjusting, adjusting.reason or "a worker died")
+                self._give_up(adjusting, adjusting.reason or "the workers had to recover")
             else:
                 adjusting.verdict = Verdict.DONE
         if adjusting.verdict is Verdict.DONE:
@@ -384,10 +398,19 @@ class Workforce:
         adjusting = self.adjusting
         if adjusting is None or adjusting.verdict is not Verdict.OPEN:
             return
+        if adjusting.switched:
+            return
         if adjusting.is_withdrawn:
             self._leadership.ask(adjusting.withdrawal)
-        elif not adjusting.switched and not adjusting.reason:
+        elif not adjusting.reason:
             self._leadership.ask(adjusting.request)
+
+    def _open(self, change_id: int) -> Adjusting | None:
+        """The change of this number, if it is under way and nobody knows what becomes of it."""
+        adjusting = self.adjusting
+        if adjusting is None or adjusting.change.change_id != change_id:
+            return None
+        return adjusting if adjusting.verdict is Verdict.OPEN else None
 
     def _living(self, workers: Iterable[str]) -> set[str]:
         return {worker for worker in workers if not self.crew.workers[worker].is_dead}

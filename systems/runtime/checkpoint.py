@@ -93,6 +93,16 @@ def newest(folder: Path) -> Path | None:
     return max(folder.glob("step-*.json"), default=None)
 
 
+def forget(folder: Path) -> None:
+    """Remove every checkpoint in a folder, manifests first: a job begins there from scratch.
+
+    Raises:
+        OSError: one cannot be removed.
+    """
+    for path in sorted(folder.glob("step-*"), key=lambda path: path.suffix != ".json"):
+        path.unlink(missing_ok=True)
+
+
 def load(
     manifest: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, verify: bool
 ) -> Checkpoint:

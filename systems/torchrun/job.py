@@ -173,6 +173,8 @@ class TorchrunJob:
         """One of its processes has said something."""
         greeting = connection.greeting
         assert greeting is not None
+        if message["kind"] == "beat":
+            return  # of the store, which torchrun itself watches
         if greeting["worker"] != "worker":
             self._agents.heard(greeting, message)
             if self._ending is None:

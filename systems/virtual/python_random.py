@@ -10,11 +10,13 @@ from __future__ import annotations
 import ctypes
 import random
 import struct
+import sys
 from typing import Any, cast
 
 STATE_BYTES = 625 * 4
 """The position, and then the key, of its Mersenne Twister, as CPython has them."""
 POSITION_BYTES = 4
+_KEY_WORDS = 624
 _WORDS = struct.Struct("=625I")
 
 
@@ -47,10 +49,17 @@ class PythonRandom:
         return _WORDS.pack(position, *key)
 
     def write(self, state: bytes, gauss: float | None) -> None:
-        """Go on from a state that ``read`` gave, with this number kept."""
+        """Go on from a state that ``read`` gave, with this number kept.
+
+        Raises:
+            ValueError: it is no state.
+        """
+        position = int.from_bytes(state[:POSITION_BYTES], sys.byteorder)
+        if len(state) != STATE_BYTES or position > _KEY_WORDS:
+            raise ValueError("no state of Python's random numbers")
         if self._address is not None:
             ctypes.memmove(self._address, state, STATE_BYTES)
             self._generator.gauss_next = gauss
             return
-        position, *key = _WORDS.unpack(state)
+        _, *key = _WORDS.unpack(state)
         self._generator.setstate((3, (*key, position), gauss))

@@ -9,7 +9,7 @@ from harness.contracts.training import ReportKind
 from harness.engines.live_observations import read_accusations
 from systems.backends.stop_free import StopFree
 from systems.runtime.step_log import read_lines
-from tests.backends.world import World, descendants, workers
+from tests.backends.world import ENDS, World, descendants, workers
 from tests.elastic.histories import DATA, Segment, forced, history
 
 
@@ -129,8 +129,8 @@ def test_a_scale_in_that_takes_too_long_is_given_up_and_the_job_goes_on(worlds):
     for process in stopped:
         process.suspend()
     change = world.ask(ChangeKind.RESCALE, (0, 1))
-    over = time.monotonic() + 1.2
-    while time.monotonic() < over:
+    work = world.backend._driver._jobs["job"]._work
+    while not work.adjusting.is_withdrawn:
         assert all(report.kind is not ReportKind.FAILED for report in world.poll(0.05))
     for process in stopped:
         process.resume()
@@ -142,12 +142,42 @@ def test_a_scale_in_that_takes_too_long_is_given_up_and_the_job_goes_on(worlds):
 
 
 def test_a_scale_in_that_all_count_on_is_made_however_late(worlds):
-    world = worlds(adjust_timeout_s=0.2)
-    world.until_change(world.start((0, 1), step_s=1.0))
+    world = worlds(adjust_timeout_s=1.0)
+    world.until_change(world.start((0, 1), step_s=3.0))
     world.until_step(2)
     asked_at = time.monotonic()
-    assert world.do(ChangeKind.RESCALE, (0,)).at_s - asked_at > 0.4
+    assert world.do(ChangeKind.RESCALE, (0,)).at_s - asked_at > 2.0
     assert len(workers()) == 1
+
+
+@pytest.mark.parametrize("how", ["exact", "consistent"])
+def test_a_change_asked_for_while_the_others_recover_fails_and_nothing_else(worlds, how):
+    world = worlds(recovery=how, checkpoint_every=5)
+    world.until_change(world.start((0, 1, 2), step_s=0.002))
+    world.until_step(8)
+    workers()[1].kill()
+    work = world.backend._driver._jobs["job"]._work
+    while work.recover_by is None:
+        assert all(report.kind is not ReportKind.SHRUNK for report in world.poll(0.0))
+    change = world.ask(ChangeKind.RESCALE, (0, 1))
+    failed = world.until(lambda report: report.kind in (ReportKind.FAILED, ReportKind.DONE))
+    assert (failed.kind, failed.change_id) == (ReportKind.FAILED, change)
+    assert "recover" in failed.reason
+    assert world.until(lambda r: r.kind in (ReportKind.SHRUNK, *ENDS)).kind is ReportKind.SHRUNK
+
+
+def test_a_job_begun_anew_does_not_go_back_to_what_another_has_saved(worlds):
+    world = worlds(recovery="consistent", checkpoint_every=5)
+    world.until_change(world.start((0, 1), step_s=0.002))
+    world.until_step(12)
+    stop = world.ask(ChangeKind.STOP)
+    world.until(lambda r: r.change_id == stop and r.kind is ReportKind.DONE)
+    assert list(world.job_dir().glob("checkpoints/*.json"))
+    world.until_change(world.start((0, 1), step_s=0.3))
+    workers()[1].kill()
+    shrunk = world.until(lambda r: r.kind in (ReportKind.SHRUNK, *ENDS))
+    assert shrunk.kind is ReportKind.SHRUNK
+    assert shrunk.step < 5
 
 
 @pytest.mark.parametrize("num_killed", [1, 2])

@@ -28,6 +28,10 @@ def kinds(actions):
     return [(getattr(a, "worker", "driver"), a.message["kind"]) for a in actions]
 
 
+def halts(*workers):
+    return [*((worker, "halt") for worker in workers), ("driver", "recovering")]
+
+
 def test_scale_out_by_hand():
     lead = leader("a", "b")
     assert lead.adjust(adjust("abc", "c")) == []
@@ -93,7 +97,7 @@ def test_a_joiner_that_dies_once_the_switch_is_announced_counts_as_a_member():
     for worker in "abc":
         announced = lead.built(worker, 2)
     assert kinds(announced) == [("a", "announce")]
-    assert kinds(lead.lost(["c"])) == [("a", "halt"), ("b", "halt")]
+    assert kinds(lead.lost(["c"])) == halts("a", "b")
 
 
 def test_an_adjustment_with_a_dead_or_unknown_worker_is_refused():
@@ -107,7 +111,7 @@ def test_an_adjustment_with_a_dead_or_unknown_worker_is_refused():
 
 def test_survivors_go_on_from_the_last_step_that_anybody_committed():
     lead = leader("a", "b", "c")
-    assert kinds(lead.lost(["c"])) == [("a", "halt"), ("b", "halt")]
+    assert kinds(lead.lost(["c"])) == halts("a", "b")
     assert lead.halted("a", 2, Halted(1, 10, "h", 1)) == []
     (to_a, to_b) = lead.halted("b", 2, Halted(1, 11, "h", 2))
     assert to_a.message == to_b.message
@@ -150,7 +154,7 @@ def test_a_leaver_that_dies_may_keep_others_from_their_switch():
     for worker in "abc":
         lead.built(worker, 2)
     lead.switched("a", 2, Membership(("a", "b"), 12), 7)  # b may have lost its last step with c
-    assert kinds(lead.lost(["c"])) == [("a", "halt"), ("b", "halt")]
+    assert kinds(lead.lost(["c"])) == halts("a", "b")
 
 
 def test_a_leaver_that_dies_once_all_have_switched_disturbs_nobody():
@@ -168,23 +172,24 @@ def test_a_new_leader_halts_those_that_a_leaver_keeps_from_their_switch():
     lead = Coordinator(members, 2, transfer="peer", recovery="exact")
     lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 2})
     assert lead.lost(["c", "x"]) == []
-    halts = lead.registered("b", {**STATUS, "members": ("a", "b", "c"), "highest": 2})
-    assert kinds(halts) == [("a", "halt"), ("b", "halt")]
+    sent = lead.registered("b", {**STATUS, "members": ("a", "b", "c"), "highest": 2})
+    assert kinds(sent) == halts("a", "b")
 
 
 def test_a_new_leader_helps_those_whom_the_one_before_it_had_halted():
     lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
     lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 7})
     assert lead.halted("a", 6, Halted(6, 10, "h", 1)) == [], "of a recovery that is over"
-    halts = lead.halted("a", 7, Halted(6, 10, "h", 1))
-    assert [action.message for action in halts] == [{"kind": "halt", "generation": 8}]
+    sent = lead.halted("a", 7, Halted(6, 10, "h", 1))
+    assert kinds(sent) == halts("a")
+    assert sent[0].message == {"kind": "halt", "generation": 8}
 
 
 def test_a_death_may_have_been_that_of_a_newcomers_donor():
     lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
     for worker, members in (("a", ("a", "b")), ("b", ())):
         assert lead.registered(worker, {**STATUS, "members": members, "highest": 6}) == []
-    assert kinds(lead.lost(["c"])) == [("a", "halt"), ("b", "halt")]
+    assert kinds(lead.lost(["c"])) == halts("a", "b")
 
 
 @pytest.mark.parametrize("mode", ["exact", "approximate", "consistent"])
@@ -206,12 +211,12 @@ def test_survivors_that_cannot_meet_halt_anew():
     lead.halted("a", 2, Halted(1, 10, "h", 1))
     assert kinds(lead.halted("b", 2, Halted(1, 10, "h", 2))) == [("a", "resume"), ("b", "resume")]
     again = lead.meeting_failed("b", 2, "the store has died")
-    assert kinds(again) == [("a", "halt"), ("b", "halt")]
+    assert kinds(again) == halts("a", "b")
     assert {action.message["generation"] for action in again} == {3}
     lead.halted("b", 3, Halted(1, 10, "h", 2))
     lead.halted("a", 3, Halted(1, 10, "h", 1))
     assert lead.switched("a", 3, Membership(("a", "b"), 12)) == []
-    assert kinds(lead.meeting_failed("b", 3, "late")) == [("a", "halt"), ("b", "halt")]
+    assert kinds(lead.meeting_failed("b", 3, "late")) == halts("a", "b")
 
 
 def test_a_member_that_cannot_enter_a_generation_others_count_on_makes_all_meet_anew():
@@ -222,7 +227,7 @@ def test_a_member_that_cannot_enter_a_generation_others_count_on_makes_all_meet_
     lead.prepared("c", "h", 1)
     for worker in "abc":
         lead.built(worker, 2)
-    everybody = [("a", "halt"), ("b", "halt"), ("c", "halt")]
+    everybody = halts("a", "b", "c")
     assert kinds(lead.meeting_failed("c", 2, "the donor is silent")) == everybody
     assert lead.meeting_failed("a", 2, "the joiner is silent") == []
     lead.halted("a", 3, Halted(1, 10, "h", 1))
@@ -237,7 +242,7 @@ def test_a_number_that_a_leader_before_has_used_is_not_used_again():
     lead.registered("a", STATUS)
     assert lead.lost(["c"])[0].message == {"kind": "halt", "generation": 2}
     again = lead.registered("b", {**STATUS, "highest": 2})
-    assert kinds(again) == [("a", "halt"), ("b", "halt")]
+    assert kinds(again) == halts("a", "b")
     assert {action.message["generation"] for action in again} == {3}
 
 
@@ -262,10 +267,37 @@ def test_a_change_that_takes_too_long_is_given_up_until_the_others_count_on_it()
     for worker in "abc":
         sent = lead.built(worker, 3)
     assert kinds(sent) == [("a", "announce")]
-    assert lead.withdraw(8, "too late") == []
+    assert kinds(lead.withdraw(8, "too late")) == [("driver", "adjust_kept")]
     lead.switched("a", 3, Membership(("a", "b"), 12), 8)
-    assert lead.withdraw(8, "too late") == []
+    assert kinds(lead.withdraw(8, "too late")) == [("driver", "adjust_kept")]
 
 
 def test_a_change_that_a_new_leader_knows_nothing_of_is_given_up_when_asked_for():
     assert kinds(leader("a", "b").withdraw(7, "late")) == [("driver", "adjust_failed")]
+
+
+def test_a_group_that_broke_in_the_step_with_which_the_others_went_on_is_built_anew():
+    lead = leader("a", "b", "c")
+    lead.adjust(adjust("ab", ""))
+    for worker in "abc":
+        lead.built(worker, 2)
+    lead.switched("a", 2, Membership(("a", "b"), 12), 7)
+    assert kinds(lead.meeting_failed("b", 1, "its group was lost")) == halts("a", "b", "c")
+
+
+def test_what_a_worker_said_of_a_generation_that_it_has_left_means_nothing():
+    lead = leader("a", "b", "c")
+    lead.adjust(adjust("ab", ""))
+    for worker in "abc":
+        lead.built(worker, 2)
+    for worker in "ab":
+        lead.switched(worker, 2, Membership(("a", "b"), 12), 7)
+    assert lead.meeting_failed("b", 1, "told anew to a new leader") == []
+    assert lead.meeting_failed("c", 1, "has left") == []
+
+
+def test_a_change_that_is_no_longer_wanted_is_not_begun_by_a_request_that_comes_late():
+    lead = leader("a", "b", "c")
+    lead.withdraw(7, "late")
+    assert lead.adjust(adjust("ab", "")) == []
+    assert lead.adjustment is None

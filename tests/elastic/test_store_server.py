@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -32,17 +33,17 @@ class Driver:
         self.connection, _ = self.listener.accept()
         self.connection.settimeout(WAIT_S)
         self.buffer = LineBuffer()
+        self.messages = deque()
 
     def send(self, message):
         self.connection.sendall(encode(message))
 
     def receive(self):
-        while True:
+        while not self.messages:
             data = self.connection.recv(1 << 16)
             assert data, "the store hung up"
-            if messages := self.buffer.feed(data):
-                (message,) = messages
-                return message
+            self.messages.extend(self.buffer.feed(data))
+        return self.messages.popleft()
 
     def end(self):
         self.process.kill()

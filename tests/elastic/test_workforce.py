@@ -77,6 +77,7 @@ def asked(work, hands):
     work.adjust(Change(2, ChangeKind.RESCALE, job("a"), (0, 1), (1,), 8))
     ((name, kind),) = hands.sent
     assert kind == "adjust"
+    assert hands.killed == []
     return name
 
 
