@@ -1,15 +1,20 @@
 """What documents list is what there is."""
 
+import json
 import re
+from collections import Counter
 
 import pytest
 import yaml
 
 from harness.compose import options
 from harness.study import read_study
+from reports.artifact_claims import verdict
+from reports.claims.ledger import load
 from reports.figures import FIGURES
 from reports.style import RC
 from tests.artifact.shown import ROOT
+from tests.schedulers.world import built
 
 
 def text(name):
@@ -43,3 +48,33 @@ def test_the_number_of_test_workers_is_the_makefiles():
     (count,) = re.findall(r"^TEST_JOBS \?= (\d+)$", text("Makefile"), re.MULTILINE)
     words = {"2": "two", "3": "three", "4": "four"}
     assert f"on {words[count]} workers (`TEST_JOBS`)" in text("CONTRIBUTING.md")
+
+
+def test_the_verdicts_in_the_readme_are_the_accepted_ones():
+    accepted = json.loads(text("results/reference/verdicts.json"))
+    words = ("holds", "fails", "not distinguishable", "checked by tests", "not testable here")
+    for paper in load():
+        found = Counter(verdict(claim, accepted) for claim in paper.claims)
+        row = (paper.short, len(paper.claims), *(found[word] for word in words))
+        assert f"| {' | '.join(map(str, row))} |\n" in text("README.md")
+        assert not set(found) - set(words)
+
+
+def test_the_time_of_make_run_is_that_on_record():
+    (row,) = re.findall(r"^\| `study=main` \| (.*) \|$", text("ARTIFACT.md"), re.MULTILINE)
+    (minutes,) = re.findall(r"(\d+) min", row)
+    assert f"took {minutes} minutes on two cores" in text("README.md")
+
+
+def test_every_scheduler_is_in_its_table_with_what_it_needs():
+    table, _, _ = text("docs/schedulers.md").partition("## What differs")
+    rows = re.findall(r"^\| (`.*?`) \| .*? \| (\w+) \| (.*?)\| (.*?)\|$", table, re.MULTILINE)
+    shown = {name: row[1:] for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    assert set(shown) == set(options("scheduler"))
+    for name, (level, told, asked) in shown.items():
+        scheduler = built("scheduler", name)
+        needs = {need.replace("_", " ") for need in scheduler.needs}
+        requires = {need.replace("_", " ") for need in scheduler.requires}
+        assert level == type(scheduler).checked, name
+        assert {*filter(None, told.strip().split(", "))} == needs, name
+        assert {*filter(None, asked.strip().split(", "))} == requires, name
