@@ -22,6 +22,7 @@ from typing import Any
 
 from harness.compose import CONFIG_DIR, defaults, options
 from harness.interrupts import run_command
+from harness.kick.checks import OF_THE_MACHINE
 from harness.problems import Problem, UserError
 from harness.store import FACTS, MANIFEST, RESULT_DIRS, run_paths
 from harness.study import Study, load_study
@@ -36,6 +37,7 @@ BEGIN = "<!-- Written by python -m reports.artifact; do not edit. -->"
 END = "<!-- End of what python -m reports.artifact wrote. -->"
 _COSTS = ("points (quick)", "on record", "one after another", "memory", "disk", "hardware")
 _CLAIMS = ("claims", "as accepted", "tolerance")
+_INTERVAL = "the interval over trials lies where the criterion says"
 
 
 @dataclass(frozen=True)
@@ -119,13 +121,13 @@ def _paper(paper: Paper, accepted: Mapping[str, Any], known: Mapping[str, Cost])
             study,
             str(len(claims)),
             _directions(claims.values(), accepted),
-            _tolerance(study),
+            _tolerance(study, claims.values()),
             *_numbers(study, known.get(name)),
         )
     tests = sorted({node for claim in paper.claims for node in claim.checked_by})
     if tests:
         files = sorted({node.partition("::")[0] for node in tests})
-        yield f"\nThe claims checked by tests ({len(tests)} of these files):\n"
+        yield f"\nChecked by {len(tests)} tests in these files:\n"
         yield "```bash\npython -m pytest -q \\"
         yield " \\\n".join(f"  {file}" for file in files) + "\n```"
     yield from artifact_claims.table(paper, accepted)
@@ -204,9 +206,12 @@ def _mega(value: float) -> str:
 
 
 def _hardware(study: Study) -> str:
-    """What it is to run on: nothing in simulation, else the cores that its clusters share out."""
+    """What it is to run on: nothing in simulation, else the cores that its clusters share out.
+
+    A simulated study that runs one point at a time is about wall-clock times.
+    """
     if not _is_live(study):
-        return "any CPU"
+        return "any CPU" if study.parallel != 1 else "any CPU, kept quiet"
     paths = [CONFIG_DIR / "cluster" / f"{name}.yaml" for name in _values(study, "cluster")]
     cores = [
         int(number)
@@ -229,10 +234,13 @@ def _values(study: Study, group: str) -> set[str]:
     return chosen or {defaults()[0][group]}
 
 
-def _tolerance(study: Study) -> str:
+def _tolerance(study: Study, claims: Iterable[Claim]) -> str:
     """When an own run says the same as the records."""
     if _is_live(study):
-        return "the interval over trials lies where the criterion says"
+        return _INTERVAL
+    criteria = [each for claim in claims for each in claim.criteria if each.study == study.name]
+    if any(each.metric in OF_THE_MACHINE for each in criteria):
+        return f"about the machine: {_INTERVAL}"
     return "records equal byte for byte"
 
 

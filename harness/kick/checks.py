@@ -14,7 +14,7 @@ from harness.tables import LATENCIES
 
 REPLAY_S = 2.0
 """Longest recorded replay that is made again, seconds."""
-_OF_THE_MACHINE = frozenset(
+OF_THE_MACHINE = frozenset(
     {
         "decision_latency_p50_ms",
         "decision_latency_p99_ms",
@@ -71,9 +71,9 @@ def same_replay(expected: StoredRun, found: StoredRun) -> Finding:
     metrics = [
         name
         for name, value in sorted(expected.metrics.items())
-        if name not in _OF_THE_MACHINE and found.metrics.get(name) != value
+        if name not in OF_THE_MACHINE and found.metrics.get(name) != value
     ]
-    count = sum(name not in _OF_THE_MACHINE for name in expected.metrics)
+    count = sum(name not in OF_THE_MACHINE for name in expected.metrics)
     study = expected.manifest.get("sweep")
     what = f"{study}: {expected.run_id}: {count} metrics and {len(names)} tables as committed"
     differing = [*(f"table {name}" for name in changed), *metrics]

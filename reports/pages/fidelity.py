@@ -20,7 +20,7 @@ from reports.pages.base import Material, Page, Section, named_anew
 from reports.selection import ReportRun, groups, labels
 
 TARGETS: Mapping[str, float] = {"jct_mean_s": 0.03, "makespan_s": 0.03}
-"""Largest relative error that the simulator of this project aims at (docs/simulated-against-live.md)."""
+"""Largest relative error that the simulator here aims at (docs/simulated-against-live.md)."""
 JOB_TARGET, JOB_PERCENT = 0.05, 95
 """Of the error of single jobs' JCT: aimed at for this percentile over jobs."""
 _JOBS_AT_OWN_SPEEDS = "resimulated_jct_error_p95"

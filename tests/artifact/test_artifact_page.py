@@ -78,6 +78,15 @@ def test_on_record_are_the_runs_in_a_studys_folders(rows):
     assert not {study for study in shown if found[study] > num_points[study]}
 
 
+def test_records_that_are_about_the_machine_are_not_said_to_be_equal(cells):
+    """Hu's figure 16 is about the wall clock of simulated decisions."""
+    (_, _, tolerance, *_, hardware) = cells["hu_fig16"]
+    assert tolerance.startswith("about the machine: the interval over trials")
+    assert hardware == "any CPU, kept quiet"
+    (_, _, tolerance, *_, hardware) = cells["hu_fig9"]
+    assert (tolerance, hardware) == ("records equal byte for byte", "any CPU")
+
+
 def test_no_tested_claim_rests_on_a_study_that_is_not_on_record(cells):
     accepted = json.loads((REFERENCE / "verdicts.json").read_text(encoding="utf-8"))
     claims = [claim for paper in load() for claim in paper.claims]
