@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness.contracts.engine import Change
@@ -19,32 +19,25 @@ from systems.elastic.crew import Crew, Process
 from systems.elastic.elastic_processes import ElasticProcesses, Standing
 from systems.elastic.leadership import Leadership
 from systems.elastic.removing import removal_of
+from systems.elastic.roll import LEAVING, Roll
 from systems.runtime.control import encode
 from systems.runtime.job_life import Fate, Phase
 
-LEAVING = (Phase.STOPPING, Phase.FINISHING)
-"""A worker that has left then waits, with the last step's state, until the job has ended."""
 End = Callable[[Fate, str], None]
 """Ends the job: what is to follow, and why."""
 
 
-class Workforce:
+class Workforce(Roll):
     """See the module's text. Methods named ``on_...`` take workers' messages of that kind."""
 
     def __init__(
         self, processes: ElasticProcesses, account: Account, change: Change, end: End
     ) -> None:
-        self.crew = Crew(processes, self._order_of)
-        self.members = tuple(_name(account) for _ in change.slots)
-        """By rank, as far as is known."""
-        self.adjusting: Adjusting | None = None
-        self.recover_by: float | None = None
-        """When the survivors of a death have to go on at the latest; None: nobody died."""
+        members = tuple(_name(account) for _ in change.slots)
+        super().__init__(Crew(processes, self._order_of), account, processes.options, members)
         self._recovered: Mapping[str, Any] | None = None
-        """What they said when they did, until it has been reported."""
+        """What the survivors of a death said when they went on, until it has been reported."""
         self._processes = processes
-        self._options = processes.options
-        self._account = account
         self._end = end
         self._life = self._generation = account.next_number()
         self._founders = self.members
@@ -115,7 +108,7 @@ class Workforce:
         adjusting = self.adjusting
         self._note_generation(message["generation"])
         if adjusting is None or adjusting.change.change_id != message["change_id"]:
-            if self._living(message["members"]) != self._living(self.members):
+            if self.not_dead(message["members"]) != self.not_dead(self.members):
                 self._end(Fate.LOST, "the workers made a change that had been given up")
             return
         if process.name in adjusting.joiners:
@@ -125,13 +118,13 @@ class Workforce:
 
     def on_adjust_failed(self, process: Process, message: Mapping[str, Any]) -> None:
         """The leader gave a change up; everybody trains as before."""
-        adjusting = self._open(message["change_id"])
+        adjusting = self.open_change(message["change_id"])
         if adjusting is not None:
             self._give_up(adjusting, adjusting.reason or message["reason"])
 
     def on_adjust_kept(self, process: Process, message: Mapping[str, Any]) -> None:
         """A change that was to be given up is as good as made: it may take its time."""
-        adjusting = self._open(message["change_id"])
+        adjusting = self.open_change(message["change_id"])
         if adjusting is not None:
             adjusting.deadline = math.inf
 
@@ -204,55 +197,6 @@ class Workforce:
                 self._recovered = None  # else the others were quicker to notice than we
             self.recover_by = time.monotonic() + self._options.recovery_timeout_s
         self.crew.tell_all({"kind": "lost", "workers": [process.name]})
-
-    def is_joining(self, process: Process) -> bool:
-        """Whether it was to join and nobody knows yet that it has."""
-        adjusting = self.adjusting
-        return (
-            adjusting is not None
-            and process.name in adjusting.joiners
-            and not adjusting.switched
-            and adjusting.verdict is Verdict.OPEN
-        )
-
-    def is_wanted(self, process: Process) -> bool:
-        """Whether the job needs this worker now."""
-        adjusting = self.adjusting
-        if self._account.phase in LEAVING:
-            trains = adjusting is not None and process.name in adjusting.switched
-            return process.name in self.members or trains
-        if process.left is not None and process.failure == "":
-            if adjusting is not None and process.name in adjusting.leavers:
-                return False
-            return process.name in self.members and self.recover_by is None
-        if adjusting is not None and adjusting.switched:
-            return process.name in adjusting.new
-        return process.name in self.members
-
-    @property
-    def can_recover(self) -> bool:
-        """Whether a death now may be survived: while the others have the state."""
-        has_state = self._account.phase in (Phase.RUNNING, *LEAVING)
-        return self._options.recovery != "none" and has_state
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the first worker has made its last step, and lives to say how the job ended;
-        whatever happens to the others then is all the same."""
-        if self._account.phase not in LEAVING:
-            return False
-        adjusting = self.adjusting
-        members = adjusting.new if adjusting is not None and adjusting.switched else self.members
-        first = self.crew.workers[members[0]]
-        return first.left is not None and not first.is_dead and first.end is None
-
-    def survivors(self) -> list[str]:
-        """Workers that have the state and live."""
-        trained = set(self.members)
-        if self.adjusting is not None and self.adjusting.switched:
-            trained |= set(self.adjusting.new)
-        # Who has left stands by, with the state, until nobody needs it.
-        return [worker for worker in self.crew.living(or_left=True) if worker in trained]
 
     # What follows.
 
@@ -382,14 +326,6 @@ class Workforce:
 
     # Small things.
 
-    @property
-    def firsts(self) -> tuple[str, ...]:
-        """Who may be the first worker, as far as is known."""
-        if self.adjusting is not None:
-            return (self.members[0], self.adjusting.new[0])
-        living = [w for w in self.members if not self.crew.workers[w].is_dead]
-        return (self.members[0], *living[:1])
-
     def _note_generation(self, generation: int) -> None:
         self._generation = max(self._generation, generation)
         self._account.serial = max(self._account.serial, generation)
@@ -404,16 +340,6 @@ class Workforce:
             self._leadership.ask(adjusting.withdrawal)
         elif not adjusting.reason:
             self._leadership.ask(adjusting.request)
-
-    def _open(self, change_id: int) -> Adjusting | None:
-        """The change of this number, if it is under way and nobody knows what becomes of it."""
-        adjusting = self.adjusting
-        if adjusting is None or adjusting.change.change_id != change_id:
-            return None
-        return adjusting if adjusting.verdict is Verdict.OPEN else None
-
-    def _living(self, workers: Iterable[str]) -> set[str]:
-        return {worker for worker in workers if not self.crew.workers[worker].is_dead}
 
     def _order_of(self, process: Process, store: tuple[str, int]) -> Mapping[str, Any]:
         return self._standing_order(process.name, process.slot, store)

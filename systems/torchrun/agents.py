@@ -91,8 +91,8 @@ class Agents:
         agent.connection = connection
         return True
 
-    def heard(self, greeting: Mapping[str, Any], message: Mapping[str, Any]) -> None:
-        """The store or an agent has said something."""
+    def heard(self, greeting: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
+        """The store or an agent has said something; whether it is news, and no beat."""
         if message["kind"] == "store":
             self._endpoint = f"{message['address']}:{message['port']}"
         elif message["kind"] == "ready":
@@ -101,6 +101,7 @@ class Agents:
             spans = self.by_number[greeting["agent"]].spans
             span = Span(message["began"], message["ended"])
             spans.setdefault(message["phase"], []).append(span)
+        return bool(message["kind"] != "beat")
 
     def admit(self, wanted: Iterable[int]) -> None:
         """Once all new agents can, let them join, and end those on slots that are not wanted.

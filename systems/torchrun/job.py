@@ -173,11 +173,9 @@ class TorchrunJob:
         """One of its processes has said something."""
         greeting = connection.greeting
         assert greeting is not None
-        if message["kind"] == "beat":
-            return  # of the store, which torchrun itself watches
         if greeting["worker"] != "worker":
-            self._agents.heard(greeting, message)
-            if self._ending is None:
+            news = self._agents.heard(greeting, message)
+            if news and self._ending is None:
                 self._agents.admit(self._wanted)
             return
         if message["kind"] in ("checkpoint", "saved"):
