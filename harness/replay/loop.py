@@ -190,20 +190,18 @@ class _Replay:
             self._reconcile()
             if on_progress is not None and (now := time.perf_counter()) >= next_report:
                 next_report = now + 0.2
-                on_progress(
-                    Progress(
-                        self.engine.now(),
-                        self.book.num_ended,
-                        num_jobs,
-                        len(self.book.live),
-                        self.num_events,
-                    )
-                )
+                on_progress(self._progress())
             if keeper is not None and keeper.due(now := time.perf_counter()):
                 self.wall_s = now - began_s
                 keeper.save(self, self._described())
+        if on_progress is not None:
+            on_progress(self._progress())
         self.book.close(self.engine.now())
         self.wall_s = time.perf_counter() - began_s
+
+    def _progress(self) -> Progress:
+        num_jobs, num_live = len(self.arrivals), len(self.book.live)
+        return Progress(self.engine.now(), self.book.num_ended, num_jobs, num_live, self.num_events)
 
     def _described(self) -> str:
         ended, num_jobs = self.book.num_ended, len(self.arrivals)

@@ -70,7 +70,8 @@ class Gandiva:
     of jobs of one size, and found by trying them, where Gandiva looks at how busy a device is.
     Nor is the growth of a job undone when it was measured not to help.
 
-    A job that lost some of its workers goes on with the others until it is next suspended.
+    A job that lost some of its workers goes on with the others, where they are, until it is next
+    suspended.
 
     Checked: ``described``; the turns against a plan that is built anew at every event, packing
     by hand and by what always holds of it.
@@ -255,7 +256,8 @@ class Gandiva:
             return changes
         jobs = [job for job in jobs if not self._packing.is_paired(job.job_id)]
         jobs.sort(key=lambda job: job.spec.order)
-        changes = moved(view, jobs) if self._migrate else {}
+        whole = [job for job in jobs if len(job.slots) >= gang_slots(job.spec)]
+        changes = moved(view, whole) if self._migrate else {}
         if changes or self._grow_after_s is None or len(self._plan.waiting):
             return changes
         since_s = self._idle_since_s

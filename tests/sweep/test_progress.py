@@ -108,7 +108,7 @@ def test_a_bar_with_what_is_left_on_a_terminal(tmp_path):
     told = on_a_terminal(tmp_path, *REPLAY)
     shares = [int(found) for found in re.findall(r"(\d+)%", told)]
     assert shares == sorted(shares)
-    assert shares[-1] > 10
+    assert shares[-1] == 100
     assert re.search(
         r"jobs ended .* \d+/[\d,]+ +\d+% 0:00:0\d about .* left; [\d,]+ there, at", told
     )
