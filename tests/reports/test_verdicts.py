@@ -11,6 +11,7 @@ import pytest
 import yaml
 from sample_runs import write_run
 
+from harness.archive import SUFFIX
 from harness.criteria import LEDGER, criteria_of, digest, name
 from harness.problems import UserError
 from harness.store import RESULT_DIRS
@@ -321,7 +322,7 @@ def test_ablations_are_judged_and_decide_nothing(live):
 def test_what_fails_has_an_analysis_with_ablations_on_record():
     accepted = json.loads((REFERENCE / kept.FILE).read_text(encoding="utf-8"))
     fails = {each for each, verdict in accepted.items() if verdict["direction"] == "fails"}
-    recorded = {path.name for path in REFERENCE.glob("*/*/")}
+    recorded = {path.name.removesuffix(SUFFIX) for path in REFERENCE.glob("*/*")}
     assert fails
     for claim in (claim for paper in ledger.load() for claim in paper.claims):
         if claim.id in fails:
