@@ -16,8 +16,8 @@ All that with two heaps:
   from one pass to the next, and its peak grows with how many there were; so all numbers of workers
   make as many turns.
 
-Ends with the slope over workers in gradient copies, by least squares, from two workers on: one
-alone is stock DistributedDataParallel, which needs no sum of our own. EasyScale (section 3.2)
+Ends with the slope over workers in gradient copies, by least squares, from two workers a slot on:
+one alone is stock DistributedDataParallel, which needs no sum of our own. EasyScale (section 3.2)
 says 1. One slot adds gradients up as they come, and keeps half a copy a worker; several keep one.
 """
 
@@ -186,7 +186,7 @@ def slopes(lines):
     """Memory over logical workers, in gradient copies, by heap, model, pool and slots."""
     found = {}
     for line in lines:
-        if line["logical_workers"] > 1:
+        if line["logical_workers"] > line.get("slots", 1):
             found.setdefault((line["heap"], *case_of(line)), []).append(line)
     return {
         key: float(
