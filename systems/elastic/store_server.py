@@ -44,7 +44,8 @@ def main(argv: Sequence[str]) -> int:
         server = StoreServer(order["address"])
         client.send({"kind": "store", "address": server.address, "port": server.port})
         while not _is_over(client):
-            client.send({"kind": "beat"})
+            with suppress(OSError):  # a driver that has gone ends this process
+                client.send({"kind": "beat"})
         code = 0
     except Exception as error:
         traceback.print_exc()

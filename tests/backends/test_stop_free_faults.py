@@ -152,14 +152,18 @@ def test_a_scale_in_that_all_count_on_is_made_however_late(worlds):
 
 @pytest.mark.parametrize("how", ["exact", "consistent"])
 def test_a_change_asked_for_while_the_others_recover_fails_and_nothing_else(worlds, how):
-    world = worlds(recovery=how, checkpoint_every=5)
+    long = {"hang_timeout_s": 20.0, "recovery_timeout_s": 60.0}
+    world = worlds(recovery=how, checkpoint_every=5, **long)
     world.until_change(world.start((0, 1, 2), step_s=0.002))
     world.until_step(8)
-    workers()[1].kill()
+    stopped, killed, _ = workers()
+    stopped.suspend()  # so that the recovery waits for it
+    killed.kill()
     work = world.backend._driver._jobs["job"]._work
     while work.recover_by is None:
-        assert all(report.kind is not ReportKind.SHRUNK for report in world.poll(0.0))
+        world.poll(0.05)
     change = world.ask(ChangeKind.RESCALE, (0, 1))
+    stopped.resume()
     failed = world.until(lambda report: report.kind in (ReportKind.FAILED, ReportKind.DONE))
     assert (failed.kind, failed.change_id) == (ReportKind.FAILED, change)
     assert "recover" in failed.reason

@@ -7,6 +7,7 @@ import pytest
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
 from harness.engines.consumed import count_samples
+from systems.launchers.local import LauncherError
 from tests.elastic.test_api import LINEAR, TIMEOUT_S, Running, launcher, run
 
 __all__ = ["launcher", "run"]
@@ -77,18 +78,21 @@ def test_suspended_and_resumed(run, linear):
     assert end.results["lr"] == pytest.approx(0.1 / end.step)
 
 
-def test_a_profile_that_cannot_grow_is_answered_with_the_reason_and_goes_back(run, linear):
+def test_a_profile_that_cannot_grow_is_answered_with_the_reason_and_goes_back(
+    run, linear, launcher, monkeypatch
+):
+    def refuse(spec):
+        raise LauncherError("this host is full")
+
     job = run(linear, workers=1)
     job.until_step(10)
-    old, answers = set(job.folder.glob("w*.log")), []
-    job.job.request({"action": "profile", "min": 1, "max": 2, "steps": 5}, answers.append)
-    job.until(lambda: set(job.folder.glob("w*.log")) > old)
-    (joiner,) = set(job.folder.glob("w*.log")) - old
-    job.kill(joiner.stem)
-    job.until(lambda: answers)
-    assert answers[0]["status"] == "failed"
-    assert "SIGKILL" in answers[0]["reason"]
-    assert answers[0]["profile"] == []
+    monkeypatch.setattr(launcher, "start", refuse)
+    found = job.do(action="profile", min=1, max=2, steps=5)
+    monkeypatch.undo()
+    assert found["status"] == "failed"
+    assert "this host is full" in found["reason"]
+    assert found["profile"] == []
     assert job.job.slots == (0,)
+    assert job.do(action="profile", min=1, max=2, steps=5)["status"] == "done"
     job.do(action="finish")
     assert job.until_end().kind is ReportKind.FINISHED

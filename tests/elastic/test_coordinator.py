@@ -28,6 +28,17 @@ def kinds(actions):
     return [(getattr(a, "worker", "driver"), a.message["kind"]) for a in actions]
 
 
+def shrunk(*switched):
+    """The leader of a, b and c, of whom c leaves; these have entered the generation after."""
+    lead = leader("a", "b", "c")
+    lead.adjust(adjust("ab", ""))
+    for worker in "abc":
+        lead.built(worker, 2)
+    for worker in switched:
+        lead.switched(worker, 2, Membership(("a", "b"), 12), 7)
+    return lead
+
+
 def halts(*workers):
     return [*((worker, "halt") for worker in workers), ("driver", "recovering")]
 
@@ -149,21 +160,12 @@ def test_a_leaver_can_be_the_only_one_that_knows_the_last_step():
 
 
 def test_a_leaver_that_dies_may_keep_others_from_their_switch():
-    lead = leader("a", "b", "c")
-    lead.adjust(adjust("ab", ""))
-    for worker in "abc":
-        lead.built(worker, 2)
-    lead.switched("a", 2, Membership(("a", "b"), 12), 7)  # b may have lost its last step with c
+    lead = shrunk("a")  # b may have lost its last step with c
     assert kinds(lead.lost(["c"])) == halts("a", "b")
 
 
 def test_a_leaver_that_dies_once_all_have_switched_disturbs_nobody():
-    lead = leader("a", "b", "c")
-    lead.adjust(adjust("ab", ""))
-    for worker in "abc":
-        lead.built(worker, 2)
-    for worker in "ab":
-        lead.switched(worker, 2, Membership(("a", "b"), 12), 7)
+    lead = shrunk("a", "b")
     assert lead.lost(["c"]) == []
 
 
@@ -277,21 +279,12 @@ def test_a_change_that_a_new_leader_knows_nothing_of_is_given_up_when_asked_for(
 
 
 def test_a_group_that_broke_in_the_step_with_which_the_others_went_on_is_built_anew():
-    lead = leader("a", "b", "c")
-    lead.adjust(adjust("ab", ""))
-    for worker in "abc":
-        lead.built(worker, 2)
-    lead.switched("a", 2, Membership(("a", "b"), 12), 7)
+    lead = shrunk("a")
     assert kinds(lead.meeting_failed("b", 1, "its group was lost")) == halts("a", "b", "c")
 
 
 def test_what_a_worker_said_of_a_generation_that_it_has_left_means_nothing():
-    lead = leader("a", "b", "c")
-    lead.adjust(adjust("ab", ""))
-    for worker in "abc":
-        lead.built(worker, 2)
-    for worker in "ab":
-        lead.switched(worker, 2, Membership(("a", "b"), 12), 7)
+    lead = shrunk("a", "b")
     assert lead.meeting_failed("b", 1, "told anew to a new leader") == []
     assert lead.meeting_failed("c", 1, "has left") == []
 
