@@ -56,6 +56,23 @@ def train_fixed(
     Raises:
         FixedTrainingError: the program failed.
     """
+    process = fixed_process(training, program, cores, environment, out)
+    try:
+        process.start()
+        process.wait()
+    finally:
+        process.kill()
+    return read_lines(process, out)
+
+
+def fixed_process(
+    training: FixedTraining,
+    program: Reference,
+    cores: Sequence[int],
+    environment: Mapping[str, str],
+    out: Path,
+) -> PointProcess:
+    """The process that trains it, not started yet; arguments as for ``train_fixed``."""
     out.parent.mkdir(parents=True, exist_ok=True)
     out.unlink(missing_ok=True)
     words = [
@@ -65,16 +82,20 @@ def train_fixed(
         *("--seed", str(training.seed), "--out", str(out), *program.words),
     ]
     variables = {**environment, **program.env}
-    process = PointProcess(words, out.with_suffix(".log"), program.module, variables)
-    try:
-        process.start()
-        code = process.wait()
-    finally:
-        process.kill()
+    return PointProcess(words, out.with_suffix(".log"), program.module, variables)
+
+
+def read_lines(process: PointProcess, out: Path) -> list[dict[str, Any]]:
+    """The lines that a process which has ended wrote.
+
+    Raises:
+        FixedTrainingError: it failed.
+    """
+    code = process.returncode
     if code != 0 or not out.is_file():
         said = "\n".join(process.tail(_LOG_LINES))
         raise FixedTrainingError(
-            f"{program.module} ended with {code}; log: {process.log_path}\n{said}"
+            f"{process.module} ended with {code}; log: {process.log_path}\n{said}"
         )
     with out.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]

@@ -57,6 +57,12 @@ class PointProcess:
             )
 
     @property
+    def pid(self) -> int:
+        """Of the point's own process, once it was started."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def returncode(self) -> int | None:
         """Exit code, minus the signal's number, or None while it runs."""
         return None if self._process is None else self._process.poll()

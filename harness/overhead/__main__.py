@@ -15,23 +15,23 @@ from rich.table import Table
 from harness.interrupts import Interrupted, interruptible, run_command
 from harness.manifest import environment, machine_load
 from harness.overhead import numbers
-from harness.overhead.blocks import Block, BlockError, order_of, plan_cells, run_block
 from harness.overhead.record import (
     NAME,
-    BlockStore,
+    TrialStore,
     is_decided,
     make_record,
     record_path,
     write_json,
 )
 from harness.overhead.settings import DEFAULTS, Settings, read_settings
+from harness.overhead.trials import Trial, TrialError, order_of, plan_cells, run_trial
 from harness.problems import Problem, UserError, render
 from harness.progress import SweepProgress
 from harness.store import StoreError
 from harness.summary import console, seconds
 
-_GUESS_S = 10.0
-"""What a block may take, until one has been measured."""
+_GUESS_S = 60.0
+"""What a trial may take, until one has been measured."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -40,21 +40,22 @@ def build_parser() -> argparse.ArgumentParser:
         prog="python -m harness.overhead",
         description=(
             "How much slower is a training step under a backend than in a plain script with"
-            " stock DistributedDataParallel and the same heap? Trains blocks in drawn order: the"
-            " plain script, the backend through the live engine, the plain script again (for the"
-            f" noise). Defaults: {DEFAULTS.name} among the configurations."
+            " stock DistributedDataParallel and the same heap? In a trial three programs take turns"
+            " on the same cores: the plain script, the backend through the live engine, the plain"
+            f" script again (for the noise). Defaults: {DEFAULTS.name} among the configurations."
         ),
         epilog=(
-            "Keep the machine quiet meanwhile. Every finished block is kept: the same command"
-            " goes on after a stop. Exit codes: 0 measured; 1 a block failed; 2 a wrong"
+            "Keep the machine quiet meanwhile. Every finished trial is kept: the same command"
+            " goes on after a stop. Exit codes: 0 measured; 1 a trial failed; 2 a wrong"
             " argument; 130 or 143 stopped."
         ),
     )
     parser.add_argument("--workloads", metavar="POOL/NAME,...", help="such as toy/toy,tiny/bert")
     parser.add_argument("--workers", metavar="N,...", help="numbers of workers")
-    parser.add_argument("--steps", type=int, metavar="N", help="steps of a block, of all workloads")
+    parser.add_argument("--steps", type=int, metavar="N", help="steps of a trial, of all workloads")
     parser.add_argument("--drop", type=int, metavar="N", help="first steps that do not count")
-    parser.add_argument("--trials", type=int, metavar="N", help="trials of three blocks")
+    parser.add_argument("--turn", type=float, metavar="S", help="length of a turn, seconds")
+    parser.add_argument("--trials", type=int, metavar="N", help="trials of each workload")
     parser.add_argument(
         "--until", type=int, metavar="N",
         help="double the trials of what is undecided, up to N (two one-sided tests)",
@@ -72,13 +73,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--reference", metavar="MODULE", help="the stand-alone script")
     parser.add_argument(
         "--work", type=Path, default=Path("results/sweeps") / NAME, metavar="DIR",
-        help="finished blocks, runs and logs (default: %(default)s)",
+        help="finished trials, runs and logs (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--to", type=Path, default=Path("results/reference"), metavar="DIR",
         help=f"the record goes to DIR/HARDWARE/{NAME}/ (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="measure finished blocks anew")
+    parser.add_argument("--force", action="store_true", help="measure finished trials anew")
     parser.add_argument("--dry", action="store_true", help="say what would run; start nothing")
     return parser
 
@@ -104,6 +105,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         steps=options.steps,
         steps_of=None if options.steps is None else {},
         drop=options.drop,
+        turn_s=options.turn,
         seed=options.seed,
         max_trials=options.until,
         margin=options.margin,
@@ -111,27 +113,27 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def measure(
-    store: BlockStore, blocks: Sequence[Block], folder: Path, *, force: bool
-) -> dict[Block, Mapping[str, Any]]:
-    """Run the blocks that are missing; all of them.
+    store: TrialStore, trials: Sequence[Trial], folder: Path, *, force: bool
+) -> dict[Trial, Mapping[str, Any]]:
+    """Run the trials that are missing; all of them.
 
     Raises:
-        BlockError: one failed; those before it are kept.
+        TrialError: one failed; those before it are kept.
     """
-    found = {} if force else {b: entry for b in blocks if (entry := store.find(b)) is not None}
-    missing = [block for block in blocks if block not in found]
+    found = {} if force else {t: entry for t in trials if (entry := store.find(t)) is not None}
+    missing = [trial for trial in trials if trial not in found]
     taken_s: list[float] = []
-    with SweepProgress(len(blocks), len(found)) as progress:
-        for number, block in enumerate(missing):
+    with SweepProgress(len(trials), len(found)) as progress:
+        for number, trial in enumerate(missing):
             usual_s = sum(taken_s) / len(taken_s) if taken_s else _GUESS_S
-            progress.waiting(usual_s * (len(missing) - number), [block.name])
+            progress.waiting(usual_s * (len(missing) - number), [trial.name])
             load, began = machine_load(), time.monotonic()
-            store.add(block, run_block(block, store.reference, folder), load)
-            entry = store.find(block)
+            store.add(trial, run_trial(trial, store.settings, folder), load)
+            entry = store.find(trial)
             assert entry is not None
-            found[block] = entry
+            found[trial] = entry
             taken_s.append(time.monotonic() - began)
-            progress.ended(block.name, "done", taken_s[-1])
+            progress.ended(trial.name, "done", taken_s[-1])
     return found
 
 
@@ -164,7 +166,7 @@ def show(record: Mapping[str, Any]) -> None:
     load = record["load_1min"]
     out.print(
         f"ratio: {record['settings']['backend']} over plain, medians of steps; noise: plain over"
-        f" plain. Load average before blocks: {load['min']:.2f} to {load['max']:.2f}."
+        f" plain. Load average before trials: {load['min']:.2f} to {load['max']:.2f}."
     )
 
 
@@ -178,45 +180,44 @@ def _interval(ratio: Mapping[str, float | None]) -> str:
 
 
 def _undecided(
-    record: Mapping[str, Any], blocks: Sequence[Block], found: Mapping[Block, Any]
-) -> list[Block]:
-    """The blocks that are still to be measured, of the cells that need them."""
+    record: Mapping[str, Any], trials: Sequence[Trial], found: Mapping[Trial, Any]
+) -> list[Trial]:
+    """The trials that are still to be measured, of the cells that need them."""
     decided = {
         (cell["workload"], cell["num_workers"]) for cell in record["cells"] if is_decided(cell)
     }
     return [
-        block
-        for block in blocks
-        if block not in found and (block.cell.workload, block.cell.num_workers) not in decided
+        trial
+        for trial in trials
+        if trial not in found and (trial.cell.workload, trial.cell.num_workers) not in decided
     ]
 
 
 def _main(options: argparse.Namespace, command: list[str]) -> int:
     settings = _settings(options)
     cells = plan_cells(settings, options.work)
-    blocks = order_of(cells, settings.trials, settings.seed)
+    trials = order_of(cells, settings.trials, settings.seed)
     about = environment(command)
-    store = BlockStore(options.work / "blocks", about, settings.reference, settings.backend)
+    store = TrialStore(options.work / "trials", about, settings)
     path = record_path(options.to, about, settings)
     if options.dry:
-        left = sum(options.force or store.find(block) is None for block in blocks)
-        for block in blocks:
-            print(f"{block.name}: {block.cell.steps} steps on cores {list(block.cell.cores)}")
+        left = sum(options.force or store.find(trial) is None for trial in trials)
+        for trial in trials:
+            print(f"{trial.name}: {trial.cell.steps} steps on cores {list(trial.cell.cores)}")
         time_text = seconds(_GUESS_S * left)
-        print(f"{len(blocks)} blocks, {left} to run, about {time_text}, then {path}")
+        print(f"{len(trials)} trials, {left} to run, about {time_text}, then {path}")
         print("--dry: nothing was started.")
         return 0
     with interruptible():
-        found = measure(store, blocks, options.work, force=options.force)
-        record = make_record(settings, blocks, found, about)
+        found = measure(store, trials, options.work, force=options.force)
+        record = make_record(settings, found, about)
         for look in settings.looks[1:]:
             more = _undecided(record, order_of(cells, look, settings.seed), found)
             if not more:
                 break
             write_json(path, record)
             found |= measure(store, more, options.work, force=options.force)
-            blocks += more
-            record = make_record(settings, blocks, found, about)
+            record = make_record(settings, found, about)
     write_json(path, record)
     show(record)
     print(f"Record: {path}")
@@ -232,11 +233,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(render(error.problems), file=sys.stderr)
         return 2
-    except (BlockError, StoreError) as error:
-        print(f"{error}\nFinished blocks are kept; the same command goes on.", file=sys.stderr)
+    except (TrialError, StoreError) as error:
+        print(f"{error}\nFinished trials are kept; the same command goes on.", file=sys.stderr)
         return 1
     except Interrupted as interrupted:
-        print("Stopped; finished blocks are kept, the same command goes on.", file=sys.stderr)
+        print("Stopped; finished trials are kept, the same command goes on.", file=sys.stderr)
         return interrupted.exit_code
 
 

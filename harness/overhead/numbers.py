@@ -1,9 +1,9 @@
 """From the periods of steps to an overhead: pure functions.
 
-A trial gives one ratio: the backend's step over the geometric mean of the two plain blocks
-beside it. An estimate is the geometric mean over trials, with the central 95% of the same
-mean over trials drawn with replacement (percentile bootstrap). The noise is estimated alike
-from the second plain block over the first, which differ in nothing.
+A trial gives one ratio: the geometric mean, over its rounds, of the backend's step over the two
+plain programs' beside it. An estimate is the geometric mean over trials, with the central 95%
+of the same mean over trials drawn with replacement (percentile bootstrap). The noise is
+estimated alike from the second plain program over the first, which differ in nothing.
 
 Equivalence is judged by two one-sided t tests on the logarithms of the trials' ratios, at 5%
 in all: where one looks several times before one stops, each look spends an equal share of it.
@@ -14,11 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean, geometric_mean, median
 
 import numpy as np
 
-from harness.overhead.blocks import Kind
+from harness.overhead.trials import Kind
 from harness.statistics import Equivalence, equivalence
 
 RESAMPLES = 10_000
@@ -28,10 +28,10 @@ TARGET = 1.01
 ALPHA = 0.05
 """Probability of calling a backend equivalent that is not, over all looks."""
 
-Trial = Mapping[str, float]
-"""Seconds of a step by kind of block."""
+Seconds = Mapping[str, float]
+"""A step by kind of program, in one trial."""
 CENTRES: Mapping[str, Callable[[Sequence[float]], float]] = {"median": median, "mean": fmean}
-"""How the steps of a block become one number. The median is steady; the mean also sees what
+"""How the steps of a turn become one number. The median is steady; the mean also sees what
 does not happen in every step (flushing logs, sampling the machine)."""
 
 
@@ -51,27 +51,35 @@ class Ratio:
         return "yes" if self.high < TARGET else "no" if self.low >= TARGET else "undecided"
 
 
-def counted(periods_s: Sequence[float], drop: int) -> Sequence[float]:
-    """The periods that count: without those of the first steps."""
-    return periods_s[drop:]
+def step_s(rounds: Sequence[Mapping[Kind, Sequence[float]]], centre: str) -> dict[str, float]:
+    """A step by kind of program: the geometric mean over rounds.
+
+    Args:
+        rounds: of each, the periods of each program's steps, seconds.
+        centre: of ``CENTRES``.
+    """
+    of = CENTRES[centre]
+    return {kind: geometric_mean([of(periods[kind]) for periods in rounds]) for kind in rounds[0]}
 
 
-def overhead(trials: Sequence[Trial]) -> Ratio:
+def overhead(trials: Sequence[Seconds]) -> Ratio:
     """The backend's step over a plain one."""
     return ratio([t[Kind.BACKEND] / math.sqrt(t[Kind.PLAIN] * t[Kind.AGAIN]) for t in trials])
 
 
-def noise(trials: Sequence[Trial]) -> Ratio:
+def noise(trials: Sequence[Seconds]) -> Ratio:
     """A plain step over a plain step."""
     return ratio([t[Kind.AGAIN] / t[Kind.PLAIN] for t in trials])
 
 
-def extra_us(trials: Sequence[Trial]) -> float:
+def extra_us(trials: Sequence[Seconds]) -> float:
     """What the backend adds to a step, microseconds: the median over trials."""
     return median(1e6 * (t[Kind.BACKEND] - (t[Kind.PLAIN] + t[Kind.AGAIN]) / 2) for t in trials)
 
 
-def tests(trials: Sequence[Trial], margin: float, num_looks: int) -> dict[str, Equivalence | None]:
+def tests(
+    trials: Sequence[Seconds], margin: float, num_looks: int
+) -> dict[str, Equivalence | None]:
     """Two one-sided tests of the backend's ratio and of the noise; None: too few trials."""
     logs = {
         "ratio": [

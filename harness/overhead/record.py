@@ -1,10 +1,10 @@
-"""Files of the overhead study: one for each finished block, and the record of them all."""
+"""Files of the overhead study: one for each finished trial, and the record of them all."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -13,66 +13,66 @@ from typing import Any
 from harness.config import hash_json
 from harness.manifest import hardware_slug
 from harness.overhead import numbers
-from harness.overhead.blocks import Block, Cell, Kind
 from harness.overhead.settings import Settings
+from harness.overhead.trials import Cell, Kind, Rounds, Trial
 from harness.store import StoreError
 
 NAME = "bench_overhead"
 RECORD = "record.json"
 _USUAL = "static"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
-class BlockStore:
-    """Finished blocks below a folder, each in a file of its own."""
+class TrialStore:
+    """Finished trials below a folder, each in a file of its own."""
 
     folder: Path
     environment: Mapping[str, Any]
     """Of this machine and this code, as in every manifest."""
-    reference: str
-    backend: str
+    settings: Settings
 
-    def path(self, block: Block) -> Path:
-        """Where a block is; another machine, library or setting gives another name."""
+    def path(self, trial: Trial) -> Path:
+        """Where a trial is; another machine, library or setting gives another name."""
         hardware = self.environment["hardware"]
         packages = self.environment["packages"]
+        used = self.settings
         conditions = [
-            *(self.reference, self.backend, block.cell.facts, self.environment["python"]),
+            *(used.reference, used.backend, used.turn_s, used.drop),
+            *(trial.cell.facts, self.environment["python"]),
             *(hardware["cpu"], hardware["cores"], packages.get("torch")),
         ]
-        return self.folder / f"{block.name}-{hash_json(conditions)[:8]}.json"
+        return self.folder / f"{trial.name}-{hash_json(conditions)[:8]}.json"
 
-    def find(self, block: Block) -> Mapping[str, Any] | None:
+    def find(self, trial: Trial) -> Mapping[str, Any] | None:
         """What was measured, or None.
 
         Raises:
             StoreError: the file is damaged.
         """
-        path = self.path(block)
+        path = self.path(trial)
         if not path.is_file():
             return None
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-            assert isinstance(found["periods_s"], list)
+            assert all(set(periods) == set(Kind) for periods in found["rounds_s"])
         except (OSError, ValueError, KeyError, TypeError, AssertionError):
             way_out = "remove it and run the command again"
             raise StoreError(f"{path}: is damaged; {way_out}") from None
         return dict(found)
 
-    def add(self, block: Block, periods_s: Sequence[float], load: Mapping[str, float]) -> None:
-        """Write a finished block, in one step."""
+    def add(self, trial: Trial, rounds_s: Rounds, load: Mapping[str, float]) -> None:
+        """Write a finished trial, in one step."""
         document = {
-            "workload": block.cell.workload,
-            "trial": block.trial,
-            "kind": block.kind,
-            **block.cell.facts,
+            "workload": trial.cell.workload,
+            "trial": trial.number,
+            **trial.cell.facts,
             "git_commit": self.environment["git_commit"],
             "git_dirty": self.environment["git_dirty"],
             "load_before": dict(load),
-            "periods_s": list(periods_s),
+            "rounds_s": rounds_s,
         }
-        write_json(self.path(block), document)
+        write_json(self.path(trial), document)
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -88,15 +88,11 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 def make_record(
     settings: Settings,
-    blocks: Sequence[Block],
-    found: Mapping[Block, Mapping[str, Any]],
+    found: Mapping[Trial, Mapping[str, Any]],
     environment: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Everything that the study says, from its finished blocks.
-
-    Trials count once all of their three blocks are there.
-    """
-    cells = list(dict.fromkeys(block.cell for block in blocks))
+    """Everything that the study says, from its finished trials."""
+    cells = list(dict.fromkeys(trial.cell for trial in found))
     loads = [float(entry["load_before"]["load_1min"]) for entry in found.values()]
     return {
         "name": NAME,
@@ -106,32 +102,22 @@ def make_record(
         "commits": sorted({str(entry["git_commit"]) for entry in found.values()}),
         "any_dirty": any(entry["git_dirty"] for entry in found.values()),
         "load_1min": {"min": min(loads), "median": median(loads), "max": max(loads)},
-        "cells": [made for cell in cells if (made := _cell_record(cell, settings, blocks, found))],
+        "cells": [_cell_record(cell, settings, found) for cell in cells],
     }
 
 
 def _cell_record(
-    cell: Cell,
-    settings: Settings,
-    blocks: Sequence[Block],
-    found: Mapping[Block, Mapping[str, Any]],
+    cell: Cell, settings: Settings, found: Mapping[Trial, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    own = [block for block in blocks if block.cell is cell and block in found]
-    trials: dict[int, dict[Kind, Sequence[float]]] = {}
-    for block in own:
-        periods_s = numbers.counted(found[block]["periods_s"], settings.drop)
-        trials.setdefault(block.trial, {})[block.kind] = periods_s
-    whole = {trial: kinds for trial, kinds in sorted(trials.items()) if len(kinds) == len(Kind)}
-    if not whole:
-        return {}
+    own = sorted((trial for trial in found if trial.cell is cell), key=lambda t: t.number)
     made: dict[str, Any] = {"workload": cell.workload, **cell.facts, "trials": []}
     num_looks = len(settings.looks)
     centred: dict[str, list[dict[str, float]]] = {name: [] for name in numbers.CENTRES}
-    for trial, kinds in whole.items():
-        entry: dict[str, Any] = {"trial": trial}
-        entry["order"] = [block.kind for block in own if block.trial == trial]
-        for name, centre in numbers.CENTRES.items():
-            centred[name].append({kind: centre(kinds[kind]) for kind in Kind})
+    for trial in own:
+        rounds_s = found[trial]["rounds_s"]
+        entry: dict[str, Any] = {"trial": trial.number, "rounds": len(rounds_s)}
+        for name in numbers.CENTRES:
+            centred[name].append(numbers.step_s(rounds_s, name))
             entry[f"{name}_s"] = centred[name][-1]
         made["trials"].append(entry)
     for name, values in centred.items():

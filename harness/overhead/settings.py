@@ -15,7 +15,10 @@ from harness.problems import Problem, UserError, suggest
 
 DEFAULTS = CONFIG_DIR / "overhead.yaml"
 LEAST_COUNTED = 5
-"""Steps of a block that must remain to be counted."""
+"""Steps that each program must have in a round for the round to count."""
+
+_LONGEST_TURN_S = 60.0
+"""So that a program that waits for its turn is not given up by what waits for it."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +39,18 @@ class Settings:
     batch: int
     trials: int
     steps: int
-    """Steps of a block."""
+    """Steps of a program in a trial."""
     drop: int
-    """First steps of a block that do not count."""
+    """First steps of a program that do not count."""
+    turn_s: float
+    """Length of a turn: how long one program goes on while the others are stopped."""
     steps_of: Mapping[str, int] = field(default_factory=dict)
-    """Steps of a block of some workloads, instead of ``steps``."""
+    """Steps of some workloads, instead of ``steps``."""
     logical: int = 0
     """Logical workers of the job, for a backend whose workers are virtual; 0: one for each worker.
     Where they are more than the workers, the plain script accumulates as many micro-batches."""
     seed: int = 0
-    """Of the order of blocks, and of training."""
+    """Of the order of trials, and of training."""
     max_trials: int = 0
     """Go on with the cells that are not decided, doubling the trials up to this number; 0:
     ``trials`` and no more."""
@@ -82,6 +87,10 @@ class Settings:
             problems.append(Problem("--until", fact, "give at least as many"))
         if not 0 < self.margin < 1:
             problems.append(Problem("--margin", f"is {self.margin}", "give a share such as 0.01"))
+        if not 0 < self.turn_s <= _LONGEST_TURN_S:
+            fact = f"is {self.turn_s}"
+            way_out = f"give seconds above 0, at most {_LONGEST_TURN_S:g}"
+            problems.append(Problem("--turn", fact, way_out))
         if self.drop < 1:
             problems.append(Problem("--drop", f"is {self.drop}", "the first step always warms up"))
         for name, steps in {"": self.steps, **self.steps_of}.items():
@@ -101,7 +110,7 @@ class Settings:
         return tuple(found)
 
     def num_steps(self, workload: str) -> int:
-        """Steps of a block of this workload."""
+        """Steps of a program that trains this workload."""
         return self.steps_of.get(workload, self.steps)
 
 

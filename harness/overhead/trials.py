@@ -1,0 +1,292 @@
+"""Trials: what is trained, in which order, and how one is run.
+
+A trial of a workload at a number of workers has three programs: the plain script, the backend
+through the ordinary live engine, and the plain script again. All three train the same samples
+in the same order with the same seed, on the same cores, and take turns on them.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from harness import kept_heap
+from harness.compose import quote
+from harness.contracts.engine import JobState
+from harness.contracts.training import Reference, TrainingOrder
+from harness.engines.live import Live
+from harness.engines.live_job import LiveJob, training_order
+from harness.experiment import Library, Plan, plan
+from harness.file_names import file_name
+from harness.fixed_training import FixedTraining, FixedTrainingError, fixed_process, read_lines
+from harness.network import interface_of
+from harness.overhead.settings import LEAST_COUNTED, Settings
+from harness.overhead.turns import periods_in, take_turns
+from harness.problems import Problem, UserError
+from harness.processes import PointProcess, stop_all
+from harness.store import load_run
+from harness.sweep import read_words
+from harness.trace.one_job import write_one_job
+
+_LOG_LINES = 6
+_GRACE_S = 60.0
+_PATIENCE = {
+    "hang_timeout_s": 3600.0,
+    "leader_expiry_s": 3600.0,
+    "recovery_timeout_s": 7300.0,
+}
+"""Options of a backend that would take a worker which has no turn for one that hangs. How often
+workers and leaders say that they live is left as it is, and so is what that costs."""
+
+
+class Kind(StrEnum):
+    """The programs of a trial."""
+
+    PLAIN = "plain"
+    BACKEND = "backend"
+    AGAIN = "again"
+    """The plain script a second time: the noise."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """One workload at one number of workers, as it is trained in every trial."""
+
+    workload: str
+    """``POOL/NAME``."""
+    num_workers: int
+    words: tuple[str, ...]
+    """The point's overrides, but for the repetition."""
+    steps: int
+    batch: int
+    logical: int
+    """Logical workers; 0: one for each worker."""
+    order: TrainingOrder
+    cores: tuple[int, ...]
+    environment: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """For a person, and for names of files."""
+        logical = f"-{self.logical}v" if self.logical else ""
+        return f"{self.workload.replace('/', '-')}-{self.num_workers}w{logical}"
+
+    @property
+    def training(self) -> FixedTraining:
+        """What every program trains."""
+        spec = self.order.workload
+        return FixedTraining(
+            target=spec.target,
+            options=spec.options,
+            seed=self.order.seed,
+            num_workers=self.num_workers,
+            global_batch=self.batch,
+            num_steps=self.steps,
+        )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What determines the work of a trial."""
+        spec = self.order.workload
+        return {
+            "target": spec.target,
+            "options": dict(spec.options),
+            "num_workers": self.num_workers,
+            "cores": list(self.cores),
+            "steps": self.steps,
+            "batch": self.batch,
+            **({"logical_workers": self.logical} if self.logical else {}),
+            "seed": self.order.seed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One cell, measured once."""
+
+    cell: Cell
+    number: int
+
+    @property
+    def name(self) -> str:
+        """For a person, and for names of files."""
+        return f"{self.cell.name}-t{self.number}"
+
+
+Rounds = list[dict[Kind, list[float]]]
+"""Of each round: the periods of each program's steps (start to next start), seconds."""
+
+
+class TrialError(Exception):
+    """A program did not train as it should; the text says what happened and where its log is."""
+
+
+def plan_cells(settings: Settings, folder: Path) -> list[Cell]:
+    """Every workload at every number of workers, checked as ordinary runs are.
+
+    Args:
+        settings: what to measure.
+        folder: traces and runs are written below it.
+
+    Raises:
+        UserError: all problems of all cells, each once.
+    """
+    library = Library()
+    cells: list[Cell] = []
+    problems: dict[str, Problem | str] = {}
+    for workload in settings.workloads:
+        for num_workers in settings.workers:
+            try:
+                cells.append(_plan_cell(settings, workload, num_workers, folder, library))
+            except UserError as error:
+                problems |= {str(problem): problem for problem in error.problems}
+    if problems:
+        raise UserError(problems.values())
+    return cells
+
+
+def _plan_cell(
+    settings: Settings, workload: str, num_workers: int, folder: Path, library: Library
+) -> Cell:
+    pool, _, name = workload.partition("/")
+    steps = settings.num_steps(workload)
+    trace = write_one_job(
+        folder / "traces",
+        name,
+        settings.batch,
+        (num_workers,),
+        steps,
+        "written by python -m harness.overhead",
+        settings.logical or None,
+    )
+    words: tuple[str, ...] = (
+        f"trace={quote(str(trace))}",
+        f"workload={pool}",
+        f"cluster={settings.cluster}",
+        f"backend={settings.backend}",
+        f"seed={settings.seed}",
+        f"results_dir={quote(str(folder / 'runs'))}",
+        *("scheduler=fifo", "engine=live", "engine.pace=none", "engine.fast_forward=false"),
+        *("profile=recorded", "tracking=none", "progress=false"),
+    )
+    config = read_words([*words, "force=true"])
+    words += tuple(f"backend.{k}={v}" for k, v in _PATIENCE.items() if k in config.backend)
+    planned = plan(read_words([*words, "force=true"]), library)
+    slots = planned.setup.cluster.slots[:num_workers]
+    cores = [slot.cores for slot in slots]
+    if any(len(own) != 1 for own in cores) or len(set(cores)) < len(cores):
+        fact = f"{settings.cluster} does not give each slot one core of its own"
+        raise UserError([Problem("--cluster", fact, "use one that does, such as cpu2")])
+    (job,) = planned.trace.jobs
+    address = planned.setup.cluster.hosts[slots[0].host].address
+    interface = interface_of(address)
+    return Cell(
+        workload=workload,
+        num_workers=num_workers,
+        words=words,
+        steps=steps,
+        batch=settings.batch,
+        logical=settings.logical,
+        order=training_order(LiveJob(job, job.global_batch), planned.setup, {}, Live()),
+        cores=tuple(own[0] for own in cores),
+        environment={"GLOO_SOCKET_IFNAME": interface} if interface else {},
+    )
+
+
+def order_of(cells: Sequence[Cell], trials: int, seed: int) -> list[Trial]:
+    """All trials: each cell once, in drawn order, then each a second time, and so on."""
+    drawn = random.Random(f"overhead {seed}")
+    return [
+        Trial(cell, number)
+        for number in range(trials)
+        for cell in drawn.sample(list(cells), len(cells))
+    ]
+
+
+def run_trial(trial: Trial, settings: Settings, folder: Path) -> Rounds:
+    """Train the programs of a trial by turns.
+
+    Args:
+        trial: which.
+        settings: the script beside it, the length of a turn, the steps that do not count.
+        folder: runs and logs are written below it.
+
+    Raises:
+        TrialError: training failed, or was not what it should be.
+    """
+    cell = trial.cell
+    plain = {
+        kind: folder / "plain" / f"{trial.name}-{kind}.jsonl" for kind in (Kind.PLAIN, Kind.AGAIN)
+    }
+    words = [*cell.words, f"repetition={trial.number}", "force=true"]
+    planned = plan(read_words(words), check_workloads=False)
+    log = folder / "backend" / f"{trial.name}.log"
+    programs = {
+        Kind.BACKEND: PointProcess(words, log),
+        **{kind: _script(cell, settings.reference, out) for kind, out in plain.items()},
+    }
+    try:
+        for program in programs.values():
+            program.start()
+        rounds = take_turns(programs, settings.turn_s, random.Random(f"turns {trial.name}"))
+    finally:
+        stop_all(programs.values(), signal.SIGTERM, _GRACE_S, _say)
+    started = {Kind.BACKEND: _steps_of_run(trial, planned, programs[Kind.BACKEND])}
+    for kind, out in plain.items():
+        try:
+            lines = read_lines(programs[kind], out)
+        except FixedTrainingError as error:
+            raise TrialError(f"{trial.name}: {error}") from error
+        started[kind] = [float(line["started"]) for line in lines]
+    for kind, steps in started.items():
+        if len(steps) != cell.steps:
+            raise TrialError(f"{trial.name}: {kind} trained {len(steps)} of {cell.steps} steps")
+    counted = {kind: steps[settings.drop :] for kind, steps in started.items()}
+    found = [{kind: periods_in(turns[kind], counted[kind]) for kind in Kind} for turns in rounds]
+    found = [periods for periods in found if min(map(len, periods.values())) >= LEAST_COUNTED]
+    if not found:
+        way_out = "raise --steps or lower --turn"
+        raise TrialError(f"{trial.name}: no round has {LEAST_COUNTED} steps of each; {way_out}")
+    return found
+
+
+def _script(cell: Cell, reference: str, out: Path) -> PointProcess:
+    """The stand-alone script."""
+    words = []
+    if cell.logical > cell.num_workers:
+        words += ["--accumulate", str(cell.logical // cell.num_workers)]
+        words += ["--bare"] if cell.num_workers == 1 else []
+    # With the heap that workers have: it is no part of what elasticity costs.
+    heap = {**kept_heap.environment(), **cell.environment}
+    return fixed_process(cell.training, Reference(reference, tuple(words)), cell.cores, heap, out)
+
+
+def _steps_of_run(trial: Trial, planned: Plan, program: PointProcess) -> list[float]:
+    """When the steps of the backend's run started, once it has ended."""
+    stored = planned.stored()
+    if program.returncode != 0 or stored is None:
+        said = "\n".join(program.tail(_LOG_LINES))
+        ended = f"the run ended with {program.returncode}"
+        raise TrialError(f"{trial.name}: {ended}; log: {program.log_path}\n{said}")
+    records = load_run(stored.path).records
+    (job,) = records.jobs
+    if job.state != JobState.FINISHED:
+        raise TrialError(f"{trial.name}: the job is {job.state}: {job.reason}; see {stored.path}")
+    held = {slot for grant in records.grants for slot in grant.slots}
+    slots = planned.setup.cluster.slots
+    if {slots[slot].cores[0] for slot in held} != set(trial.cell.cores):
+        raise TrialError(f"{trial.name}: trained on slots {sorted(held)}, not on the first ones")
+    log = stored.path / "jobs" / file_name(job.job_id) / "steps.jsonl"
+    with log.open(encoding="utf-8") as lines:
+        return [float(json.loads(line)["started"]) for line in lines]
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
