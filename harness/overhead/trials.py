@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import random
-import signal
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +27,14 @@ from harness.file_names import file_name
 from harness.fixed_training import FixedTraining, FixedTrainingError, fixed_process, read_lines
 from harness.network import interface_of
 from harness.overhead.settings import LEAST_COUNTED, Settings
-from harness.overhead.turns import periods_in, take_turns
+from harness.overhead.turns import Program, periods_in, take_turns
 from harness.problems import Problem, UserError
-from harness.processes import PointProcess, stop_all
+from harness.processes import PointProcess
 from harness.store import load_run
 from harness.sweep import read_words
 from harness.trace.one_job import write_one_job
 
 _LOG_LINES = 6
-_GRACE_S = 60.0
 _PATIENCE = {
     "hang_timeout_s": 3600.0,
     "leader_expiry_s": 3600.0,
@@ -229,19 +227,14 @@ def run_trial(trial: Trial, settings: Settings, folder: Path) -> Rounds:
     planned = plan(read_words(words), check_workloads=False)
     log = folder / "backend" / f"{trial.name}.log"
     programs = {
-        Kind.BACKEND: PointProcess(words, log),
+        Kind.BACKEND: Program(PointProcess(words, log), partial(_has_steps, planned)),
         **{kind: _script(cell, settings.reference, out) for kind, out in plain.items()},
     }
-    try:
-        for program in programs.values():
-            program.start()
-        rounds = take_turns(programs, settings.turn_s, random.Random(f"turns {trial.name}"))
-    finally:
-        stop_all(programs.values(), signal.SIGTERM, _GRACE_S, _say)
-    started = {Kind.BACKEND: _steps_of_run(trial, planned, programs[Kind.BACKEND])}
+    rounds = take_turns(programs, settings.turn_s, random.Random(f"turns {trial.name}"))
+    started = {Kind.BACKEND: _steps_of_run(trial, planned, programs[Kind.BACKEND].process)}
     for kind, out in plain.items():
         try:
-            lines = read_lines(programs[kind], out)
+            lines = read_lines(programs[kind].process, out)
         except FixedTrainingError as error:
             raise TrialError(f"{trial.name}: {error}") from error
         started[kind] = [float(line["started"]) for line in lines]
@@ -257,15 +250,24 @@ def run_trial(trial: Trial, settings: Settings, folder: Path) -> Rounds:
     return found
 
 
-def _script(cell: Cell, reference: str, out: Path) -> PointProcess:
+def _script(cell: Cell, reference: str, out: Path) -> Program:
     """The stand-alone script."""
-    words = []
+    begun = out.with_suffix(".begun")
+    begun.unlink(missing_ok=True)
+    words = ["--begun", str(begun)]
     if cell.logical > cell.num_workers:
         words += ["--accumulate", str(cell.logical // cell.num_workers)]
         words += ["--bare"] if cell.num_workers == 1 else []
     # With the heap that workers have: it is no part of what elasticity costs.
     heap = {**kept_heap.environment(), **cell.environment}
-    return fixed_process(cell.training, Reference(reference, tuple(words)), cell.cores, heap, out)
+    script = Reference(reference, tuple(words))
+    return Program(fixed_process(cell.training, script, cell.cores, heap, out), begun.exists)
+
+
+def _has_steps(planned: Plan) -> bool:
+    """Whether a run that is going on has logged a step."""
+    logs = Path(planned.config.results_dir).glob(f".partial-{planned.run_id}-*/jobs/*/steps.jsonl")
+    return any(log.stat().st_size > 0 for log in logs)
 
 
 def _steps_of_run(trial: Trial, planned: Plan, program: PointProcess) -> list[float]:
@@ -286,7 +288,3 @@ def _steps_of_run(trial: Trial, planned: Plan, program: PointProcess) -> list[fl
     log = stored.path / "jobs" / file_name(job.job_id) / "steps.jsonl"
     with log.open(encoding="utf-8") as lines:
         return [float(json.loads(line)["started"]) for line in lines]
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)

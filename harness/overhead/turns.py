@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import random
+import signal
+import sys
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +21,12 @@ from typing import TypeVar
 
 import psutil
 
-from harness.processes import PointProcess
+from harness.processes import PointProcess, stop_all
 
 Name = TypeVar("Name", bound=str)
+_GRACE_S = 60.0
+_LOOK_S = 0.02
+"""Between two looks at whether a program has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,47 +37,66 @@ class Turn:
     ended: float
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What takes turns."""
+
+    process: PointProcess
+    """With all that it starts."""
+    has_begun: Callable[[], bool]
+    """Whether it trains by now. Until then it goes on alone, whatever that takes."""
+
+
 def take_turns(
-    programs: Mapping[Name, PointProcess], turn_s: float, drawn: random.Random
+    programs: Mapping[Name, Program], turn_s: float, drawn: random.Random
 ) -> list[dict[Name, Turn]]:
-    """Let programs that have just been started go on by turns until the first of them ends, and
-    then all to their end.
+    """Start programs, one after the other, and let them go on by turns once all have begun,
+    until the first of them ends; then let all go on to their end.
 
     Args:
-        programs: by name, each with the processes that it starts.
+        programs: by name.
         turn_s: length of a turn, seconds.
         drawn: draws the order of every round.
 
     Returns:
         The whole rounds, each with one turn for each name.
     """
+    started: list[PointProcess] = []
     try:
-        rounds = _rounds(programs, turn_s, drawn)
-    finally:
         for program in programs.values():
-            _thaw(program)
-    for program in programs.values():
-        program.wait()
-    return rounds
+            program.process.start()
+            started.append(program.process)
+            while not program.has_begun():
+                if _wait_for_end(program.process, _LOOK_S):
+                    return []
+            _freeze(program.process)
+        return _rounds({name: p.process for name, p in programs.items()}, turn_s, drawn)
+    except BaseException:
+        for process in started:
+            _thaw(process)
+        stop_all(started, signal.SIGTERM, _GRACE_S, _say)
+        raise
+    finally:
+        for process in started:
+            _thaw(process)
+            process.wait()
 
 
 def _rounds(
-    programs: Mapping[Name, PointProcess], turn_s: float, drawn: random.Random
+    processes: Mapping[Name, PointProcess], turn_s: float, drawn: random.Random
 ) -> list[dict[Name, Turn]]:
-    for program in programs.values():
-        _freeze(program)
     rounds: list[dict[Name, Turn]] = []
     while True:
         turns: dict[Name, Turn] = {}
-        for name in drawn.sample(list(programs), len(programs)):
-            program = programs[name]
-            _thaw(program)
+        for name in drawn.sample(list(processes), len(processes)):
+            process = processes[name]
+            _thaw(process)
             began = time.monotonic()
-            has_ended = _wait_for_end(program, turn_s)
+            has_ended = _wait_for_end(process, turn_s)
             turns[name] = Turn(began, time.monotonic())
             if has_ended:
                 return rounds
-            _freeze(program)
+            _freeze(process)
         rounds.append(turns)
 
 
@@ -88,43 +112,47 @@ def periods_in(turn: Turn, started: Sequence[float]) -> list[float]:
     return [later - earlier for earlier, later in pairwise(own)][1:]
 
 
-def _wait_for_end(program: PointProcess, timeout_s: float) -> bool:
+def _wait_for_end(process: PointProcess, timeout_s: float) -> bool:
     """Whether it ended within this time."""
-    handle = os.pidfd_open(program.pid)
+    handle = os.pidfd_open(process.pid)
     try:
         return bool(wait([handle], timeout_s))
     finally:
         os.close(handle)
 
 
-def _freeze(program: PointProcess) -> None:
+def _freeze(process: PointProcess) -> None:
     """Stop it and all that it has started; a parent first, so that it starts no more."""
     frozen: set[psutil.Process] = set()
     while True:
-        new = [process for process in _tree(program) if process not in frozen]
+        new = [found for found in _tree(process) if found not in frozen]
         if not new:
             return
-        for process in new:
-            _tell(process.suspend)
+        for found in new:
+            _tell(found.suspend)
         frozen.update(new)
 
 
-def _thaw(program: PointProcess) -> None:
+def _thaw(process: PointProcess) -> None:
     """Let it go on; the first process last, so that it finds the others at work."""
-    for process in reversed(_tree(program)):
-        _tell(process.resume)
+    for found in reversed(_tree(process)):
+        _tell(found.resume)
 
 
-def _tree(program: PointProcess) -> list[psutil.Process]:
+def _tree(process: PointProcess) -> list[psutil.Process]:
     try:
-        first = psutil.Process(program.pid)
+        first = psutil.Process(process.pid)
         return [first, *first.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
 
 
-def _tell(signal: Callable[[], None]) -> None:
+def _tell(signal_it: Callable[[], None]) -> None:
     try:
-        signal()
+        signal_it()
     except psutil.NoSuchProcess:
         return  # it has ended meanwhile
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -53,6 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch", type=int, default=32, help="global batch")
     parser.add_argument("--seed", type=int, default=0, help="of parameters and data order")
     parser.add_argument("--out", type=Path, required=True, help="file of JSON lines to write")
+    parser.add_argument("--begun", type=Path, help="file to make after the first step")
     parser.add_argument("--bitwise", action="store_true", help="seed each step; losses, digests")
     parser.add_argument("--streams", action="store_true", help="--bitwise: seed step 1 only")
     parser.add_argument("--accumulate", type=int, default=1, help="micro-batches of a step")
@@ -177,6 +178,8 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
         lines.append(
             {"step": step + 1, "started": started, "duration_s": time.monotonic() - started}
         )
+        if options.begun and step == rank == 0:
+            options.begun.touch()
         if options.bitwise:
             # Third of three: from three workers on the last bits depend on the place in a sum.
             words = [0.0, 0.0, own.item() * (size / batch)]

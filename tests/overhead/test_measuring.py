@@ -1,15 +1,16 @@
 """A whole study, tiny but real: the plain script and the live engine train toy."""
 
 import json
-import time
+import math
+from statistics import median
 
 import psutil
 import pytest
 
 from harness.overhead.__main__ import main
-from harness.overhead.blocks import Kind
+from harness.overhead.trials import Kind
 
-STEPS, DROP = 24, 4
+STEPS, DROP, TURN_S = 6000, 4, 0.2
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def folder(tmp_path_factory):
 def words(folder):
     return [
         *("--workloads", "toy/toy", "--workers", "1", "--trials", "1"),
-        *("--steps", str(STEPS), "--drop", str(DROP)),
+        *("--steps", str(STEPS), "--drop", str(DROP), "--turn", str(TURN_S)),
         *("--work", str(folder / "work"), "--to", str(folder / "reference")),
     ]
 
@@ -29,12 +30,10 @@ def words(folder):
 @pytest.fixture(scope="module")
 def record(folder, words):
     before = set(psutil.Process().children(recursive=True))
-    began = time.monotonic()
     assert main(words) == 0
-    wall_s = time.monotonic() - began
     assert set(psutil.Process().children(recursive=True)) <= before
     (path,) = folder.glob("reference/*/bench_overhead/record.json")
-    return {**json.loads(path.read_text()), "wall_s": wall_s}
+    return json.loads(path.read_text())
 
 
 def test_the_record_says_what_was_measured_and_where(record):
@@ -45,28 +44,29 @@ def test_the_record_says_what_was_measured_and_where(record):
     assert cell["workload"] == "toy/toy"
     assert (cell["num_workers"], cell["steps"], cell["cores"]) == (1, STEPS, [0])
     (trial,) = cell["trials"]
-    assert sorted(trial["order"]) == sorted(Kind)
+    assert trial["rounds"] >= 1
     for kind in Kind:
-        assert 0 < trial["median_s"][kind] < record["wall_s"] / (STEPS - DROP)
+        assert 0 < trial["median_s"][kind] < TURN_S
     plain = (trial["median_s"]["plain"] * trial["median_s"]["again"]) ** 0.5
     ratio = cell["median"]["ratio"]
     assert ratio["value"] == pytest.approx(trial["median_s"]["backend"] / plain)
     assert ratio["low"] is ratio["high"] is None
 
 
-def test_every_block_is_a_file_with_all_its_periods(record, folder):
-    blocks = [json.loads(path.read_text()) for path in folder.glob("work/blocks/*.json")]
-    assert sorted(block["kind"] for block in blocks) == sorted(Kind)
-    for block in blocks:
-        assert len(block["periods_s"]) == STEPS - 1
-        assert min(block["periods_s"]) > 0
-        counted = sorted(block["periods_s"][DROP:])
-        middle = (counted[len(counted) // 2] + counted[~(len(counted) // 2)]) / 2
-        assert record["cells"][0]["trials"][0]["median_s"][block["kind"]] == pytest.approx(middle)
+def test_every_trial_is_a_file_with_the_periods_of_all_rounds(record, folder):
+    (path,) = folder.glob("work/trials/*.json")
+    rounds_s = json.loads(path.read_text())["rounds_s"]
+    assert len(rounds_s) == record["cells"][0]["trials"][0]["rounds"]
+    for kind in Kind:
+        assert sum(len(periods[kind]) for periods in rounds_s) < STEPS - DROP
+        assert all(0 < sum(periods[kind]) < 2 * TURN_S for periods in rounds_s)
+        middle = math.prod(median(periods[kind]) for periods in rounds_s) ** (1 / len(rounds_s))
+        trial = record["cells"][0]["trials"][0]
+        assert trial["median_s"][kind] == pytest.approx(middle)
 
 
 def test_the_backend_went_through_the_ordinary_engine(record, folder):
-    (run,) = folder.glob("work/runs/*/manifest.json")
+    run = next(folder.glob("work/runs/*/manifest.json"))
     manifest = json.loads(run.read_text())
     assert manifest["status"] == "finished"
     assert (manifest["choices"]["backend"], manifest["choices"]["engine"]) == ("static", "live")
@@ -75,24 +75,22 @@ def test_the_backend_went_through_the_ordinary_engine(record, folder):
 
 
 @pytest.mark.long
-def test_finished_blocks_are_not_run_again(record, folder, words, capsys):
-    paths = {path: path.stat().st_ctime_ns for path in folder.glob("work/blocks/*.json")}
-    (lost, *_) = sorted(path for path in paths if "-plain-" in path.name)
-    lost.unlink()
-    assert main(words) == 0
+def test_finished_trials_are_not_run_again(record, folder, words, capsys):
+    (first,) = folder.glob("work/trials/*.json")
+    written = first.stat().st_ctime_ns
+    assert main([*words, "--trials", "2"]) == 0
     captured = capsys.readouterr()
     assert "toy/toy" in captured.out
     assert captured.err.count("done in") == 1
-    after = {path: path.stat().st_ctime_ns for path in folder.glob("work/blocks/*.json")}
-    assert after.keys() == paths.keys()
-    assert {path for path in paths if after[path] != paths[path]} == {lost}
+    assert first.stat().st_ctime_ns == written
+    assert len(list(folder.glob("work/trials/*.json"))) == 2
 
 
 def test_a_dry_run_starts_nothing(words, tmp_path, capsys):
     words = [*words, "--work", str(tmp_path), "--to", str(tmp_path / "to"), "--dry"]
     assert main(words) == 0
-    assert "3 blocks, 3 to run" in capsys.readouterr().out
-    assert not (tmp_path / "blocks").exists()
+    assert "1 trials, 1 to run" in capsys.readouterr().out
+    assert not (tmp_path / "trials").exists()
     assert not (tmp_path / "to").exists()
 
 
@@ -106,6 +104,7 @@ def test_a_dry_run_starts_nothing(words, tmp_path, capsys):
         (["--backend", "nope"], "backend: unknown option 'nope'"),
         (["--cluster", "cpu4", "--workers", "4"], "--cluster: cpu4 does not give each slot one"),
         (["--steps", "8"], "--steps: is 8, 4 are dropped; give at least 9"),
+        (["--turn", "0"], "--turn: is 0.0; give seconds above 0, at most 60"),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(words, more, fact, capsys):
@@ -113,6 +112,18 @@ def test_mistakes_are_told_before_anything_starts(words, more, fact, capsys):
     captured = capsys.readouterr()
     assert fact in captured.err
     assert captured.out == ""
+
+
+@pytest.mark.long
+def test_a_backend_that_watches_for_hangs_bears_its_turns(folder, words):
+    """A worker without a turn is silent for longer than stop_free is patient by default."""
+    words = [*words, "--backend", "stop_free", "--turn", "1.2", "--steps", "30000"]
+    assert main(words) == 0
+    (path,) = folder.glob("reference/*/bench_overhead/record_stop_free.json")
+    (cell,) = json.loads(path.read_text())["cells"]
+    assert cell["trials"][0]["rounds"] >= 1
+    (run,) = folder.glob("work/runs/*stop_free*/facts.json")
+    assert json.loads(run.read_text())["steps_executed"] == 30000
 
 
 @pytest.mark.long

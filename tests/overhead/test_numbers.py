@@ -1,14 +1,13 @@
-"""From periods to an overhead, on numbers worked by hand; the order of blocks."""
+"""From periods to an overhead, on numbers worked by hand; the order of trials."""
 
 import math
-from collections import Counter
 
 import pytest
 
 from harness.overhead import numbers
-from harness.overhead.blocks import Cell, Kind, order_of
-from harness.overhead.numbers import Ratio, counted, extra_us, noise, overhead, ratio
+from harness.overhead.numbers import Ratio, extra_us, noise, overhead, ratio, step_s
 from harness.overhead.settings import read_settings
+from harness.overhead.trials import Cell, Kind, order_of
 from harness.problems import UserError
 
 
@@ -16,16 +15,13 @@ def trial(plain, backend, again):
     return {Kind.PLAIN: plain, Kind.BACKEND: backend, Kind.AGAIN: again}
 
 
-def test_the_first_steps_do_not_count():
-    assert counted([9.0, 8.0, 1.0, 2.0, 6.0], 2) == [1.0, 2.0, 6.0]
-    values = counted([9.0, 8.0, 1.0, 2.0, 6.0], 2)
-    assert {name: centre(values) for name, centre in numbers.CENTRES.items()} == {
-        "median": 2.0,
-        "mean": 3.0,
-    }
+def test_a_step_is_the_geometric_mean_over_rounds_of_the_centre_of_a_turn():
+    rounds = [trial([1.0, 2.0, 6.0], [3.0], [5.0]), trial([8.0], [12.0], [5.0])]
+    assert step_s(rounds, "median") == pytest.approx(trial(4.0, 6.0, 5.0))  # of 2 and 8
+    assert step_s(rounds, "mean")[Kind.PLAIN] == pytest.approx((3 * 8) ** 0.5)
 
 
-def test_overhead_is_the_geometric_mean_of_ratios_to_both_plain_blocks():
+def test_overhead_is_the_geometric_mean_of_ratios_to_both_plain_programs():
     # First: 6 over sqrt(1 x 4) = 3; second: 12 over sqrt(4 x 4) = 3; third: 3/4.
     trials = [trial(1, 6, 4), trial(4, 12, 4), trial(4, 3, 4)]
     assert overhead(trials).value == pytest.approx((3 * 3 * 0.75) ** (1 / 3))
@@ -83,17 +79,11 @@ def cells(*names):
     return [Cell(f"toy/{name}", 1, (), 20, 32, 0, None, (0,), {}) for name in names]
 
 
-def test_blocks_of_a_trial_stand_together_in_drawn_order():
-    blocks = order_of(cells("a", "b"), 30, seed=1)
-    threes = [blocks[start : start + 3] for start in range(0, len(blocks), 3)]
-    assert len(threes) == 60
-    for three in threes:
-        assert len({(block.cell, block.trial) for block in three}) == 1
-        assert {block.kind for block in three} == set(Kind)
-    places = Counter(three[0].kind for three in threes)
-    assert min(places[kind] for kind in Kind) >= 10
-    assert len({three[0].cell.name for three in threes[::2]}) == 2
-    assert len({block.name for block in blocks}) == len(blocks)
+def test_each_cell_has_its_first_trial_before_any_has_its_second():
+    trials = order_of(cells("a", "b"), 30, seed=1)
+    assert [trial.number for trial in trials] == [number for number in range(30) for _ in "ab"]
+    assert {trial.cell.name for trial in trials[::2]} == {"toy-a-1w", "toy-b-1w"}
+    assert len({trial.name for trial in trials}) == len(trials)
 
 
 def test_the_order_is_a_function_of_the_seed():
@@ -106,18 +96,33 @@ def test_flags_go_before_the_file():
     settings = read_settings(workers=[1], steps=None, steps_of={"tiny/bert": 90})
     assert settings.workers == (1,)
     assert settings.num_steps("tiny/bert") == 90
-    assert settings.num_steps("tiny/vgg16") == settings.steps == 60
+    assert settings.num_steps("tiny/vgg16") == settings.steps == 250
     assert settings.backend == "static"
 
 
 def test_all_mistakes_of_the_settings_at_once():
     with pytest.raises(UserError) as caught:
         read_settings(
-            workloads=["toy", "toy"], workers=[2, 2], trials=0, drop=0, steps=3, steps_of={}
+            workloads=["toy", "toy"],
+            workers=[2, 2],
+            trials=0,
+            drop=0,
+            steps=3,
+            steps_of={},
+            turn_s=0.0,
         )
     places = [problem.place for problem in caught.value.problems]
     assert sorted(places) == sorted(
-        ["--workloads", "--workloads", "--workloads", "--workers", "--trials", "--drop", "--steps"]
+        [
+            "--workloads",
+            "--workloads",
+            "--workloads",
+            "--workers",
+            "--trials",
+            "--drop",
+            "--steps",
+            "--turn",
+        ]
     )
 
 

@@ -2,12 +2,13 @@
 
 import json
 import random
+from itertools import pairwise
 
 import psutil
 import pytest
 
-from harness.overhead.turns import Turn, periods_in, take_turns
-from harness.processes import PointProcess, stop_all
+from harness.overhead.turns import Program, Turn, periods_in, take_turns
+from harness.processes import PointProcess
 
 COUNTER = """
 import json, subprocess, sys, time
@@ -15,6 +16,7 @@ path, steps, *depth = sys.argv[1:]
 if depth and int(depth[0]):
     words = [sys.executable, __file__, path + "-child", steps, str(int(depth[0]) - 1)]
     child = subprocess.Popen(words)
+open(path + "-begun", "w").close()
 started = []
 while len(started) < int(steps):
     started.append(time.monotonic())
@@ -32,21 +34,20 @@ def counter(tmp_path, monkeypatch):
 
     def make(name, steps, depth=0):
         words = [str(tmp_path / name), str(steps), str(depth)]
-        return PointProcess(words, tmp_path / f"{name}.log", "counter")
+        process = PointProcess(words, tmp_path / f"{name}.log", "counter")
+        return Program(process, (tmp_path / f"{name}-begun").exists)
 
     return make
 
 
 def test_a_program_makes_no_step_outside_its_turns(counter, tmp_path):
     programs = {name: counter(name, 400, depth=2) for name in ("a", "b", "c")}
-    for program in programs.values():
-        program.start()
     rounds = take_turns(programs, 0.1, random.Random(1))
-    assert [program.returncode for program in programs.values()] == [0, 0, 0]
+    assert [program.process.returncode for program in programs.values()] == [0, 0, 0]
     assert len(rounds) >= 3
     in_turns = [sorted(turns.values(), key=lambda turn: turn.began) for turns in rounds]
     flat = [turn for turns in in_turns for turn in turns]
-    assert all(a.ended <= b.began for a, b in zip(flat, flat[1:], strict=False))
+    assert all(a.ended <= b.began for a, b in pairwise(flat))
     for name in programs:
         for path in (name, f"{name}-child", f"{name}-child-child"):
             started = json.loads((tmp_path / path).read_text())
@@ -61,46 +62,37 @@ def test_a_program_makes_no_step_outside_its_turns(counter, tmp_path):
 
 def test_the_order_of_rounds_is_drawn(counter):
     programs = {name: counter(name, 600) for name in ("a", "b")}
-    for program in programs.values():
-        program.start()
     rounds = take_turns(programs, 0.05, random.Random(1))
     firsts = {min(turns, key=lambda name: turns[name].began) for turns in rounds}
     assert firsts == {"a", "b"}
 
 
 def test_a_program_that_fails_ends_the_turns_and_the_others_go_on_to_their_end(counter, tmp_path):
-    programs = {"good": counter("good", 100), "bad": PointProcess([], tmp_path / "bad", "no_such")}
-    for program in programs.values():
-        program.start()
-    take_turns(programs, 0.1, random.Random(1))
-    assert programs["good"].returncode == 0
-    assert programs["bad"].returncode not in (0, None)
+    bad = Program(PointProcess([], tmp_path / "bad.log", "no_such"), lambda: False)
+    programs = {"good": counter("good", 100), "bad": bad}
+    assert take_turns(programs, 0.1, random.Random(1)) == []
+    assert programs["good"].process.returncode == 0
+    assert programs["bad"].process.returncode == 1
 
 
-def test_who_is_interrupted_leaves_nobody_stopped(counter):
+def test_who_is_interrupted_leaves_no_process(counter):
     class StopError(Exception):
         pass
 
     class Drawn(random.Random):
         def sample(self, *words, **more):
             if len(asked) == 3:
+                trees.extend(psutil.Process().children(recursive=True))
                 raise StopError
             asked.append(1)
             return super().sample(*words, **more)
 
-    asked = []
+    asked, trees = [], []
     programs = {name: counter(name, 100_000, depth=1) for name in ("a", "b")}
-    try:
-        for program in programs.values():
-            program.start()
-        with pytest.raises(StopError):
-            take_turns(programs, 0.05, Drawn(1))
-        for program in programs.values():
-            first = psutil.Process(program.pid)
-            tree = [first, *first.children(recursive=True)]
-            assert psutil.STATUS_STOPPED not in {process.status() for process in tree}
-    finally:
-        stop_all(programs.values(), 15, 10, print)
+    with pytest.raises(StopError):
+        take_turns(programs, 0.05, Drawn(1))
+    assert len(trees) == 4
+    assert not psutil.wait_procs(trees, timeout=10)[1]
 
 
 def test_periods_are_those_inside_without_the_first():
