@@ -54,13 +54,13 @@ def _steps(material: Material) -> Section:
                 for centre in ("median", "mean")
                 if (cell.get(centre) or {}).get("noise")
             ]
-    header = ["workload, workers", "trials", "step of a block", "second over first, %",
+    header = ["workload, workers", "trials", "step of a stretch", "second over first, %",
               "95% interval, %", "load, median", "record"]  # fmt: skip
     return Section(
         "noise-steps",
         "A step of stock training beside itself",
-        "Two blocks of the same stand-alone script with stock DistributedDataParallel, in drawn"
-        " order within a trial: how much longer the second block's step was. Geometric mean over"
+        "The same stand-alone script with stock DistributedDataParallel twice, in stretches of"
+        " drawn order: how much longer a step of the second was. Geometric mean over"
         " trials, with the bootstrap interval; beside it the median 1-minute load of the machine.",
         Table(header, rows) if rows else None,
         missing="" if rows else "no record of python -m harness.overhead is here.",
