@@ -225,6 +225,11 @@ class FixedSizeRecord:
     reference: str
     """Name of the reference in ``results/fixed_size/``, without its ending."""
 
+    @property
+    def is_equal(self) -> bool:
+        """Whether the digests at the end and the losses of all steps are equal."""
+        return not self.different and self.equal_steps == self.num_steps
+
 
 @dataclass(frozen=True, slots=True)
 class FixedLossRecord:

@@ -120,9 +120,9 @@ def fixed_size_lines(rows: Sequence[FixedSizeRecord]) -> list[str]:
     others; no line where that was not checked."""
     if not rows:
         return []
-    num_equal = sum(not row.different for row in rows)
+    num_equal = sum(row.is_equal for row in rows)
     head = f"Bitwise equal to training on fixed workers: {num_equal} of {len(rows)} finished jobs."
-    return [head, *(f"  {_difference(row)}" for row in rows if row.different)]
+    return [head, *(f"  {_difference(row)}" for row in rows if not row.is_equal)]
 
 
 def _difference(row: FixedSizeRecord) -> str:
@@ -131,7 +131,7 @@ def _difference(row: FixedSizeRecord) -> str:
         if row.equal_steps < row.num_steps
         else "no loss does"
     )
-    names = ", ".join(row.different.split())
+    names = ", ".join(row.different.split()) or "losses, but no digest,"
     return (
         f"{row.job_id}: after {row.num_steps} steps {names} differ from {row.num_workers} fixed"
         f" workers (reference {row.reference}); {losses}"

@@ -13,6 +13,7 @@ from harness.contracts.evidence import COMMON, Stage
 
 PARTS = {
     Stage.PARAMETERS: "the state before the step",
+    Stage.POSITIONS: "data order",
     Stage.SAMPLES: "data order",
     Stage.BUFFERS: "buffers",
     Stage.RANDOM: "random state",
@@ -107,6 +108,10 @@ def _in_stage(
         if stage in WATCHED and not (name in mine and name in theirs):
             continue
         part = PARTS[stage]
+        if stage is Stage.SAMPLES and (step, Stage.POSITIONS, worker) in one.stages.keys() & (
+            other.stages.keys()
+        ):
+            part = "random state of the samples"  # of the same ids, or they would have differed
         if stage is Stage.PARAMETERS:
             part = f"{part} ({_origin(one, other, step)})"
         if stage is Stage.RANDOM:

@@ -20,6 +20,8 @@ class Stage(StrEnum):
 
     PARAMETERS = "parameters"
     """Of the model, before the step; common to all workers."""
+    POSITIONS = "positions"
+    """Which samples a worker is to have: ids and epochs."""
     SAMPLES = "samples"
     """The batch of a worker."""
     BUFFERS = "buffers"

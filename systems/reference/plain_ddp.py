@@ -165,7 +165,7 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
             _seed(seed, step, rank)
         optimizer.zero_grad()
         samples, size = next(batches), len(slices[step][0])
-        evidence.begin(step + 1, samples)
+        evidence.begin(step + 1, samples, slices[step])
         own, weight = None, size * world / batch
         *before, last = _micro_batches(samples, size, options.accumulate)
         for part, share in before:
@@ -263,7 +263,7 @@ class _Evidence:
             if self._kind == "operators" and not list(module.children()):
                 module.register_forward_hook(partial(self._output, name))
 
-    def begin(self, step: int, samples: Mapping[str, Any]) -> None:
+    def begin(self, step: int, samples: Mapping[str, Any], wanted: Sequence[Any]) -> None:
         self._step = step
         self._is_on = self._kind != "none" and self._first <= step <= self._last
         if self._is_on:
@@ -271,6 +271,8 @@ class _Evidence:
             self._gradients.clear()
             if self._rank == 0:
                 self._add("all", "parameters", dict(self._model.named_parameters()))
+            ids = _short([json.dumps(wanted).encode()])
+            self._write(str(self._rank), "positions", {"ids": ids})
             self._add(str(self._rank), "samples", samples)
 
     def _before_forward(self) -> None:

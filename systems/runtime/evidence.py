@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 from harness.contracts.evidence import COMMON, Evidence, Stage
 from harness.contracts.training import Batch
+from systems.runtime.data_order import DataOrder, Range, epochs_of
 from systems.runtime.operator_watch import OperatorWatch
 from systems.runtime.state import optimizer_state, parameters_of
 from systems.runtime.step_log import LineWriter
@@ -33,6 +34,7 @@ class Recorder:
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         device: torch.device,
+        data: DataOrder,
     ) -> None:
         """Args: ``wanted``: which steps; the rest: of the job, the model before it is wrapped."""
         self._wanted = wanted
@@ -40,6 +42,7 @@ class Recorder:
         self._model = model
         self._optimizer = optimizer
         self._device = device
+        self._data = data
         self._writers: dict[str, LineWriter] = {}
         self._step = 0
         self._is_on = False
@@ -68,14 +71,16 @@ class Recorder:
         if self._is_on and is_first:
             self._add(COMMON, Stage.PARAMETERS, dict(self._model.named_parameters()))
 
-    def begin_worker(self, worker: int, batch: Batch) -> None:
-        """Before a worker's forward pass."""
+    def begin_worker(self, worker: int, batch: Batch, ranges: Sequence[Range]) -> None:
+        """Before a worker's forward pass; ``ranges``: of the data, which ``batch`` holds."""
         if not self._is_on:
             return
         self._worker = str(worker)
         if self._operators is not None:
             self._operators.begin()
         self._gradients.clear()
+        wanted = json.dumps([self._data.ids(ranges), epochs_of(ranges)])
+        self._write(self._worker, Stage.POSITIONS, {"ids": _digest_bytes([wanted.encode()])})
         tensors = {k: v for k, v in batch.items() if isinstance(v, torch.Tensor)}
         self._add(self._worker, Stage.SAMPLES, tensors)
         self._expects_forward = True

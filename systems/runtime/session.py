@@ -267,6 +267,7 @@ def begin(order: BuildOrder, program: Program, reduction: Reduction) -> Session:
             program.model,
             program.optimizer,
             program.device,
+            data,
         ),
     )
 

@@ -125,7 +125,7 @@ class Trainer:
         reduction, plan = session.reduction, self.draw()
         recorder.begin_step(session.step, is_first=self.rank == 0)
         batch = self.batch(plan)
-        recorder.begin_worker(self.rank, batch)
+        recorder.begin_worker(self.rank, batch, plan.parts[self.rank])
         loss = session.workload.loss(reduction.parallel, batch)
         recorder.before_backward(loss)
         recorder.after_forward(loss)

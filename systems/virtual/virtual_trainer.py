@@ -163,7 +163,7 @@ class VirtualTrainer(Trainer):
                 reduction.begin_worker(worker)
                 self._contexts.enter(worker, session.step)
                 batch = batches.get(worker) or self._drawn_now(plan, worker)
-                recorder.begin_worker(worker, batch)
+                recorder.begin_worker(worker, batch, plan.parts[worker])
                 *before, last = micro_batches(batch, self._accumulation_steps)
                 for part, share_of in before:
                     with reduction.accumulating():

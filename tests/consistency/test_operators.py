@@ -11,6 +11,7 @@ from harness.consistency.__main__ import main as consistency
 from harness.consistency.job_files import read_job
 from harness.contracts.evidence import Evidence, Stage
 from harness.contracts.training import WorkloadSpec
+from systems.runtime.data_order import Range, data_order
 from systems.runtime.evidence import Recorder
 from systems.runtime.operator_watch import OperatorWatch
 from tests.backends.world import CONFIGS
@@ -97,10 +98,11 @@ def one_step(folder, workload, change=lambda model: None):
     change(model)
     model.train()
     optimizer = workload.build_optimizer(model)
-    recorder = Recorder(WATCHED, folder, model, optimizer, torch.device("cpu"))
+    data = data_order("positions", 3, workload.num_samples, 1)
+    recorder = Recorder(WATCHED, folder, model, optimizer, torch.device("cpu"), data)
     batch = workload.samples([0, 1, 2])
     recorder.begin_step(0, is_first=True)
-    recorder.begin_worker(0, batch)
+    recorder.begin_worker(0, batch, [Range(0, 0, 3)])
     torch.manual_seed(3)
     loss = workload.loss(model, batch)
     recorder.before_backward(loss)

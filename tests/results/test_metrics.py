@@ -357,10 +357,14 @@ def test_hangs_are_told_from_false_kills() -> None:
 
 
 def test_bits_are_equal_if_those_of_all_finished_jobs_are() -> None:
-    jobs = [job("a", 0.0, 10.0), job("b", 0.0, 20.0), job("c", 0.0, None, state="failed")]
+    jobs = [job("a", 0.0, 10.0), job("b", 0.0, 20.0)]
+    failed = job("c", 0.0, None, state="failed")
     same = [FixedSizeRecord(name, 4, 30, "", 30, "key") for name in ("a", "b")]
     other = replace(same[1], different="digest_buffers", equal_steps=12)
     assert "bitwise_equal" not in of(*jobs), "not checked"
     assert of(*jobs, fixed_size=same)["bitwise_equal"] == 1.0
     assert of(*jobs, fixed_size=[same[0], other])["bitwise_equal"] == 0.0
     assert of(*jobs, fixed_size=same[:1])["bitwise_equal"] == 0.0, "one was not held to anything"
+    assert of(*jobs, failed, fixed_size=same)["bitwise_equal"] == 0.0
+    losses = replace(same[1], equal_steps=29)
+    assert of(*jobs, fixed_size=[same[0], losses])["bitwise_equal"] == 0.0, "a loss differs"

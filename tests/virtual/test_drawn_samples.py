@@ -6,7 +6,9 @@ import random
 import pytest
 import torch
 
+from harness.consistency.__main__ import main
 from harness.contracts.engine import ChangeKind
+from harness.contracts.evidence import Evidence
 from harness.contracts.training import ReportKind, WorkloadSpec
 from systems.backends.virtual_thread import VirtualThread
 from systems.runtime.data_order import data_order, epochs_of, step_seed
@@ -216,17 +218,21 @@ def test_a_killed_slot_leaves_no_trace_in_the_samples(launcher, tmp_path):
 
 
 @pytest.mark.long
-def test_without_them_the_bits_are_others(launcher, tmp_path):
-    """The samples do depend on what is carried."""
+def test_without_them_the_comparison_names_them(launcher, tmp_path, capsys):
+    """The samples depend on what is carried, and are not taken for others in another order."""
     workload = WorkloadSpec("drawing", TARGET, OPTIONS)
     world = virtual(launcher, tmp_path, **AHEAD)
     try:
-        world.start((0,), 8, batch=BATCH, workload=workload, logical_workers=NUM_WORKERS)
-        end = world.until_end()
+        details = {"workload": workload, "logical_workers": NUM_WORKERS, "seed": SEED}
+        world.start((0,), 8, batch=BATCH, evidence=Evidence(1, 8), **details)
+        world.until_end()
     finally:
         world.backend.close()
-    script = ("--loaders", str(NUM_LOADERS))
-    _, digests = reference(
-        tmp_path, NUM_WORKERS, 8, BATCH, workload=TARGET, script=script, **OPTIONS
-    )
-    assert end.results["digest_parameters"] != digests["digest_parameters"]
+    script = ("--loaders", str(NUM_LOADERS), "--evidence", "digests", "--evidence-steps", "1", "8")
+    folder = tmp_path / "stock"
+    folder.mkdir()
+    reference(folder, NUM_WORKERS, 8, BATCH, workload=TARGET, script=script, **OPTIONS)
+    assert main([str(folder / "reference.jsonl"), str(world.job_dir())]) == 1
+    text = capsys.readouterr().out
+    assert text.startswith("different from step 1 on"), text
+    assert "points to: random state of the samples" in text, text

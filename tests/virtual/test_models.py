@@ -1,0 +1,18 @@
+"""Models of the catalogue, three of the ten that ``run_models`` holds to stock training."""
+
+import pytest
+
+from tests.virtual.run_models import compared
+
+STEPS = 30
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("model", ["ncf", "bert", "resnet50"])
+def test_three_logical_workers_on_slots_that_change_twice(launcher, model, optimizer):
+    line = compared(launcher, model, optimizer, 3, STEPS)
+    assert line["equal"], line["problem"]
+    assert line["steps"] >= STEPS
+    assert len({tuple(slots) for slots in line["plan"]}) >= 2
+    assert len(line["plan"]) == 3
