@@ -108,9 +108,8 @@ def _in_stage(
         if stage in WATCHED and not (name in mine and name in theirs):
             continue
         part = PARTS[stage]
-        if stage is Stage.SAMPLES and (step, Stage.POSITIONS, worker) in one.stages.keys() & (
-            other.stages.keys()
-        ):
+        which = step, Stage.POSITIONS, worker
+        if stage is Stage.SAMPLES and which in one.stages and which in other.stages:
             part = "random state of the samples"  # of the same ids, or they would have differed
         if stage is Stage.PARAMETERS:
             part = f"{part} ({_origin(one, other, step)})"

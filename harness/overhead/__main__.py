@@ -54,7 +54,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", metavar="N,...", help="numbers of workers")
     parser.add_argument("--steps", type=int, metavar="N", help="steps of a trial, of all workloads")
     parser.add_argument("--drop", type=int, metavar="N", help="first steps that do not count")
-    parser.add_argument("--turn", type=float, metavar="S", help="length of a turn, seconds")
+    parser.add_argument(
+        "--turn", type=float, metavar="S", help="seconds of a turn, 7 steps at least"
+    )
     parser.add_argument("--trials", type=int, metavar="N", help="trials of each workload")
     parser.add_argument(
         "--until", type=int, metavar="N",

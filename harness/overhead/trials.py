@@ -245,8 +245,10 @@ def run_trial(trial: Trial, settings: Settings, folder: Path) -> Rounds:
     found = [{kind: periods_in(turns[kind], counted[kind]) for kind in Kind} for turns in rounds]
     found = [periods for periods in found if min(map(len, periods.values())) >= LEAST_COUNTED]
     if not found:
-        way_out = "raise --steps or lower --turn"
-        raise TrialError(f"{trial.name}: no round has {LEAST_COUNTED} steps of each; {way_out}")
+        fact = f"no round has {LEAST_COUNTED} steps of each; raise --turn, and --steps with it"
+        if not rounds:
+            fact = "a program ended within the first round; raise --steps or lower --turn"
+        raise TrialError(f"{trial.name}: {fact}")
     return found
 
 

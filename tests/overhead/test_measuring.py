@@ -127,6 +127,20 @@ def test_a_backend_that_watches_for_hangs_bears_its_turns(folder, words):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("turn_s", "fact"),
+    [
+        ("0.001", "no round has 5 steps of each; raise --turn, and --steps with it"),
+        ("30", "a program ended within the first round; raise --steps or lower --turn"),
+    ],
+)
+def test_turns_that_do_not_suit_the_steps_are_told(words, tmp_path, capsys, turn_s, fact):
+    words = [*words, "--work", str(tmp_path), "--steps", "200", "--turn", turn_s]
+    assert main(words) == 1
+    assert fact in capsys.readouterr().err
+
+
+@pytest.mark.long
 def test_a_script_that_fails_is_told_with_its_last_words(words, tmp_path, capsys):
     words = [*words, "--work", str(tmp_path), "--reference", "tests.backends.nothing_here"]
     assert main(words) == 1
