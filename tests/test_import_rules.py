@@ -101,10 +101,18 @@ def test_simulation_imports_no_training_library(folder):
 
 def test_the_plain_script_stands_alone():
     """What the runtime is compared with shares no line with it."""
-    path = ROOT / "systems" / "reference" / "plain_ddp.py"
-    names = [name for name, _ in imported(ast.parse(path.read_text()), path)]
+    folder = ROOT / "systems" / "reference" / "plain_ddp"
+    own = ".".join(folder.relative_to(ROOT).parts)
+    names = {
+        name
+        for path in folder.glob("*.py")
+        for name, _ in imported(ast.parse(path.read_text()), path)
+    }
     assert "torch" in names
-    assert not [name for name in names if within(name, (*ROOMS, "tests"))]
+    assert f"{own}.training" in names
+    assert not [n for n in names if within(n, (*ROOMS, "tests")) and not within(n, (own,))]
+    for package in (folder, folder.parent, folder.parent.parent):  # loaded on the way to it
+        assert not list(imported(ast.parse((package / "__init__.py").read_text()), package))
 
 
 def test_only_tracking_imports_mlflow():
