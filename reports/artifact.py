@@ -156,12 +156,14 @@ def _row(study: Study, *cells: str) -> str:
 def _words(paper: Paper, accepted: Mapping[str, Any]) -> str:
     """How its entries are decided."""
     tested = [claim for claim in paper.claims if claim.criteria]
-    checked = sum(bool(claim.checked_by) for claim in paper.claims)
+    given = sum(bool(claim.given) for claim in paper.claims)
+    checked = sum(bool(claim.checked_by) for claim in paper.claims) - given
     not_here = sum(bool(claim.not_here) for claim in paper.claims)
-    rest = len(paper.claims) - len(tested) - checked - not_here
+    rest = len(paper.claims) - len(tested) - checked - given - not_here
     texts = [
         f"{len(tested)} tested by studies ({_directions(tested, accepted)})" if tested else "",
         f"{checked} checked by tests" if checked else "",
+        f"{given} inputs here" if given else "",
         f"{not_here} not testable here" if not_here else "",
         f"{rest} without a study yet" if rest else "",
     ]

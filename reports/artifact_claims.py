@@ -46,7 +46,8 @@ def _decided(claim: Claim) -> tuple[str, str]:
         studies = dict.fromkeys(f"`study={each.study}`" for each in claim.criteria)
         return "<br>".join(studies), "<br>".join(map(terms, claim.criteria))
     if claim.checked_by:
-        return "<br>".join(f"`{node}`" for node in claim.checked_by), "every test passes"
+        met = f"an input here: {claim.given}" if claim.given else "every test passes"
+        return "<br>".join(f"`{node}`" for node in claim.checked_by), met
     return "nothing here", claim.not_here
 
 

@@ -29,7 +29,9 @@ WORDS: Mapping[str, Word] = {
         Word("holds", "holds", "#0b6e4f"),
         Word("fails", "fails", "#b3261e"),
         Word("not distinguishable", "undecided", "#b07800"),
+        Word("one trial", "once", "#d9b44a"),
         Word("checked by tests", "checked", "#1f6fb2"),
+        Word("an input here", "given", "#8ab4d8"),
         Word("records awaited", "awaited", "#6b7580"),
         Word("no study yet", "open", "#98a1ab"),
         Word("not testable here", "not-here", "#cfd5db"),
@@ -64,11 +66,12 @@ def summary(verdicts: Sequence[Verdict]) -> str:
             (Direction.HOLDS, "hold"),
             (Direction.FAILS, "fail"),
             (Direction.UNDECIDED, "cannot be told from noise"),
+            (Direction.ONE_TRIAL, "were measured once"),
         )
     )
     return (
         f"{len(verdicts)} entries: {by_status[Status.TESTED]} tested on records ({tested}),"
-        f" {by_status[Status.CHECKED]} checked by tests,"
+        f" {by_status[Status.CHECKED]} checked by tests, {by_status[Status.GIVEN]} are inputs here,"
         f" {by_status[Status.AWAITED]} await records, {by_status[Status.OPEN]} await a study,"
         f" {by_status[Status.NOT_HERE]} cannot be tested here."
     )
@@ -93,6 +96,7 @@ def claim(verdict: Verdict, studies: Mapping[str, str]) -> dict[str, Any]:
         "word": word(verdict),
         "criteria": [_criterion(each, studies) for each in verdict.criteria],
         "checked_by": entry.checked_by,
+        "given": entry.given,
         "not_here": entry.not_here,
         "analysis": entry.analysis,
         "ablations": [_criterion(each, studies) for each in verdict.ablations],

@@ -25,7 +25,8 @@ CROWDED = 2.0
 FEW_HELD = 2.0 / 3.0
 """A cluster with a smaller share of its slots held is clearly under-used; ours."""
 
-Levels = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
+Values = npt.NDArray[np.float64]
+Levels = tuple[Values, Values]
 """A step function: where it changes, ascending, and its value from there on."""
 
 
@@ -129,8 +130,8 @@ def _tight_share(run: ReportRun) -> float | None:
     return sum(bound) / len(bound) if bound else None
 
 
-def _idle_s(run: ReportRun) -> list[float]:
-    """Lengths of the intervals between two jobs on one slot."""
+def idle_intervals_s(run: ReportRun) -> list[float]:
+    """Lengths of the intervals between two jobs on one slot, seconds."""
     periods: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for grant in run.grants:
         for slot in grant.slots:
@@ -144,25 +145,35 @@ def _idle_s(run: ReportRun) -> list[float]:
 
 
 def _short_idle_share(run: ReportRun) -> float | None:
-    idle_s = _idle_s(run)
+    idle_s = idle_intervals_s(run)
     return sum(each < SHORT_IDLE_S for each in idle_s) / len(idle_s) if idle_s else None
 
 
-def _idle_power_law(run: ReportRun) -> float | None:
-    """Correlation of the density of idle intervals with their length, both in logarithms.
+def idle_density(run: ReportRun) -> tuple[Values, Values] | None:
+    """Idle intervals by length: middles of bins, seconds, and intervals per second of length.
 
-    Ten bins of equal width in logarithms from 10 s to the longest; -1 is a power law that falls.
+    Ten bins of equal width in logarithms from 10 s to the longest, without the empty ones; None of
+    fewer than 100 intervals.
     """
-    idle_s = np.array([each for each in _idle_s(run) if each >= 10.0])
+    idle_s = np.array([each for each in idle_intervals_s(run) if each >= 10.0])
     if idle_s.size < 100:
         return None
     counts, edges = np.histogram(idle_s, np.geomspace(10.0, idle_s.max(), 11))
     middles, widths = np.sqrt(edges[1:] * edges[:-1]), np.diff(edges)
     seen = counts > 0
-    return float(np.corrcoef(np.log(middles[seen]), np.log(counts[seen] / widths[seen]))[0, 1])
+    return middles[seen], counts[seen] / widths[seen]
 
 
-def _waits(run: ReportRun) -> list[npt.NDArray[np.float64]]:
+def _idle_power_law(run: ReportRun) -> float | None:
+    """Correlation of the density of idle intervals with their length, both in logarithms; -1 is
+    a power law that falls."""
+    if (found := idle_density(run)) is None:
+        return None
+    lengths_s, density = found
+    return float(np.corrcoef(np.log(lengths_s), np.log(density))[0, 1])
+
+
+def waiting_ratios(run: ReportRun) -> list[Values]:
     """Waiting over running time of the jobs of each class of size, smallest jobs first."""
     found: list[tuple[float, float]] = []
     for job in run.jobs:
@@ -175,7 +186,7 @@ def _waits(run: ReportRun) -> list[npt.NDArray[np.float64]]:
 
 
 def _waited(run: ReportRun, size: int, ratio: float) -> float | None:
-    own = _waits(run)[size]
+    own = waiting_ratios(run)[size]
     return float((own > ratio).mean()) if own.size else None
 
 
@@ -248,17 +259,16 @@ def _decision_gap_s(run: ReportRun) -> float | None:
     return (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else None
 
 
-def _with_serving(run: ReportRun) -> tuple[float, float] | None:
-    """Standard deviation over the arrivals' time of the share of slots in use: by serving alone,
-    which takes them as outages, and by serving and jobs."""
+def _with_serving(run: ReportRun) -> tuple[Values, Values, Values] | None:
+    """Slots in use from the first to the last arrival: lengths of the pieces of that time, in use
+    by serving alone, which takes them as outages, and by serving and jobs."""
     if not run.outages or not run.grants:
         return None
     serving = _levels((each.start_s, each.end_s, 1.0) for each in run.outages)
     held = _held(run)
     ends = _pieces(_arrivals(run), serving, held)
-    lengths, alone = np.diff(ends), _at(serving, ends[:-1])
-    both = alone + _at(held, ends[:-1])
-    return _deviation(alone, lengths) / run.num_slots, _deviation(both, lengths) / run.num_slots
+    alone = _at(serving, ends[:-1])
+    return np.diff(ends), alone, alone + _at(held, ends[:-1])
 
 
 def _deviation(values: npt.NDArray[np.float64], lengths: npt.NDArray[np.float64]) -> float:
@@ -267,8 +277,20 @@ def _deviation(values: npt.NDArray[np.float64], lengths: npt.NDArray[np.float64]
 
 
 def _flatter(run: ReportRun) -> float | None:
-    found = _with_serving(run)
-    return found[1] / found[0] if found and found[0] else None
+    """Standard deviation of the slots in use: by serving and jobs, over that by serving alone."""
+    if (found := _with_serving(run)) is None:
+        return None
+    lengths, alone, both = found
+    varies = _deviation(alone, lengths)
+    return _deviation(both, lengths) / varies if varies else None
+
+
+def _fuller(run: ReportRun) -> float | None:
+    """Mean of the slots in use: by serving and jobs, over that by serving alone."""
+    if (found := _with_serving(run)) is None:
+        return None
+    lengths, alone, both = found
+    return float((both * lengths).sum() / (alone * lengths).sum())
 
 
 CLUSTER_NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
@@ -292,5 +314,6 @@ CLUSTER_NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
     "cluster_efficiency_until_last_arrival": _early_efficiency,
     "events_apart_mean_s": _decision_gap_s,
     "in_use_deviation_over_that_of_serving": _flatter,
+    "in_use_over_that_of_serving": _fuller,
 }
 """By the name that criteria have for them; the unit is in the name."""

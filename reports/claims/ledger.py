@@ -3,6 +3,8 @@
 An entry is decided in one of three ways. ``criteria`` judge the records of a study;
 ``checked_by`` names tests of the suite, for illustrations, worked examples and algorithms;
 ``not_here`` says why a machine like this cannot decide it. An entry with none of them is open.
+Where tests hold what simulations are given to what a paper states, ``given`` says so: that is an
+input, and no finding.
 """
 
 from __future__ import annotations
@@ -90,6 +92,8 @@ class Claim:
     criteria: tuple[Criterion, ...] = ()
     checked_by: tuple[str, ...] = ()
     """Tests of the suite, as pytest names them."""
+    given: str = ""
+    """What of it is an input of our simulations, so that the tests cannot but pass on it."""
     analysis: str = ""
     """Why it comes out as it does, where it fails."""
     ablations: tuple[Criterion, ...] = ()
@@ -162,6 +166,8 @@ def _claim(file: str, paper: str, entry: Any, problems: list[Problem | str]) -> 
         problems.append(Problem(place, "is no id", f"begin it with {paper}-"))
     if claim.ablations and not claim.analysis:
         problems.append(Problem(f"{place}.analysis", "is missing", "say what the ablations show"))
+    if claim.given and not claim.checked_by:
+        problems.append(Problem(f"{place}.given", "goes with checked_by", "name the tests"))
     for node in claim.checked_by:
         problems += _node_problems(place, node)
     return claim

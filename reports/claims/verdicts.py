@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, stdev
@@ -30,6 +30,8 @@ class Direction(StrEnum):
     HOLDS = "holds"
     FAILS = "fails"
     UNDECIDED = "not distinguishable"
+    ONE_TRIAL = "one trial"
+    """It was measured once, which tells nothing of its spread."""
 
 
 class Magnitude(StrEnum):
@@ -55,9 +57,17 @@ class Status(StrEnum):
 
     TESTED = "tested"
     CHECKED = "checked by tests"
+    GIVEN = "an input here"
     AWAITED = "records awaited"
     OPEN = "no study yet"
     NOT_HERE = "not testable here"
+
+
+def worst(directions: Iterable[Direction | None]) -> Direction | None:
+    """That of the whole, which is to hold in every part; None of nothing."""
+    found = set(directions)
+    order = (Direction.FAILS, Direction.UNDECIDED, Direction.ONE_TRIAL, Direction.HOLDS)
+    return next((each for each in order if each in found), None)
 
 
 @dataclass(frozen=True)
@@ -94,11 +104,7 @@ class CriterionVerdict:
     @property
     def direction(self) -> Direction | None:
         """The claim is to hold in every cell; None without records."""
-        found = {cell.direction for cell in self.cells}
-        for worst in (Direction.FAILS, Direction.UNDECIDED, Direction.HOLDS):
-            if worst in found:
-                return worst
-        return None
+        return worst(cell.direction for cell in self.cells)
 
     @property
     def magnitudes(self) -> tuple[Magnitude, ...]:
@@ -119,7 +125,7 @@ class Verdict:
     def status(self) -> Status:
         """How far it is decided."""
         if self.claim.checked_by:
-            return Status.CHECKED
+            return Status.GIVEN if self.claim.given else Status.CHECKED
         if self.claim.not_here:
             return Status.NOT_HERE
         if not self.claim.criteria:
@@ -132,12 +138,7 @@ class Verdict:
         """The worst of its criteria, once all have records."""
         if self.status is not Status.TESTED:
             return None
-        found = {each.direction for each in self.criteria}
-        return next(
-            worst
-            for worst in (Direction.FAILS, Direction.UNDECIDED, Direction.HOLDS)
-            if worst in found
-        )
+        return worst(each.direction for each in self.criteria)
 
     def stored(self) -> dict[str, object]:
         """What is kept of it to notice a change: words, and what they were made of."""
@@ -227,15 +228,10 @@ def _cell(
     low, value, high = interval(
         values, confidence, in_logarithms=is_positive, is_exact=is_exact or criterion.is_fact
     )
-    return CellVerdict(
-        cell,
-        value,
-        low,
-        high,
-        len(values),
-        direction(criterion.holds_if, low, high),
-        magnitude(criterion, low, high),
-    )
+    found = direction(criterion.holds_if, low, high)
+    if len(values) == 1 and found is Direction.UNDECIDED:
+        found = Direction.ONE_TRIAL
+    return CellVerdict(cell, value, low, high, len(values), found, magnitude(criterion, low, high))
 
 
 def interval(

@@ -12,8 +12,10 @@ from reports.figures import (
     deadlines_met,
     decay_curves,
     decision_latency,
+    efficiency_over_time,
     growth,
     hang_detection,
+    idle_intervals,
     jct_distribution,
     jobs_admitted,
     jobs_completed,
@@ -38,6 +40,7 @@ from reports.figures import (
     straggler,
     timeline,
     transient_slots,
+    waiting_ratios,
 )
 from reports.selection import ReportRun
 
@@ -50,6 +53,9 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "node_pools": node_pools.draw,
     "planning_time": planning_time.draw,
     "slots_in_use": slots_in_use.draw,
+    "efficiency_over_time": efficiency_over_time.draw,
+    "waiting_ratios": waiting_ratios.draw,
+    "idle_intervals": idle_intervals.draw,
     "timeline": timeline.draw,
     "stop_resume_phases": stop_resume_phases.draw,
     "simulated_against_live": simulated_against_live.draw,
@@ -96,6 +102,9 @@ _TABLES: Mapping[str, frozenset[str]] = {
     "jct_distribution": frozenset({"jobs"}),
     "jobs_admitted": frozenset({"jobs"}),
     "jobs_completed": frozenset({"jobs"}),
+    "waiting_ratios": frozenset({"jobs"}),
+    "idle_intervals": frozenset({"grants"}),
+    "efficiency_over_time": frozenset({"grants"}),
     "slots_in_use": frozenset({"grants", "outages"}),
 }
 """Tables that figures are drawn from, where they are not all those of jobs and their slots."""
@@ -110,6 +119,9 @@ def tables_of(figure: str) -> frozenset[str]:
 ON_REQUEST = frozenset(
     {
         "deadlines_met",
+        "efficiency_over_time",
+        "idle_intervals",
+        "waiting_ratios",
         "jobs_admitted",
         "jobs_completed",
         "node_pools",

@@ -3,6 +3,7 @@
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
@@ -115,6 +116,33 @@ def test_vgg16_scaling_agrees_with_the_paper():
     """ElasticFlow, section 2.1: VGG16 at batch 256 on 8 GPUs reaches 76.07% of linear."""
     curve = shipped("a100_elasticflow").throughput("vgg16", 256)
     assert curve.samples_per_s(8) / (8 * curve.samples_per_s(1)) == pytest.approx(0.7607, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("workload", "batches"),
+    [
+        ("resnet50", (64, 128, 256)),
+        ("vgg16", (64, 128, 256)),
+        ("inception3", (64, 128)),
+        ("bert", (64, 128)),
+        ("gpt2", (128, 256)),
+        ("deepspeech2", (64,)),
+    ],
+)
+def test_scaling_curves_are_concave_where_measured(workload, batches):
+    """ElasticFlow, figure 2(a), on the authors' own measurements: below linear, less a GPU with
+    every doubling, and concave but for 1.5% by which three plateaus undulate."""
+    sizes = (1, 2, 4, 8, 16, 32, 64)
+    for batch in batches:
+        curve = shipped("a100_elasticflow").throughput(workload, batch)
+        speeds = [curve.samples_per_s(size) for size in sizes]
+        per_gpu = [speed / size for speed, size in zip(speeds, sizes, strict=True)]
+        assert per_gpu == sorted(per_gpu, reverse=True)
+        assert max(per_gpu[1:]) < per_gpu[0]
+        for at in range(1, len(sizes) - 1):
+            around = [at - 1, at + 1]
+            chord = np.interp(sizes[at], np.take(sizes, around), np.take(speeds, around))
+            assert speeds[at] > 0.985 * chord
 
 
 def test_cells_not_measured_are_not_zero_speed():

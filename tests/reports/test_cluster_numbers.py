@@ -124,6 +124,8 @@ def test_serving_and_jobs_together_are_flatter(stored: ReportRun) -> None:
     assert CLUSTER_NUMBERS["in_use_deviation_over_that_of_serving"](filled) == 0.0
     half = a_run(stored, jobs, [grant(0, 50.0, 100.0, (0,))], outages)
     assert CLUSTER_NUMBERS["in_use_deviation_over_that_of_serving"](half) == pytest.approx(0.5)
+    assert CLUSTER_NUMBERS["in_use_over_that_of_serving"](filled) == pytest.approx(2.0)
+    assert CLUSTER_NUMBERS["in_use_over_that_of_serving"](half) == pytest.approx(1.5)
 
 
 def test_steps_are_found_at_their_left_end() -> None:

@@ -11,7 +11,6 @@ import pytest
 import yaml
 from sample_runs import write_run
 
-from harness.archive import SUFFIX
 from harness.criteria import LEDGER, criteria_of, digest, name
 from harness.problems import UserError
 from harness.store import RESULT_DIRS
@@ -30,6 +29,7 @@ from reports.claims.verdicts import (
     judge,
     judge_one,
 )
+from reports.overview import by_study
 from reports.selection import STUDIES, ReportRun, select
 
 REFERENCE = Path(__file__).parents[2] / RESULT_DIRS[0]
@@ -92,6 +92,16 @@ def test_labels_and_scale_decide(live):
     assert len(verdict.run_ids) == 10
     swapped = criterion(of=SOURCE["over"], over=SOURCE["of"])
     assert judge_one("x/1", swapped, runs, 10).direction is Direction.FAILS
+    # The same records with the systems' names exchanged.
+    other = {"fifo": "uniform", "uniform": "fifo"}
+    exchanged = [
+        with_manifest(run, choices={**choices, "scheduler": other[choices["scheduler"]]})
+        for run in runs
+        for choices in [run.stored.config["choices"]]
+    ]
+    verdict = judge_one("x/1", criterion(), exchanged, 10)
+    assert verdict.direction is Direction.FAILS
+    assert verdict.cells[0].value == pytest.approx(0.5)
     slower = with_jct(live, uniform=300.0, fifo=100.0)
     verdict = judge_one("x/1", criterion(), slower, 10)
     assert verdict.direction is Direction.HOLDS
@@ -113,7 +123,7 @@ def test_what_spreads_over_the_bound_is_not_distinguishable(live):
 
 def test_one_measured_trial_decides_nothing_one_replay_does(live, simulated):
     one = [run for run in with_jct(live, uniform=900.0, fifo=1.0) if run.trial == (0, 0)]
-    assert judge_one("x/1", criterion(), one, 1).direction is Direction.UNDECIDED
+    assert judge_one("x/1", criterion(), one, 1).direction is Direction.ONE_TRIAL
     exact = judge_one("x/1", criterion(), with_jct(simulated, uniform=200.0, fifo=100.0), 1)
     assert exact.direction is Direction.HOLDS
     assert exact.cells[0].low == exact.cells[0].high
@@ -289,6 +299,7 @@ def test_mistakes_of_the_ledger_are_told_with_their_place(tmp_path: Path):
             first["critera"] = []
             second["criteria"][0] |= {"study": "edl_rescal", "holds_if": {"over": 2}}
             third["checked_by"] = ["tests/nowhere.py::test_nothing"]
+            second["given"] = "an input"
             second["ablations"] = [{**second["criteria"][0], "study": "edl_tabel3"}]
         (tmp_path / f"{paper}.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     with pytest.raises(UserError) as caught:
@@ -300,6 +311,7 @@ def test_mistakes_of_the_ledger_are_told_with_their_place(tmp_path: Path):
     assert "edl-headline-overhead.analysis: is missing; say what the ablations show" in text
     assert "edl-headline-overhead/1.holds_if: is no bound; give one of above, below, within" in text
     assert "edl.yaml: edl-fig1: there is no test tests/nowhere.py::test_nothing" in text
+    assert "edl-headline-overhead.given: goes with checked_by; name the tests" in text
 
 
 def test_ablations_are_judged_and_decide_nothing(live):
@@ -319,16 +331,24 @@ def test_ablations_are_judged_and_decide_nothing(live):
     assert "No records of the study none_yet are here." in texts[1]["problem"]
 
 
-def test_what_fails_has_an_analysis_with_ablations_on_record():
+@pytest.fixture(scope="module")
+def on_record():
+    """The committed runs of the studies that ablations are of."""
+    names = {each.study for paper in ledger.load() for c in paper.claims for each in c.ablations}
+    found = select(sorted(path for name in names for path in REFERENCE.glob(f"*/{name}*")))
+    return by_study(found)
+
+
+def test_what_fails_has_an_analysis_with_ablations_on_record(on_record):
     accepted = json.loads((REFERENCE / kept.FILE).read_text(encoding="utf-8"))
     fails = {each for each, verdict in accepted.items() if verdict["direction"] == "fails"}
-    recorded = {path.name.removesuffix(SUFFIX) for path in REFERENCE.glob("*/*")}
     assert fails
     for claim in (claim for paper in ledger.load() for claim in paper.claims):
         if claim.id in fails:
             assert claim.analysis, claim.id
             assert claim.ablations, claim.id
-            assert {each.study for each in claim.ablations} <= recorded, claim.id
+            for each in claim.ablations:
+                assert judge_one(claim.id, each, on_record[each.study], 1).cells, claim.id
 
 
 def test_the_report_fails_until_changed_verdicts_are_accepted(tmp_path, capsys):
