@@ -89,6 +89,7 @@ def write(
         levels=html.escape(levels.MEANING),
         contents="\n".join(_link(drawing) for _, drawing in drawings),
         sections="\n".join(sections),
+        mlflow=_in_mlflow(runs),
         runs="\n".join(_facts(run) for run in runs),
     )
     for name, text in (
@@ -152,6 +153,19 @@ def _section(drawing: Drawing, picture: str, table_links: str, runs: Sequence[Re
     if runs:
         parts.append(_drawn_from(runs))
     return "\n".join([*parts, "</section>"])
+
+
+def _in_mlflow(runs: Sequence[ReportRun]) -> str:
+    """How to find the runs of a page in MLflow, by the sweeps that they were made for."""
+    sweeps = dict.fromkeys(str(run.stored.manifest.get("sweep") or "") for run in runs)
+    searches = [f"<code>tags.sweep = '{html.escape(sweep)}'</code>" for sweep in sweeps if sweep]
+    if not searches:
+        return ""
+    return (
+        '<p class="small">To compare them in MLflow: <code>python -m harness.tracking</code> fills'
+        " its store, <code>make ui</code> opens it, and the search"
+        f" {' or '.join(searches)} finds them.</p>"
+    )
 
 
 def _drawn_from(runs: Sequence[ReportRun]) -> str:

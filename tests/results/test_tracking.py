@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from sample_runs import write_run
 from harness import levels, tracking, tracking_rows
 from harness.records import StepRecord
 from harness.store import StoredRun
+from reports.__main__ import main as draw
 
 
 @pytest.fixture
@@ -99,6 +102,26 @@ def test_mirror_report_and_refill_after_erasing(tmp_path: Path, config: dict[str
     assert fill(results, config) == "MLflow: 2 runs mirrored, 0 were there already"
     config["uri"] = f"sqlite:///{tmp_path}/mlflow/../mlflow/mlflow.db"  # not the erased file
     assert mirrored(config["uri"]) == held
+
+
+def test_the_search_that_a_page_names_finds_its_runs(
+    tmp_path: Path, config: dict[str, str]
+) -> None:
+    wanted = [
+        write_run(tmp_path / "runs", sweep="elasticflow_fig6", scheduler=name).run_id
+        for name in ("fifo", "edf")
+    ]
+    write_run(tmp_path / "runs", sweep="edl_table3", scheduler="uniform")
+    fill(tmp_path / "runs", config)
+    words = ["--results", str(tmp_path / "runs"), "--out", str(tmp_path / "site")]
+    assert draw([*words, "--formats", "png"]) == 0
+    page = tmp_path / "site" / "studies" / "elasticflow_fig6" / "index.html"
+    (search,) = re.findall(r"<code>(tags\.\S+ = .*?)</code>", page.read_text(encoding="utf-8"))
+    client = MlflowClient(config["uri"])
+    experiment = client.get_experiment_by_name("elastrace")
+    assert experiment is not None
+    found = client.search_runs([experiment.experiment_id], html.unescape(search))
+    assert sorted(run.data.tags["run_id"] for run in found) == sorted(wanted)
 
 
 def check_contents(run: StoredRun, held: SimpleNamespace) -> None:
