@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from harness.frozen import frozen
+
 SCHEMA_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobRecord:
     """One job, from submission to its end."""
 
@@ -51,7 +53,7 @@ class JobRecord:
     than its least, a device type with curves of its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GrantRecord:
     """A period in which a job held the same slots; a change of the job begins a new one."""
 
@@ -65,7 +67,7 @@ class GrantRecord:
     known. 0 while the job only started or was stopped."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeRecord:
     """One change an engine was asked for, and what became of it."""
 
@@ -84,7 +86,7 @@ class ChangeRecord:
     phases_s: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DecisionRecord:
     """One call of the scheduler that changed something."""
 
@@ -93,7 +95,7 @@ class DecisionRecord:
     num_changes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutageRecord:
     """A period in which a slot was down, as the replay was told: from the instant in which no job
     held it any more."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Protocol
 
+from harness.frozen import frozen
 from harness.trace.job import JobSpec
 
 
@@ -64,7 +65,7 @@ class ChangeKind(StrEnum):
     __hash__ = str.__hash__
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """One request to an engine. At most one is in flight for a job."""
 
@@ -112,7 +113,7 @@ class EventKind(IntEnum):
     __hash__ = int.__hash__
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Event:
     """One fact, at one time of the engine's clock.
 

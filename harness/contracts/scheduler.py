@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Event, JobState
+from harness.frozen import frozen
 from harness.trace.job import JobSpec
 
 
@@ -68,7 +69,7 @@ class Throughput(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grant:
     """What a job is given."""
 
@@ -86,12 +87,12 @@ class Grant:
     ``slots``, or in rank order where the placement chooses; None: no plan."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Suspend:
     """Take all slots; the job keeps its progress and waits."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refuse:
     """End a job that has never been promised anything (admission control).
 
@@ -101,7 +102,7 @@ class Refuse:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     """Only the jobs whose grant should change; all others keep what they have.
 
@@ -114,7 +115,7 @@ class Decision:
     """When to be asked again even if nothing happens; absolute, on the engine's clock."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobView:
     """One job as a scheduler sees it, at the time of its last change.
 
@@ -166,7 +167,7 @@ class JobView:
         return max(0.0, self.spec.work_samples - done)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClusterView:
     """The picture a decision is made from; immutable and persistent.
 

@@ -92,6 +92,8 @@ class Grants:
 
     def changes(self, now_s: float) -> list[Change]:
         """Every change that can begin now, begun: its slots are held from now on."""
+        if not self._unmet:
+            return []
         begun = []
         for job_id, job in list(self._unmet.items()):
             if self._arranging is not None and _grows_anywhere(job):
@@ -310,17 +312,20 @@ class Grants:
         self._book.settle(job, now_s)
         self._book.cut_grant(job, now_s)
         self._num_changes += 1
+        target, held = job.target, job.slots
         change = Change(
-            change_id=self._num_changes,
-            kind=kind,
-            job=job.spec,
-            previous_slots=job.slots,
-            slots=slots,
-            global_batch=self._batch(job, job.target) if job.target else job.spec.global_batch,
-            virtual_workers=_in_rank_order(job.target, slots) if job.target else None,
+            self._num_changes,
+            kind,
+            job.spec,
+            held,
+            slots,
+            self._batch(job, target) if target else job.spec.global_batch,
+            _in_rank_order(target, slots) if target else None,
         )
-        added = tuple(slot for slot in slots if slot not in job.slots)
-        self.hold(job, job.slots + added, now_s)
+        if slots and held:
+            self.hold(job, held + tuple(slot for slot in slots if slot not in held), now_s)
+        elif slots:
+            self.hold(job, slots, now_s)
         self._book.open_change(job, change, now_s)
         self._book.move(job, state)
         return change

@@ -21,6 +21,8 @@ class Occupancy:
         self._host_of = cluster.host_of
         self._device_of = cluster.device_of
         self._devices = cluster.devices
+        self._is_shared = any(len(slots) > 1 for slots in cluster.devices)
+        """Whether a device has several slots."""
         self._free: list[list[int]] = [
             sorted({cluster.devices[cluster.device_of[slot]][0] for slot in host.slots})
             for host in cluster.hosts
@@ -72,12 +74,17 @@ class Occupancy:
         Raises:
             ValueError: a slot is held already, or down.
         """
+        taken, down = self._taken, self._down
         for slot in slots:
-            if slot in self._taken or slot in self._down:
-                state = "held" if slot in self._taken else "down"
+            if slot in taken or slot in down:
+                state = "held" if slot in taken else "down"
                 raise ValueError(f"slot {slot} is {state} already; two grants would share it")
-            self._taken.add(slot)
-            self._offer(slot)
+            taken.add(slot)
+            if self._is_shared:
+                self._offer(slot)
+            else:
+                self._offered[self._device_of[slot]] = None
+                self._remove(slot)
 
     def release(self, slots: Iterable[int]) -> None:
         """Give slots back; one that is down stays out of the free ones.
@@ -85,11 +92,16 @@ class Occupancy:
         Raises:
             ValueError: a slot was not held.
         """
+        taken, down = self._taken, self._down
         for slot in slots:
-            if slot not in self._taken:
+            if slot not in taken:
                 raise ValueError(f"slot {slot} is given back but was not held")
-            self._taken.remove(slot)
-            self._offer(slot)
+            taken.remove(slot)
+            if self._is_shared:
+                self._offer(slot)
+            elif slot not in down:
+                self._offered[self._device_of[slot]] = slot
+                self._add(slot)
 
     def mark_down(self, slot: int) -> None:
         """Take a slot out of service."""
@@ -122,18 +134,17 @@ class Occupancy:
     def _remove(self, slot: int) -> None:
         host = self._host_of[slot]
         free = self._free[host]
-        self._regroup(host, len(free), len(free) - 1)
+        group = self._hosts_with[len(free)]
+        del group[bisect_left(group, host)]
         del free[bisect_left(free, slot)]
+        insort(self._hosts_with[len(free)], host)
         self._num_free -= 1
 
     def _add(self, slot: int) -> None:
         host = self._host_of[slot]
         free = self._free[host]
-        self._regroup(host, len(free), len(free) + 1)
-        insort(free, slot)
-        self._num_free += 1
-
-    def _regroup(self, host: int, before: int, after: int) -> None:
-        group = self._hosts_with[before]
+        group = self._hosts_with[len(free)]
         del group[bisect_left(group, host)]
-        insort(self._hosts_with[after], host)
+        insort(free, slot)
+        insort(self._hosts_with[len(free)], host)
+        self._num_free += 1

@@ -69,12 +69,10 @@ class GangPlan:
     def _best_wronged(self, free: int) -> Key | None:
         """The best waiting job that would fit if all planned jobs behind it made way."""
         best: Key | None = None
-        planned, waiting = self.planned, self.waiting
+        planned = self.planned
         index, available = len(planned), free
-        for demand in waiting.demands():
-            head = waiting.head(demand)
-            if head is None:
-                continue
+        for head in self.waiting.best_of_each():
+            demand = head.num_slots
             while available < demand:
                 if index == 0:
                     return best

@@ -31,6 +31,8 @@ class WaitingJobs:
         self._heaps: dict[int, list[Key]] = {}
         self._demands: list[int] = []
         self._keys: dict[str, Key] = {}
+        self._heads: list[Key] | None = []
+        """The best of every demand that has one, by demand; None: to be looked up."""
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -40,16 +42,35 @@ class WaitingJobs:
 
     def put(self, key: Key) -> None:
         """Add a job, or give it a new key."""
+        if self._heads is not None and (before := self._keys.get(key.job_id)) is not None:
+            self._note_removed(before, self._heads)
         self._keys[key.job_id] = key
         heap = self._heaps.get(key.num_slots)
         if heap is None:
             heap = self._heaps[key.num_slots] = []
             insort(self._demands, key.num_slots)
         heappush(heap, key)
+        if self._heads is not None and heap[0] is key:
+            self._heads = None
 
     def discard(self, job_id: str) -> None:
         """Remove a job if it is here."""
-        self._keys.pop(job_id, None)
+        key = self._keys.pop(job_id, None)
+        if key is not None and self._heads is not None:
+            self._note_removed(key, self._heads)
+
+    def _note_removed(self, key: Key, heads: list[Key]) -> None:
+        for head in heads:
+            if head is key:
+                self._heads = None
+                return
+
+    def best_of_each(self) -> list[Key]:
+        """The best job of every demand that any has, by demand; to be read at once."""
+        if self._heads is None:
+            found = map(self.head, self._demands)
+            self._heads = [key for key in found if key is not None]
+        return self._heads
 
     def key_of(self, job_id: str) -> Key | None:
         """The present key of a job that is here."""
