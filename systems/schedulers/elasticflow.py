@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import ClassVar
 
 from harness.contracts.scheduler import (
@@ -15,7 +16,7 @@ from harness.contracts.scheduler import (
 )
 from harness.trace.job import DeadlineKind
 from systems.schedulers.min_share import Plan, fill_all
-from systems.schedulers.share_book import ShareBook, ShareJob, TimeSlots
+from systems.schedulers.share_book import BY_DEADLINE, ShareBook, ShareJob, TimeSlots
 
 
 class ElasticFlow:
@@ -74,8 +75,8 @@ class ElasticFlow:
         self._book = ShareBook(slot_s, powers_of_two, margin_s)
         self._time = TimeSlots(slot_s)
         self._zero_first = zero_first
-        self._before: dict[str, int] = {}
-        """Jobs of the plan before, with their places in it."""
+        self._before: list[ShareJob] = []
+        """Jobs of the plan before, in its order."""
         self._plan: Plan | None = None
 
     def decide(self, view: ClusterView) -> Decision:
@@ -118,12 +119,14 @@ class ElasticFlow:
         if plan is None or len(plan.demands) != len(book.promised):
             plan = self._plan_promised(slot, num_slots)
         self._plan = plan
-        self._before = {job.job_id: place for place, job in enumerate(book.promised)}
+        self._before = [*book.promised]
         return refusals
 
     def _plan_with(self, arrived: list[ShareJob], slot: int, num_slots: int) -> Plan | None:
         """Shares of all that were promised and of these."""
-        jobs = sorted([*self._book.promised, *arrived], key=lambda job: job.by_deadline)
+        jobs = [*self._book.promised]
+        for job in arrived:
+            insort(jobs, job, key=BY_DEADLINE)
         return fill_all([job.demand for job in jobs], slot, num_slots)
 
     def _plan_promised(self, slot: int, num_slots: int) -> Plan:
@@ -134,8 +137,9 @@ class ElasticFlow:
         if plan is not None:
             return plan
         before = self._plan
-        if before is not None and all(job.job_id in self._before for job in book.promised):
-            places = [self._before[job.job_id] for job in book.promised]
+        place_of = {job.job_id: place for place, job in enumerate(self._before)}
+        if before is not None and all(job.job_id in place_of for job in book.promised):
+            places = [place_of[job.job_id] for job in book.promised]
             plan = Plan(demands, slot, num_slots)
             if not plan.keep([before.share(place).from_slot(slot) for place in places]):
                 plan = None

@@ -14,13 +14,14 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from harness.frozen import frozen
 from systems.schedulers.free_over_time import FreeOverTime, Ints, Share
 from systems.schedulers.sizes import Levels
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Demand:
     """What one job needs."""
 
@@ -70,15 +71,12 @@ class Tables:
 
     def __init__(self, levels: Sequence[Levels], num_slots: int) -> None:
         """``num_slots``: levels with more slots than that are out of reach."""
-        numbers: dict[int, int] = {}  # few objects are shared by all jobs: no need to compare
-        kinds: list[Levels] = []
-        rows = []
-        for one in levels:
-            number = numbers.setdefault(id(one), len(kinds))
-            if number == len(kinds):
-                kinds.append(one)
-            rows.append(number)
-        counts, rates = _padded(tuple(kinds), num_slots)
+        # Few objects are shared by all jobs: no need to compare them.
+        ids = [*map(id, levels)]
+        kinds = dict(zip(ids, levels, strict=True))
+        numbers = dict(zip(kinds, range(len(kinds)), strict=True))
+        rows = [*map(numbers.__getitem__, ids)]
+        counts, rates = _padded(tuple(kinds.values()), num_slots)
         self.counts: Ints = counts[rows]
         self.rates: Floats = rates[rows]
 
@@ -113,7 +111,7 @@ class Plan:
         self.num_slots = num_slots
         self.tables = Tables([demand.levels for demand in demands], num_slots)
         self.need: Floats = np.array([demand.need for demand in demands], np.float64)
-        self.end: Ints = np.array([max(start, demand.end) for demand in demands], np.int64)
+        self.end: Ints = np.maximum(start, np.array([demand.end for demand in demands], np.int64))
         self.alone = self.tables.uncapped(self.need, self.end - start)
         self.switch: Ints = self.end - self.alone.raised
         """First time slot on the higher level, of a job that has its share as if alone."""
@@ -175,17 +173,11 @@ class Plan:
         if self.missed and not skip:
             return False
         count = len(self.demands)
-        if self._fits(count):
+        if not count or self._used_by(count)[1].max() <= self.num_slots:
             return True
         # As long as all fit, nobody is left less than it would have alone: the first that do
         # not are found by halving.
-        fitting, too_many = 0, count
-        while too_many - fitting > 1:
-            middle = (fitting + too_many) // 2
-            if self._fits(middle):
-                fitting = middle
-            else:
-                too_many = middle
+        fitting = self._num_fitting()
         free = self._free = self._left_by(fitting)
         for index in range(fitting, count):
             if self.alone.level[index] > 0 and not self._fill_one(index, free):
@@ -253,9 +245,24 @@ class Plan:
         np.not_equal(times[1:], times[:-1], out=is_last[:-1])
         return times[is_last], used[is_last]
 
-    def _fits(self, count: int) -> bool:
-        """Whether the first ``count`` jobs fit beside each other, each as if it were alone."""
-        return bool(self._used_by(count)[1].max() <= self.num_slots)
+    def _num_fitting(self) -> int:
+        """How many jobs fit beside each other, first to last, each as if it were alone; not all."""
+        low, high, count = self.alone.low, self.alone.high, len(self.demands)
+        # What ends comes before what begins in the same instant, so that the sum is at its most
+        # only where it stays so.
+        order = np.concatenate([self.end, self.switch]).argsort(kind="stable")
+        steps = np.concatenate([-high, high - low])[order]
+        job = order % count
+        from_start = low.cumsum()
+        fitting, too_many = 0, count
+        while too_many - fitting > 1:
+            middle = (fitting + too_many) // 2
+            most = steps[job < middle].cumsum().max(initial=0)
+            if from_start[middle - 1] + most <= self.num_slots:
+                fitting = middle
+            else:
+                too_many = middle
+        return fitting
 
 
 def two_levels(start: int, switch: int, end: int, low: int, high: int) -> Share:

@@ -22,7 +22,7 @@ from systems.schedulers.sizes import Levels, levels_of
 ROUNDING = 1e-9
 """Relative error of times and of work that thousands of sums may add up to."""
 # Not lambdas: a book must be pickled for the snapshot of a run.
-_BY_DEADLINE, _BY_ARRIVAL = attrgetter("by_deadline"), attrgetter("spec.order")
+BY_DEADLINE, _BY_ARRIVAL = attrgetter("by_deadline"), attrgetter("spec.order")
 
 
 @dataclass(slots=True)
@@ -42,8 +42,8 @@ class ShareJob:
     def needs(self, remaining_samples: float) -> None:
         """Plan for what is left, but not for the rounding of the sums that led there."""
         old, rounding = self.demand, ROUNDING * self.spec.work_samples
-        need = max(remaining_samples - rounding, rounding)
-        self.demand = Demand(old.levels, need, old.end, old.order)
+        need = remaining_samples - rounding
+        self.demand = Demand(old.levels, need if need > rounding else rounding, old.end, old.order)
 
 
 class ShareBook:
@@ -58,7 +58,7 @@ class ShareBook:
     def __init__(self, slot_s: float, powers_of_two: bool, margin_s: float) -> None:
         self.arrived: list[ShareJob] = []
         """Jobs about which nothing has been decided, in order of arrival."""
-        self.promised: SortedList[ShareJob] = SortedList(key=_BY_DEADLINE)
+        self.promised: SortedList[ShareJob] = SortedList(key=BY_DEADLINE)
         """Jobs whose deadline is kept, by deadline."""
         self.others: SortedList[ShareJob] = SortedList(key=_BY_ARRIVAL)
         """Jobs that get what is left, by arrival."""
@@ -93,9 +93,9 @@ class ShareBook:
 
     def refresh(self, view: ClusterView) -> None:
         """Take in how far the jobs that run have come."""
+        jobs, own, now_s = view.jobs, self._jobs, view.time_s
         for job_id in self._granted:
-            job = view.jobs[job_id]
-            self._jobs[job_id].needs(job.remaining_samples(view.time_s))
+            own[job_id].needs(jobs[job_id].remaining_samples(now_s))
 
     def changes(
         self, plan: Plan, planned: Iterable[ShareJob], others: list[ShareJob], zero_first: bool
