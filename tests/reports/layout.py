@@ -1,0 +1,89 @@
+"""What is wrong with how a browser lays a page out: asks headless Chromium, which runs the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from html import unescape
+from pathlib import Path
+
+_SCRIPT = """
+const wrong = [];
+const named = (one) => one.tagName.toLowerCase() + (one.id ? '#' + one.id : '')
+  + (one.className && one.className.baseVal === undefined ? '.' + one.className : '')
+  + ' "' + (one.textContent || one.alt || '').trim().slice(0, 40) + '"';
+const wide = document.documentElement.clientWidth;
+if (document.documentElement.scrollWidth > wide) wrong.push('the page scrolls sideways: '
+  + document.documentElement.scrollWidth + ' of ' + wide);
+const scrolls = (one) => one && (['auto', 'scroll'].includes(getComputedStyle(one).overflowX)
+  || scrolls(one.parentElement));
+for (const one of document.querySelectorAll('body *')) {
+  const style = getComputedStyle(one), box = one.getBoundingClientRect();
+  if (!box.width || !box.height || style.visibility === 'hidden') continue;
+  if (['hidden', 'clip'].includes(style.overflowX) && one.scrollWidth > one.clientWidth + 1)
+    wrong.push('cut: ' + named(one));
+  if (box.right > wide + 1 && !scrolls(one.parentElement)) wrong.push('sticks out: ' + named(one));
+  if (one.tagName === 'IMG' && !(one.complete && one.naturalWidth))
+    wrong.push('no picture: ' + named(one));
+}
+for (const parent of document.querySelectorAll('main, section, article, header')) {
+  let above = null;
+  for (const one of parent.children) {
+    const box = one.getBoundingClientRect(), style = getComputedStyle(one);
+    if (!box.height || style.position === 'absolute' || style.float !== 'none') continue;
+    if (above && box.top < above.bottom - 1 && box.left < above.right - 1
+        && box.right > above.left + 1) wrong.push('lies over what is above it: ' + named(one));
+    above = box;
+  }
+}
+for (const section of document.querySelectorAll('section'))
+  if (section.children.length < 2) wrong.push('nothing in: ' + named(section));
+document.body.dataset.wrong = JSON.stringify(wrong.slice(0, 20));
+"""
+
+
+def faults(browser: str, page: Path, width: int) -> list[str]:
+    """What sticks out, is cut, covered, broken or empty on a page, in words.
+
+    Args:
+        browser: Chromium.
+        page: an HTML file that needs no other but those beside it.
+        width: of the window, in CSS pixels. The page is in a frame of this width, since a window
+            cannot be as narrow as a phone.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        text = page.read_text(encoding="utf-8")
+        inner = page.with_name(f".checked-{page.name}")
+        outer = Path(folder) / "frame.html"
+        report = "parent.postMessage(document.body.dataset.wrong, '*')"
+        script = f"<script>addEventListener('load', () => {{ {_SCRIPT}; {report}; }})</script>"
+        outer.write_text(
+            "<!DOCTYPE html><body><script>addEventListener('message', (event) => {"
+            " document.body.dataset.found = event.data; })</script>"
+            f'<iframe src="{inner.resolve().as_uri()}" width="{width}" height="2000"'
+            ' style="border: 0"></iframe></body>',
+            encoding="utf-8",
+        )
+        try:
+            inner.write_text(text.replace("</body>", f"{script}</body>"), encoding="utf-8")
+            done = subprocess.run(
+                [
+                    browser,
+                    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+                    *("--disable-background-networking", "--disable-component-update"),
+                    *(f"--user-data-dir={folder}/profile", "--window-size=1600,2200"),
+                    *("--virtual-time-budget=30000", "--dump-dom", outer.as_uri()),
+                ],
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=180,
+            )
+        finally:
+            inner.unlink(missing_ok=True)
+    found = re.search(r'data-found="([^"]*)"', done.stdout)
+    assert found is not None, f"{page} has no </body>, or its script did not end"
+    wrong: list[str] = json.loads(unescape(found.group(1)))
+    return wrong
