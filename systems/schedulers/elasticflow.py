@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from typing import ClassVar
 
 from harness.contracts.scheduler import (
@@ -99,13 +98,20 @@ class ElasticFlow:
         refusals: dict[str, Grant | Suspend | Refuse] = {}
         arrived, book.arrived = book.arrived, []
         hopeful = [job for job in arrived if could_alone(job, slot, num_slots)]
-        plan = self._plan_with(hopeful, slot, num_slots)
-        # Where many arrive at once and all fit as if each were alone, they also do one by one.
-        together = plan is not None and not plan.capped
+        # Nothing is filled in it: what is worked out once for all plans of this time slot.
+        known = Plan([job.demand for job in book.promised], slot, num_slots)
+        if len(hopeful) == 1:
+            plan = self._plan_with(hopeful[0], known)
+            together = plan is not None
+        else:
+            plan = self._plan_together(hopeful, known)
+            # Where many arrive at once and all fit as if each were alone, they also do one by one.
+            together = plan is not None and not plan.capped
         for job in arrived:
             with_it = plan if together and job in hopeful else None
-            if with_it is None and job in hopeful:
-                with_it = self._plan_with([job], slot, num_slots)
+            if not together and len(hopeful) > 1 and job in hopeful:
+                with_it = self._plan_with(job, known)
+                known = with_it or known
             if with_it is not None:
                 plan = with_it
                 book.promised.add(job)
@@ -117,40 +123,49 @@ class ElasticFlow:
             else:
                 book.others.add(job)
         if plan is None or len(plan.demands) != len(book.promised):
-            plan = self._plan_promised(slot, num_slots)
+            plan = self._plan_promised(known)
         self._plan = plan
         self._before = [*book.promised]
         return refusals
 
-    def _plan_with(self, arrived: list[ShareJob], slot: int, num_slots: int) -> Plan | None:
-        """Shares of all that were promised and of these."""
-        jobs = [*self._book.promised]
-        for job in arrived:
-            insort(jobs, job, key=BY_DEADLINE)
-        return fill_all([job.demand for job in jobs], slot, num_slots)
+    def _plan_with(self, job: ShareJob, known: Plan) -> Plan | None:
+        """Shares of all that were promised, which ``known`` is of, and of this one."""
+        place = self._book.promised.bisect_key_left(job.by_deadline)
+        plan = known.beside(job.demand, place)
+        return plan if plan.fill(skip=False) else None
 
-    def _plan_promised(self, slot: int, num_slots: int) -> Plan:
+    def _plan_together(self, arrived: list[ShareJob], known: Plan) -> Plan | None:
+        """Shares of all that were promised and of these."""
+        if not arrived:
+            return known if known.fill(skip=False) else None
+        jobs = sorted([*self._book.promised, *arrived], key=BY_DEADLINE)
+        return fill_all([job.demand for job in jobs], known.start, known.num_slots)
+
+    def _plan_promised(self, known: Plan) -> Plan:
         """Shares of all jobs that were promised their deadlines."""
         book = self._book
-        demands = [job.demand for job in book.promised]
-        plan = fill_all(demands, slot, num_slots)
-        if plan is not None:
-            return plan
+        slot, num_slots = known.start, known.num_slots
+        if known.fill(skip=False):
+            return known
+        plan: Plan | None = None
         before = self._plan
         place_of = {job.job_id: place for place, job in enumerate(self._before)}
         if before is not None and all(job.job_id in place_of for job in book.promised):
             places = [place_of[job.job_id] for job in book.promised]
-            plan = Plan(demands, slot, num_slots)
+            plan = Plan(known.demands, slot, num_slots)
             if not plan.keep([before.share(place).from_slot(slot) for place in places]):
                 plan = None
         if plan is None:
-            plan = fill_all(demands, slot, num_slots, skip=True)
+            plan = fill_all(known.demands, slot, num_slots, skip=True)
         assert plan is not None, "no job must be in it"
         lost = [book.promised[index] for index in plan.missed]
         for job in lost:
             book.promised.remove(job)
             book.others.add(job)
-        return self._plan_promised(slot, num_slots) if lost else plan
+        if not lost:
+            return plan
+        left = [job.demand for job in book.promised]
+        return self._plan_promised(Plan(left, slot, num_slots))
 
 
 def could_alone(job: ShareJob, slot: int, num_slots: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from systems.schedulers.free_over_time import FreeOverTime, Ints, Share
 from systems.schedulers.sizes import Levels
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+_N = TypeVar("_N", np.float64, np.int64)
 
 
 @frozen
@@ -99,20 +100,30 @@ class Tables:
 
 
 class Plan:
-    """Shares of some jobs that all fit beside each other. Made by ``fill_all``.
+    """Shares of some jobs that all fit beside each other, once it is filled (``fill_all``).
 
     Most jobs have the share that they would have alone, which a few numbers describe; those
     that other jobs leave less than that are in ``capped``.
     """
 
-    def __init__(self, demands: Sequence[Demand], start: int, num_slots: int) -> None:
+    def __init__(
+        self,
+        demands: Sequence[Demand],
+        start: int,
+        num_slots: int,
+        known: tuple[Floats, Ints, Uncapped] | None = None,
+    ) -> None:
+        """``known``: need, end and lone share of every job, where they were worked out before."""
         self.demands = demands
         self.start = start
         self.num_slots = num_slots
-        self.tables = Tables([demand.levels for demand in demands], num_slots)
-        self.need: Floats = np.array([demand.need for demand in demands], np.float64)
-        self.end: Ints = np.maximum(start, np.array([demand.end for demand in demands], np.int64))
-        self.alone = self.tables.uncapped(self.need, self.end - start)
+        self._tables: Tables | None = None
+        if known is None:
+            need = np.array([demand.need for demand in demands], np.float64)
+            end = np.maximum(start, np.array([demand.end for demand in demands], np.int64))
+            self._tables = Tables([demand.levels for demand in demands], num_slots)
+            known = need, end, self._tables.uncapped(need, end - start)
+        self.need, self.end, self.alone = known
         self.switch: Ints = self.end - self.alone.raised
         """First time slot on the higher level, of a job that has its share as if alone."""
         self.capped: dict[int, Share] = {}
@@ -120,6 +131,13 @@ class Plan:
         self.missed: list[int] = []
         """Jobs that have no share, since it would not be enough."""
         self._free: FreeOverTime | None = None
+
+    @property
+    def tables(self) -> Tables:
+        """Rates and counts of the jobs."""
+        if self._tables is None:
+            self._tables = Tables([demand.levels for demand in self.demands], self.num_slots)
+        return self._tables
 
     @property
     def now(self) -> Ints:
@@ -167,8 +185,28 @@ class Plan:
             first += share.starts[more[:1]].tolist()
         return min(first, default=None)
 
+    def beside(self, demand: Demand, place: int) -> Plan:
+        """A plan of the same jobs and another one at ``place``, with nothing filled yet."""
+        one = Plan([demand], self.start, self.num_slots)
+
+        def put(own: npt.NDArray[_N], other: npt.NDArray[_N]) -> npt.NDArray[_N]:
+            return np.concatenate([own[:place], other, own[place:]])
+
+        mine, its = self.alone, one.alone
+        alone = Uncapped(
+            put(mine.level, its.level),
+            put(mine.raised, its.raised),
+            put(mine.low, its.low),
+            put(mine.high, its.high),
+            put(mine.usage, its.usage),
+        )
+        demands = [*self.demands[:place], demand, *self.demands[place:]]
+        known = put(self.need, one.need), put(self.end, one.end), alone
+        return Plan(demands, self.start, self.num_slots, known)
+
     def fill(self, skip: bool) -> bool:
         """Fill the shares, in the order of the jobs; see ``fill_all``."""
+        self.capped = {}
         self.missed = np.flatnonzero(self.alone.level < 0).tolist()
         if self.missed and not skip:
             return False
