@@ -71,7 +71,8 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     )
     return (
         f"{len(verdicts)} entries: {by_status[Status.TESTED]} tested on records ({tested}),"
-        f" {by_status[Status.CHECKED]} checked by tests, {by_status[Status.GIVEN]} are inputs here,"
+        f" {by_status[Status.CHECKED]} checked by tests, {by_status[Status.GIVEN]}"
+        f" {'is an input' if by_status[Status.GIVEN] == 1 else 'are inputs'} here,"
         f" {by_status[Status.AWAITED]} await records, {by_status[Status.OPEN]} await a study,"
         f" {by_status[Status.NOT_HERE]} cannot be tested here."
     )

@@ -249,7 +249,7 @@ def _rows(
         for system, own in curves.items()
     ]
     bounds = (f"{least[point]:.1f}" if point in least else "" for point in axis.places)
-    return [*rows, [f"bound: {label}", *bounds]]
+    return [*rows, [f"bound: {label}", *bounds]] if least else rows
 
 
 def _cell(found: Estimate | None) -> str:

@@ -13,28 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
+from systems.elastic.actions import Action, Answer, Tell, failed
 from systems.elastic.recovery import Halted, Membership, Recovery, plan_resume
 from systems.runtime.control import Message
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """Send a message to a worker."""
-
-    worker: str
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Send a message to the driver."""
-
-    message: Message
-
-
-Action: TypeAlias = Tell | Answer
 
 
 @dataclass
@@ -91,6 +73,10 @@ class Coordinator:
         """Changes that the driver no longer wants."""
         self._entered: dict[str, int] = {}
         """The latest generation that each worker has entered, as far as this leader has heard."""
+        self._postponed: int | None = None
+        """A change of which a recovery will tell whether a leader before this one has made it."""
+        self._asked: set[int] = set()
+        """Changes that this leader was asked for."""
         self.adjustment: Adjustment | None = None
         self.recovery: Recovery | None = None
 
@@ -120,6 +106,7 @@ class Coordinator:
         if self.recovery is not None and worker in self._concerned():
             if is_new and status["highest"] >= self.recovery.number:
                 return self._halt()  # a leader before this one has used the number
+            self.recovery.told.add(worker)
             return [Tell(worker, self.recovery.halt_message())]
         if self.recovery is None and self._are_hurt([worker], self._dead):
             return self._halt()
@@ -136,17 +123,19 @@ class Coordinator:
         reason = ""
         if self.adjustment is not None:
             return [Answer({"kind": "retry", "change_id": change_id})]
-        unknown = set(target.members) - set(self.members) - set(request["joiners"])
         if self.recovery is not None:
-            reason = "the workers are recovering"
-        elif dead := sorted(self._dead & set(target.members)):
+            self._postponed = change_id
+            return []
+        unknown = set(target.members) - set(self.members) - set(request["joiners"])
+        if dead := sorted(self._dead & set(target.members)):
             reason = f"{', '.join(dead)} died"
         elif unknown:
             reason = f"{', '.join(sorted(unknown))} neither train nor join"
         elif len(target.members) > target.global_batch:
             reason = f"{len(target.members)} workers cannot share {target.global_batch} samples"
         if reason:
-            return [_failed(change_id, reason)]
+            return [failed(change_id, reason)]
+        self._asked.add(change_id)
         self.adjustment = Adjustment(change_id, target, tuple(request["joiners"]))
         actions = self._advance()
         if self._stops_first:
@@ -159,14 +148,19 @@ class Coordinator:
         count on it already, or have made it: then it is kept. A recovery decides for itself."""
         self._withdrawn.add(change_id)
         adjustment = self.adjustment
+        is_present = adjustment is not None and adjustment.change_id == change_id
+        # Who was ready for a switch has heard of a number that this leader did not give.
+        is_unknown = not is_present and change_id not in self._asked | self._done
+        if is_unknown and (self.recovery is not None or self._highest > self.generation):
+            self._postponed = change_id
+            return [] if self.recovery is not None else self._halt("a change was given up")
         if self.recovery is not None:
             return []
-        is_present = adjustment is not None and adjustment.change_id == change_id
         if is_present and adjustment is not None and not adjustment.is_announced:
             return self._cancel(reason)
         if is_present or change_id in self._done:
             return [Answer({"kind": "adjust_kept", "change_id": change_id})]
-        return [_failed(change_id, reason)]
+        return [failed(change_id, reason)]
 
     def prepared(self, worker: str, address: str, port: int) -> list[Action]:
         """A joiner can take the state now."""
@@ -206,17 +200,25 @@ class Coordinator:
         self.generation = generation
         if self.adjustment is not None and self.adjustment.change_id in self._done:
             self.adjustment = None  # also one that a leader before this one had announced
+        answers: list[Action] = []
         if self.recovery is not None and self.recovery.number == generation:
             self.recovery = None
-        return self._advance()
+            postponed, self._postponed = self._postponed, None
+            if postponed is not None and postponed not in self._done:
+                answers.append(failed(postponed, "the workers had to recover"))
+            elif postponed in self._withdrawn:
+                answers.append(Answer({"kind": "adjust_kept", "change_id": postponed}))
+        return [*answers, *self._advance()]
 
     def halted(self, worker: str, number: int, report: Halted) -> list[Action]:
         """A survivor has stopped at a step boundary and waits."""
         if self.recovery is None and number > self.generation:
             return self._halt()  # a leader before this one had begun, and is gone
+        actions: list[Action] = []
         if self.recovery is not None and self.recovery.number == number:
             self.recovery.halted[worker] = report
-        return self._advance()
+            actions = self._learn(report, self.recovery)
+        return [*actions, *self._advance()]
 
     def lost(self, workers: Sequence[str]) -> list[Action]:
         """Workers have died; whoever says it may say it again."""
@@ -340,7 +342,7 @@ class Coordinator:
                 "change_id": adjustment.change_id,
             }
             actions += [Tell(worker, cancel) for worker in self.members if worker not in self._dead]
-        return [*actions, _failed(adjustment.change_id, reason)]
+        return [*actions, failed(adjustment.change_id, reason)]
 
     def _halt(self, reason: str = "a worker died") -> list[Action]:
         """Stop the survivors at a boundary; also when another dies while they recover."""
@@ -349,13 +351,31 @@ class Coordinator:
         self.recovery = Recovery(self._next_generation(), reason)
         # The driver may know of no death, and limits how long this takes.
         known: Message = {"kind": "recovering", "generation": self.recovery.number}
-        return [
-            *(
-                Tell(worker, self.recovery.halt_message())
-                for worker in sorted(self._concerned() & self._registered)
-            ),
-            Answer(known),
-        ]
+        return [*self._tell_halt(self.recovery), Answer(known)]
+
+    def _tell_halt(self, recovery: Recovery) -> list[Action]:
+        """Tell everybody concerned that was not told yet."""
+        new = (self._concerned() & self._registered) - recovery.told
+        recovery.told |= new
+        return [Tell(worker, recovery.halt_message()) for worker in sorted(new)]
+
+    def _learn(self, report: Halted, recovery: Recovery) -> list[Action]:
+        """Who has halted in a generation that this leader has not heard of, such as a leaver that
+        leads after the death of the leader that had sent it away, says who is in it."""
+        adjustment, generation = self.adjustment, report.generation
+        is_known = adjustment is not None and adjustment.generation == generation
+        if generation <= self.generation or is_known or report.membership is None:
+            return []
+        self._memberships = {
+            self.generation: self._memberships[self.generation],
+            generation: report.membership,
+        }
+        self.generation = generation
+        if report.change_id is not None:
+            self._done.add(report.change_id)
+        if adjustment is not None and adjustment.change_id in self._done:
+            self.adjustment = None
+        return self._tell_halt(recovery)
 
     def _advance_recovery(self, recovery: Recovery) -> list[Action]:
         if recovery.resumed is not None or not self._concerned() <= set(recovery.halted):
@@ -382,9 +402,5 @@ class Coordinator:
                     for worker in adjustment.joiners
                     if worker in self._registered and worker not in recovery.halted
                 ]
-                actions.append(_failed(adjustment.change_id, recovery.reason))
+                actions.append(failed(adjustment.change_id, recovery.reason))
         return actions
-
-
-def _failed(change_id: int, reason: str) -> Answer:
-    return Answer({"kind": "adjust_failed", "change_id": change_id, "reason": reason})

@@ -10,8 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from systems.elastic.actions import Action, Tell
 from systems.elastic.coordination_log import stamped
-from systems.elastic.coordinator import Action, Coordinator, Tell
+from systems.elastic.coordinator import Coordinator
 from systems.elastic.heartbeat import HeartbeatWatch
 from systems.elastic.recovery import Halted, Membership
 from systems.runtime.control import Message
@@ -215,4 +216,6 @@ def _halted(message: Message) -> Halted:
         message["address"],
         message["port"],
         message["outcome"],
+        Membership.from_message(message),
+        message["change_id"],
     )

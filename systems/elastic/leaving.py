@@ -86,6 +86,7 @@ def _stand_by(loop: ElasticLoop) -> bool:
 def tell_halted(loop: ElasticLoop, number: int) -> None:
     """Tell the leader where this worker stopped, and where it would take a state."""
     outcome = loop.outcome
+    topology = loop.topologies.get(loop.generation)
     address, port = ("", 0) if outcome is not None else loop.taking.listen()
     loop.tell(
         "halted",
@@ -95,6 +96,8 @@ def tell_halted(loop: ElasticLoop, number: int) -> None:
         address=address,
         port=port,
         outcome=outcome.value if outcome in ENDS else "",
+        **loop.membership.to_message(),
+        change_id=None if topology is None else topology.change_id,
     )
 
 

@@ -54,6 +54,10 @@ class Halted:
     """Where it takes a state; nothing where it will not."""
     outcome: str = ""
     """How its training has ended (``leaving.Outcome``), if it has: no step follows."""
+    membership: Membership | None = None
+    """Of that generation, which the leader may not have heard of: one before it led there."""
+    change_id: int | None = None
+    """Of the change that led to that generation, if one did."""
 
 
 @dataclass
@@ -64,6 +68,8 @@ class Recovery:
     """Also the number of the generation that follows."""
     reason: str
     """Why, to whom a change fails by it."""
+    told: set[str] = field(default_factory=set)
+    """Who was told to halt."""
     halted: dict[str, Halted] = field(default_factory=dict)
     resumed: Membership | None = None
 
@@ -119,11 +125,14 @@ def plan_resume(
         mode: ``consistent``, ``approximate`` or ``exact``.
     """
     whole = {worker: at for worker, at in halted.items() if at.step >= 0}
-    known = [at.generation for at in whole.values() if at.generation in memberships]
-    if not known:
+    # Also of those that a leader after the one that led there has not heard of.
+    known = {at.generation: at.membership for at in whole.values() if at.membership is not None}
+    known |= memberships
+    generations = [at.generation for at in whole.values() if at.generation in known]
+    if not generations:
         return None
-    from_generation = max(known)  # if one has switched, all were about to
-    target = memberships[from_generation]
+    from_generation = max(generations)  # if one has switched, all were about to
+    target = known[from_generation]
     members = tuple(w for w in target.members if w in halted and w not in dead)
     over = [worker for worker in members if halted[worker].outcome]
     if over:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from systems.elastic.coordinator import Answer, Coordinator
+from systems.elastic.actions import Answer
+from systems.elastic.coordinator import Coordinator
 from systems.elastic.recovery import Halted, Membership, plan_resume
 
 STATUS = {"members": (), "highest": 1, "prepared": False}
@@ -185,6 +186,77 @@ def test_a_new_leader_helps_those_whom_the_one_before_it_had_halted():
     sent = lead.halted("a", 7, Halted(6, 10, "h", 1))
     assert kinds(sent) == halts("a")
     assert sent[0].message == {"kind": "halt", "generation": 8}
+
+
+JOINS = {"members": (), "highest": 7, "prepared": True, "address": "h", "port": 3}
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_a_leaver_that_leads_after_a_death_in_the_switch_has_the_newcomer_go_on(is_early):
+    """The first worker was to stay, and died when the leaver had just left; the leaver was elected
+    and has the only state. It leads the generation in which it was a member."""
+    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
+    lead.registered("b", {**STATUS, "members": ("a", "b"), "highest": 7})
+    assert kinds(lead.lost(["a"])) == halts("b")
+    if is_early:
+        assert lead.registered("c", JOINS) == []
+    left_for = Membership(("a", "c"), 12)
+    sent = lead.halted("b", 8, Halted(7, 114, "", 0, "", left_for, 5))
+    if not is_early:
+        assert sent == [], "of those that trained, it is alone"
+        sent = lead.registered("c", JOINS)
+    assert kinds(sent) == [("c", "halt")]
+    sent = lead.halted("c", 8, Halted(0, -1, "h", 3, "", Membership((), 12)))
+    assert kinds(sent) == [("b", "resume"), ("c", "resume")]
+    plan = sent[0].message
+    assert (plan["members"], plan["source"], plan["step"]) == (["c"], "b", 114)
+    assert plan["behind"] == {"c": ("h", 3)}
+    assert plan["from_generation"] == 7, "the change is made"
+    assert lead.switched("c", 8, Membership(("c",), 12)) == []
+    assert lead.adjust(adjust("ac", "c", 5)) == []
+    assert lead.recovery is None
+
+
+def test_who_trained_in_a_generation_that_the_leader_has_not_heard_of_can_go_on():
+    halted = {"b": Halted(1, 7, "h", 1, "", Membership(("a", "b"), 12))}
+    plan = plan_resume(halted, {2: Membership(("c", "b"), 12)}, {"a", "c"}, "exact")
+    assert (plan.membership.members, plan.source, plan.step) == (("b",), "b", 7)
+
+
+@pytest.mark.parametrize("was_made", [True, False])
+def test_a_change_asked_for_again_in_a_recovery_is_answered_when_it_is_known(was_made):
+    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
+    for worker in "ab":
+        lead.registered(worker, {**STATUS, "members": ("a", "b"), "highest": 7})
+    lead.lost(["c"])
+    lead.lost(["b"])
+    assert lead.adjust(adjust("ad", "d", 5)) == []
+    new = Membership(("a", "d") if was_made else ("a", "b"), 12)
+    sent = lead.halted("a", 8, Halted(7 if was_made else 6, 10, "h", 1, "", new, 5))
+    if was_made:
+        lead.registered("d", JOINS)
+        sent = lead.halted("d", 8, Halted(0, -1, "h", 3))
+    members = ["a", "d"] if was_made else ["a"]
+    assert sent[0].message["members"] == members
+    answers = lead.switched("a", 8, Membership(tuple(members), 12))
+    assert kinds(answers) == ([] if was_made else [("driver", "adjust_failed")])
+
+
+def test_what_became_of_a_change_of_the_leader_before_is_found_out_before_it_is_given_up():
+    """The one before may have announced it: it had given a number."""
+    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
+    lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 7})
+    lead.registered("b", {**STATUS, "members": ("a", "b"), "highest": 7})
+    assert kinds(lead.withdraw(5, "late")) == halts("a", "b")
+    new = Membership(("a",), 12)
+    lead.halted("a", 8, Halted(7, 10, "h", 1, "", new, 5))
+    lead.halted("b", 8, Halted(7, 10, "", 0, "", new, 5))
+    assert kinds(lead.switched("a", 8, new)) == [("driver", "adjust_kept")]
+
+
+def test_a_change_that_no_leader_has_begun_is_given_up_at_once():
+    lead = leader("a", "b")
+    assert kinds(lead.withdraw(5, "late")) == [("driver", "adjust_failed")]
 
 
 def test_a_death_may_have_been_that_of_a_newcomers_donor():

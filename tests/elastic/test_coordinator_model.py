@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from systems.elastic.coordinator import Coordinator, Tell
+from systems.elastic.actions import Tell
+from systems.elastic.coordinator import Coordinator
 from systems.elastic.recovery import Halted, Membership
-
-STATUS = {"members": (), "highest": 1, "prepared": False}
 
 
 @dataclass
@@ -24,6 +23,21 @@ class Peer:
     topology: dict = field(default_factory=dict)
     inbox: list = field(default_factory=list)
     gone: bool = False
+    standing: tuple | None = None
+    """Generation and members by which it would lead; None: it does not stand for election."""
+    facts: dict = field(default_factory=dict)
+    """The last of each kind that it has said, which every new leader is told."""
+
+    @property
+    def status(self):
+        """With what it greets a leader."""
+        highest = max([self.generation, self.halted, 1, *self.topology])
+        members = self.standing[1].members if self.standing else ()
+        is_prepared = "prepared" in self.facts
+        return {
+            "members": members, "highest": highest, "prepared": is_prepared,
+            "address": "h", "port": 1,
+        }  # fmt: skip
 
     @property
     def is_leaver(self):
@@ -37,15 +51,20 @@ class Model:
     def __init__(self, members, transfer):
         self.lead = Coordinator(Membership(members, 12), 1, transfer=transfer, recovery="exact")
         self.transfer = transfer
-        self.peers = {n: Peer(n, 1, 0, Membership(members, 12)) for n in members}
+        own = Membership(members, 12)
+        self.peers = {n: Peer(n, 1, 0, own, standing=(1, own)) for n in members}
         self.outbox = []
         self.answers = []
         self.next_change = 1
         self.dead = set()
         self.announced = 0
         self.made = set()
+        self.known = set()
+        """Changes of which the driver knows that they were made."""
+        self.request = None
+        self.joiners = {}
         for name in members:
-            self.act(self.lead.registered(name, {**STATUS, "members": members}))
+            self.act(self.lead.registered(name, self.peers[name].status))
 
     def act(self, actions):
         for action in actions:
@@ -68,10 +87,43 @@ class Model:
         for name in joiners:
             self.peers[name] = Peer(name)
         request = {"change_id": self.next_change, "members": list(members), "joiners": joiners}
-        self.act(self.lead.adjust({**request, "global_batch": 12}))
+        self.request = {**request, "global_batch": 12}
+        self.joiners[self.next_change] = joiners
+        self.act(self.lead.adjust(self.request))
         self.next_change += 1
         for name in joiners:
-            self.outbox += [(name, "registered"), (name, "prepared")]
+            self.outbox.append((name, "registered"))
+            self.say(name, "prepared")
+
+    def say(self, name, what, *details):
+        """To this leader, and to every later one."""
+        self.peers[name].facts[what] = (name, what, *details)
+        self.outbox.append((name, what, *details))
+
+    def candidates(self):
+        """Who may lead next; who only joins knows too little."""
+        return [p for p in self.alive() if p.standing]
+
+    def elect(self, peer):
+        """The leader is gone with all that it knew, and was about to hear or had just said. The
+        driver tells of the dead, and asks again for what it still wants."""
+        for change_id in self.answered("adjust_failed"):  # the driver has ended them
+            for name in self.joiners.get(change_id, ()):
+                self.peers[name].gone |= self.peers[name].standing is None
+        generation, membership = peer.standing
+        self.lead = Coordinator(membership, generation, transfer=self.transfer, recovery="exact")
+        self.outbox.clear()
+        for other in sorted(self.alive(), key=lambda p: p is not peer):
+            other.inbox.clear()
+            if other is peer:  # nothing reaches a leader before its own greeting
+                self.act(self.lead.registered(peer.name, peer.status))
+            else:
+                self.outbox.append((other.name, "registered"))
+            self.outbox += other.facts.values()
+            self.outbox.append((other.name, "lost"))
+        wanted = self.request and self.request["change_id"]
+        if wanted and wanted not in self.answered("adjust_failed") | self.known:
+            self.outbox.append(("", "adjust"))
 
     def training(self):
         """The members of one generation, if all of them are there to make a step."""
@@ -108,8 +160,14 @@ class Model:
                 peer.generation, peer.step = announced, step
                 peer.membership = Membership(tuple(topology["members"]), 12)
                 if peer.name in topology["members"]:
-                    self.outbox.append((peer.name, "switched"))
+                    self.stand(peer)
+                    self.known.add(topology["change_id"])
             self.let_go()
+
+    def stand(self, peer):
+        """A member of a new generation."""
+        peer.standing = peer.generation, peer.membership
+        self.say(peer.name, "switched")
 
     def let_go(self):
         """Who is not in the generation it knows may go, once all that are have switched."""
@@ -138,9 +196,9 @@ class Model:
         kind = message["kind"]
         if kind == "topology":
             peer.topology[message["generation"]] = message
-            self.outbox.append((peer.name, "built", message["generation"]))
+            self.say(peer.name, "built", message["generation"])
             if peer.name in message["joiners"]:
-                self.outbox.append((peer.name, "caught_up", message["generation"]))
+                self.say(peer.name, "caught_up", message["generation"])
         elif kind == "announce":
             self.announced = message["generation"]
         elif kind == "cancel":
@@ -150,7 +208,7 @@ class Model:
         elif kind == "halt":
             peer.halted = message["generation"]
             self.announced = 0
-            self.outbox.append((peer.name, "halted", message["generation"]))
+            self.say(peer.name, "halted", message["generation"])
         elif kind == "resume" and peer.halted == message["generation"]:
             if peer.name not in message["members"]:
                 self.leave(peer)
@@ -163,7 +221,9 @@ class Model:
             peer.step = message["step"]
             peer.generation = message["generation"]
             peer.membership = Membership(tuple(message["members"]), 12)
-            self.outbox.append((peer.name, "switched"))
+            if topology := peer.topology.get(message["from_generation"]):
+                self.known.add(topology["change_id"])
+            self.stand(peer)
             self.let_go()
         return True
 
@@ -172,13 +232,18 @@ class Model:
             return False
         entry = self.outbox.pop(0)  # each connection keeps its order; one queue keeps all
         name, what = entry[:2]
+        if what == "adjust":
+            self.act(self.lead.adjust(self.request))
+            return True
         peer = self.peers[name]
         if name in self.dead:
             return True
         if what == "left":
             self.act(self.lead.left(name))
         elif what == "registered":
-            self.act(self.lead.registered(name, STATUS))
+            self.act(self.lead.registered(name, peer.status))
+        elif what == "lost":
+            self.act(self.lead.lost(sorted(self.dead)))
         elif what == "prepared":
             self.act(self.lead.prepared(name, "h", 1))
         elif what == "built":
@@ -190,7 +255,10 @@ class Model:
             change_id = topology["change_id"] if topology else None
             self.act(self.lead.switched(name, peer.generation, peer.membership, change_id))
         elif what == "halted" and peer.halted == entry[2]:
-            report = Halted(peer.generation, peer.step, "h", 1)
+            topology = peer.topology.get(peer.generation)
+            change_id = topology["change_id"] if topology else None
+            where = peer.membership or Membership((), 12)
+            report = Halted(peer.generation, peer.step, "h", 1, "", where, change_id)
             self.act(self.lead.halted(name, entry[2], report))
         return True
 
@@ -213,7 +281,9 @@ def test_random_adjustments_and_deaths_leave_one_consistent_membership(data, tra
     committed = 0
     for _ in range(data.draw(st.integers(3, 25))):
         action = data.draw(
-            st.sampled_from(["ask", "kill", "step", "deliver", "deliver", "speak", "withdraw"])
+            st.sampled_from(
+                ["ask", "kill", "step", "deliver", "deliver", "speak", "withdraw", "elect"]
+            )
         )
         members = list(model.lead.members)
         if action == "ask" and model.lead.adjustment is None and model.lead.recovery is None:
@@ -230,9 +300,11 @@ def test_random_adjustments_and_deaths_leave_one_consistent_membership(data, tra
                 if victim in model.training() and len(model.training()) > 2:
                     rest = [p.name for p in model.training() if p is not victim]
                     model.make_step(behind=data.draw(st.sampled_from([None, *rest])))
-                others = [p for p in model.alive() if p is not victim and not p.is_leaver]
+                others = [p for p in model.alive() if p is not victim]
                 if any(p.step >= victim.step for p in others):
                     model.kill(victim.name)
+        elif action == "elect":
+            model.elect(data.draw(st.sampled_from(model.candidates())))
         elif action == "withdraw":
             model.act(model.lead.withdraw(model.next_change - 1, "late"))
         elif action == "step":

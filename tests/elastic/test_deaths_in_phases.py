@@ -25,22 +25,25 @@ ATTEMPTS = 5
 """A phase of a step may be over before the signal is there; then its mark says so."""
 
 
-def struck_once(launcher, folder, moment, who="any", transfer="background"):
-    """One life with one death, held to its history; returns the fault."""
+FEW, MANY, ELSEWHERE = (0, 1), (0, 1, 2), (0, 2)
+
+
+def struck_once(launcher, folder, moment, who="any", transfer="background", to=MANY):
+    """One life with one death, held to its history; returns the fault. ``to``: other slots."""
     watched = WatchedLauncher(launcher)
     plan = FaultPlan(count=1, at=(moment,), who=who, settle_s=0.1, spread_s=0.2)
     inner = StopFree(start="preimported", transfer=transfer, recovery="exact", **DATA)
     backend = FaultyBackend(inner, watched, plan, str(folder))
     world = World(backend, watched, folder / "free")
     try:
-        few, many = (0, 1), (0, 1, 2)
-        now = many if moment == "recover" else few
+        now = to if moment == "recover" else FEW
         world.until_change(world.start(now, batch=BATCH, step_s=STEP_S))
         while not any(fault.aimed_at == moment for fault in backend.faults):
             after_some_steps(world)
             if plan.is_of_a_change(moment):
-                now = few if now == many else many
-                change = world.ask(ChangeKind.RESCALE, now, batch=BATCH)
+                now = FEW if now == to else to
+                kind = ChangeKind.MIGRATE if len(to) == len(FEW) else ChangeKind.RESCALE
+                change = world.ask(kind, now, batch=BATCH)
                 until(world, lambda r, own=change: r.change_id == own and r.kind in ANSWERS)
         after_some_steps(world)
         backend.hold("job", 0)
@@ -107,6 +110,15 @@ def test_a_leader_s_death_in_a_switch_gives_the_bits_of_its_history(
     launcher, tmp_path, transfer, who
 ):
     struck_in(launcher, tmp_path, "switch", who=who, transfer=transfer)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("transfer", TRANSFERS)
+def test_a_leader_s_death_where_the_other_is_relieved_gives_the_bits_of_its_history(
+    launcher, tmp_path, transfer
+):
+    """Whoever is about to leave has the only state then, and is the only one that can lead."""
+    struck_in(launcher, tmp_path, "switch", who="leader", transfer=transfer, to=ELSEWHERE)
 
 
 @pytest.mark.long

@@ -1,0 +1,31 @@
+"""What a leader's decisions come to: messages to workers and to the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from systems.runtime.control import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Send a message to a worker."""
+
+    worker: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Send a message to the driver."""
+
+    message: Message
+
+
+Action: TypeAlias = Tell | Answer
+
+
+def failed(change_id: int, reason: str) -> Answer:
+    """A change was given up."""
+    return Answer({"kind": "adjust_failed", "change_id": change_id, "reason": reason})
