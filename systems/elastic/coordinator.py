@@ -12,25 +12,11 @@ words (``words``), which all members see at the same step, instead of by a messa
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 
 from systems.elastic.actions import Action, Answer, Tell, failed
+from systems.elastic.adjustment import Adjustment
 from systems.elastic.recovery import Halted, Membership, Recovery, plan_resume
 from systems.runtime.control import Message
-
-
-@dataclass
-class Adjustment:
-    """A change of the members that is under way."""
-
-    change_id: int
-    target: Membership
-    joiners: tuple[str, ...]
-    generation: int = 0
-    """Given when the topology is sent; 0 before."""
-    built: set[str] = field(default_factory=set)
-    caught_up: set[str] = field(default_factory=set)
-    is_announced: bool = False
 
 
 class Coordinator:
@@ -151,6 +137,7 @@ class Coordinator:
         is_present = adjustment is not None and adjustment.change_id == change_id
         # Who was ready for a switch has heard of a number that this leader did not give.
         is_unknown = not is_present and change_id not in self._asked | self._done
+        is_unknown &= self._mode != "none"  # then no leader has followed another
         if is_unknown and (self.recovery is not None or self._highest > self.generation):
             self._postponed = change_id
             return [] if self.recovery is not None else self._halt("a change was given up")

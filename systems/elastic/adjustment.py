@@ -1,0 +1,21 @@
+"""A change of the members as the leader knows it; the driver's side of it is ``adjusting``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from systems.elastic.recovery import Membership
+
+
+@dataclass
+class Adjustment:
+    """A change of the members that is under way."""
+
+    change_id: int
+    target: Membership
+    joiners: tuple[str, ...]
+    generation: int = 0
+    """Given when the topology is sent; 0 before."""
+    built: set[str] = field(default_factory=set)
+    caught_up: set[str] = field(default_factory=set)
+    is_announced: bool = False
