@@ -45,7 +45,7 @@ def _chart(name: str, title: str, runs: Sequence[ReportRun]) -> Drawing:
             look = looks.line(run.system)
             panel.step(times_s / seconds, values, where="post", label=names[run.system], **look)
     for panel, label in zip(
-        panels, ("slots in use\n(fraction)", "cluster efficiency"), strict=True
+        panels, ("slots in use (fraction)", "efficiency (fraction)"), strict=True
     ):
         panel.set_ylabel(label)
         panel.set_ylim(bottom=0)

@@ -41,7 +41,7 @@ def _chart(name: str, title: str, runs: Sequence[ReportRun]) -> Drawing:
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlabel("length of the idle interval (s, logarithmic)")
-    axis.set_ylabel("intervals per second of length\n(count/s, logarithmic)")
+    axis.set_ylabel("density (count/s, logarithmic)")
     style.plain_log_ticks(axis.xaxis)
     runs = [run for run, _ in found]
     style.put_note(figure, runs)
