@@ -23,6 +23,7 @@ TEXTS = [
 
 # Spelled so that this file does not match itself.
 PRIVATE_PATH = re.compile(r"(?<![\w.~$}{-])/(?:wor[k]|roo[t]|hom[e]|tm[p])(?:/|\b)")
+MACHINES = re.compile(r"(?<![\w.~$}{-])/(?:wor[k]|roo[t]|hom[e])/")
 UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X)\b")
 
 
@@ -41,9 +42,19 @@ def test_no_file_holds(pattern):
     assert not found
 
 
+def test_no_record_names_a_folder_of_the_machine_it_was_made_on():
+    texts = [p for end in ("json", "jsonl") for p in (ROOT / "results/reference").rglob(f"*.{end}")]
+    found = [
+        relative(p) for p in texts if ".unpacked" not in p.parts and MACHINES.search(p.read_text())
+    ]
+    assert texts
+    assert not found
+
+
 def test_patterns_find_what_they_are_for():
     assert PRIVATE_PATH.search("open('/tm" + "p/x')")
     assert PRIVATE_PATH.search("see /roo" + "t/.cache")
+    assert MACHINES.search('"problem": "File \\"/wor' + 'k/L/tests/run.py\\""')
     assert not PRIVATE_PATH.search("workloads/tmp_path .github/workflows/ci.yml docs/home/x")
     assert UNFINISHED.search("# TO" + "DO: later")
 

@@ -52,9 +52,10 @@ def test_it_is_frozen_compared_hashed_copied_and_pickled_alike():
         two: tuple[int, ...] = ()
 
     value = Pair(1, (2,))
-    for name in ("one", "three"):
-        with pytest.raises((FrozenInstanceError, AttributeError, TypeError)):
-            setattr(value, name, 5)
+    with pytest.raises(FrozenInstanceError):
+        value.one = 5
+    with pytest.raises((AttributeError, TypeError)):
+        value.three = 5
     with pytest.raises(FrozenInstanceError):
         del value.one
     assert value.one == 1

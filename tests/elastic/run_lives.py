@@ -24,6 +24,7 @@ from tests.elastic.histories import TRANSFERS, run_life
 
 PROGRAM = "tests.elastic.run_lives"
 NUM_ACTS = 8
+ROOT = Path(__file__).parents[2]
 
 
 def main(argv=None):
@@ -96,7 +97,9 @@ def live(launcher, number, out):
         try:
             life = run_life(launcher, Path(folder), number, transfer, NUM_ACTS, story)
         except Exception:
-            problem, life = traceback.format_exc(limit=3), None
+            # Where this machine keeps things is nobody's business.
+            problem = traceback.format_exc(limit=3).replace(folder, "FOLDER")
+            problem, life = problem.replace(f"{ROOT}/", ""), None
             shutil.copytree(folder, out / f"wrong_{number}", dirs_exist_ok=True)
         left = [process.pid for process in descendants()]
         if left:

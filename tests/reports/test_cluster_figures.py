@@ -13,7 +13,7 @@ from reports import style
 from reports.claims.cluster_numbers import CLUSTER_NUMBERS
 from reports.figures import FIGURES
 from reports.selection import ReportRun, select
-from tests.reports.test_cluster_numbers import a_job, a_run, grant
+from tests.reports.test_cluster_numbers import a_run, grant, some_that_wait
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +38,7 @@ def curves(figure):
 
 
 def test_waiting_by_size_is_drawn_as_it_is_judged(stored: ReportRun) -> None:
-    jobs = []
-    for n in range(10):
-        ran_s = 10.0 * (n + 1)
-        wait_s = 2 * ran_s if n in (0, 1, 2) else 0.0
-        jobs.append(a_job(n, 0.0, wait_s, wait_s + ran_s))
+    jobs = some_that_wait()
     run = a_run(stored, jobs)
     drawing = drawn("waiting_ratios", run)
     small = CLUSTER_NUMBERS["small_jobs_waiting_longer_than_running_share"](run)

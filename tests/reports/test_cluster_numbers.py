@@ -101,7 +101,7 @@ def test_idle_intervals(stored: ReportRun) -> None:
     assert CLUSTER_NUMBERS["idle_length_log_correlation"](a_run(stored, (), steps)) < -0.99
 
 
-def test_waiting_by_size(stored: ReportRun) -> None:
+def some_that_wait():
     """Ten jobs of rising size; the two smallest wait twice as long as they run, one of the next
     three does, the others not at all."""
     jobs = []
@@ -109,7 +109,11 @@ def test_waiting_by_size(stored: ReportRun) -> None:
         ran_s = 10.0 * (n + 1)
         wait_s = 2 * ran_s if n in (0, 1, 2) else 0.0
         jobs.append(a_job(n, 0.0, wait_s, wait_s + ran_s))
-    run = a_run(stored, jobs)
+    return jobs
+
+
+def test_waiting_by_size(stored: ReportRun) -> None:
+    run = a_run(stored, some_that_wait())
     assert CLUSTER_NUMBERS["small_jobs_waiting_longer_than_running_share"](run) == 1.0
     assert CLUSTER_NUMBERS["small_jobs_waiting_ten_times_running_share"](run) == 0.0
     assert CLUSTER_NUMBERS["small_over_medium_waiting_share"](run) == pytest.approx(3.0)
