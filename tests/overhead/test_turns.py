@@ -82,7 +82,9 @@ def test_who_is_interrupted_leaves_no_process(counter):
     class Drawn(random.Random):
         def sample(self, *words, **more):
             if len(asked) == 3:
-                trees.extend(psutil.Process().children(recursive=True))
+                for program in programs.values():
+                    root = psutil.Process(program.process.pid)
+                    trees.extend([root, *root.children(recursive=True)])
                 raise StopError
             asked.append(1)
             return super().sample(*words, **more)
