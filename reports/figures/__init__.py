@@ -11,6 +11,7 @@ from reports.figures import (
     coordination,
     deadlines_met,
     decay_curves,
+    decision_interval,
     decision_latency,
     efficiency_over_time,
     growth,
@@ -80,6 +81,7 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "sensitivity": sensitivity.draw,
     "same_inputs": same_inputs.draw,
     "growth": growth.draw,
+    "decision_interval": decision_interval.draw,
     "decision_latency": decision_latency.draw,
 }
 """Figures by name; studies name those they want, in the order of their page."""
@@ -89,6 +91,7 @@ FROM_METRICS = frozenset(
     {
         *ALWAYS,
         "deadlines_met",
+        "decision_interval",
         "decision_latency",
         "growth",
         "node_pools",
@@ -147,6 +150,7 @@ ON_REQUEST = frozenset(
         "sensitivity",
         "same_inputs",
         "growth",
+        "decision_interval",
         "decision_latency",
     }
 )
