@@ -14,7 +14,7 @@ import yaml
 
 from harness import sweep
 from harness.archive import ArchiveError, located
-from harness.compose import understand
+from harness.compose import is_file, understand
 from harness.config import GROUPS, RunConfig, hash_json
 from harness.estimate import estimate_wall_s
 from harness.experiment import (
@@ -269,6 +269,8 @@ def _run_many(arguments: Arguments, argv: list[str]) -> int:
         for planned in _sweeps(arguments, understood.sweeps, study)
     ]
     configs = [entry.planned.config for _, entries in sweeps for entry in entries]
+    if study is not None and arguments.study != study.name and not is_file(arguments.study or ""):
+        print(f"{arguments.study} is measured by study={study.name}", file=sys.stderr)
     if arguments.show_config:
         for entry in (entry for _, entries in sweeps for entry in entries):
             print(f"--- # {entry.planned.run_id}\n{config_yaml(entry.planned.config)}", end="")

@@ -122,10 +122,12 @@ def _keys(group: str, document: Any) -> list[str]:
         return []
     shown = {key: value for key, value in document.items() if key != "_target_"}
     if group == "study":
-        shown = {key: shown[key] for key in ("description",) if key in shown}
+        shown = {key: shown[key] for key in ("description", "also") if key in shown}
     lines = []
     for key, value in shown.items():
-        words = show(value) if not isinstance(value, list) else f"a list of {len(value)}"
+        words = f"a list of {len(value)}" if isinstance(value, list) else show(value)
+        if key == "also":
+            words = f"[{', '.join(value)}]"
         text = f"{group}.{key}={words}"
         lines.append(text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "...")
     return lines

@@ -25,7 +25,7 @@ from harness.interrupts import run_command
 from harness.manifest import hardware_slug
 from harness.problems import Problem, UserError, render
 from harness.store import CONFIG, MANIFEST, RunStore, StoredRun, StoreError, iter_runs, load_run
-from harness.study import Study, load_study
+from harness.study import Study, load_study, study_name
 from harness.sweep import read_words
 from harness.tables import TABLES
 from harness.text_file import compress, text_path
@@ -290,6 +290,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if key != "study" or not label:
             raise UserError([Problem(options.study, "is no argument", "write study=NAME")])
+        label = study_name(label)
         name = Path(label).stem if label.endswith((".yaml", ".yml")) else label
         words = options.words
         if "size=quick" in words:

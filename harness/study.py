@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,8 @@ class Study:
     """Studies that it runs at their quick size, one after another, instead of points."""
     figures: tuple[str, ...] = ()
     """Figures that ``python -m reports study=NAME`` draws."""
+    also: tuple[str, ...] = ()
+    """Other names of it: figures and tables of a paper that are measured here as well."""
 
     def points(self) -> list[Point]:
         """Every point, none twice; with one repetition in the order of the file."""
@@ -122,15 +125,30 @@ _KEYS = {
     "quick": list[str],
     "studies": list[str],
     "figures": list[str],
+    "also": list[str],
 }
 
 
+def study_name(asked: str) -> str:
+    """The shipped study of this name, or the one that measures the paper's figure of this name
+    (``also`` in its file; the letter of a panel may be left out or given); else ``asked``."""
+    known = options("study")
+    if asked in known or is_file(asked):
+        return asked
+    panel = re.fullmatch(r"(\w*\d)[a-z]", asked)
+    wanted = [asked] if panel is None else [asked, panel[1]]
+    others = {other: name for name in known for other in load_study(name).also}
+    found = (others.get(one, one) for one in wanted)
+    return next((name for name in found if name in known), asked)
+
+
 def load_study(name: str) -> Study:
-    """A shipped study by name, or one from a YAML file.
+    """A shipped study by name (``study_name``), or one from a YAML file.
 
     Raises:
         UserError: every mistake of the file at once.
     """
+    name = study_name(name)
     if is_file(name):
         path = Path(name)
         if not path.is_file():
@@ -204,4 +222,5 @@ def read_study(path: Path, document: Any) -> Study:
         quick=tuple(values.get("quick", ())),
         studies=tuple(values.get("studies", ())),
         figures=tuple(values.get("figures", ())),
+        also=tuple(values.get("also", ())),
     )

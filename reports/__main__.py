@@ -15,6 +15,7 @@ from pathlib import Path
 from harness.interrupts import run_command
 from harness.problems import UserError
 from harness.store import RESULT_DIRS, StoreError
+from harness.study import study_name
 from harness.tables import TableError
 from reports import about, overview, page_figures, site, wording
 from reports.claims import kept, ledger
@@ -150,7 +151,7 @@ def _study(word: str | None) -> str | None:
     key, found, study = word.partition("=")
     if key != "study" or not found or not study:
         raise SelectionError(f"{word!r} is no argument; write study=NAME")
-    return study
+    return study_name(study)
 
 
 if __name__ == "__main__":

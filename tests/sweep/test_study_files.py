@@ -1,10 +1,14 @@
 """Studies: grids, repetitions, and what is refused in their files."""
 
+import re
+
 import pytest
 
 from harness.__main__ import main
+from harness.compose import options
 from harness.problems import UserError
-from harness.study import Study, load_study, product, read_study
+from harness.study import Study, load_study, product, read_study, study_name
+from reports.claims import ledger
 
 
 def test_a_grid_is_the_product_of_its_axes_and_grids_follow_each_other():
@@ -112,3 +116,25 @@ def test_a_study_of_studies_runs_each_under_its_own_name(tmp_path, capsys):
 def test_an_unknown_size_is_refused(capsys):
     assert main(["study=saxena_fig6", "size=small"]) == 2
     assert "size: is 'small'; give one of quick, full" in capsys.readouterr().err
+
+
+def test_a_figure_of_a_paper_is_found_by_its_name_wherever_it_is_measured():
+    """``study=edl_fig10`` runs the study that decides the claim on it."""
+    shipped = options("study")
+    others = [other for name in shipped for other in load_study(name).also]
+    assert len({*others, *shipped}) == len(others) + len(shipped)
+    looked_up = 0
+    for claim in (claim for paper in ledger.load() for claim in paper.claims):
+        name = re.match(r"(\w+-(fig|table)\d+[a-z]?)(-|$)", claim.id)
+        if name is not None and claim.criteria:
+            found = study_name(name[1].replace("-", "_"))
+            assert found in {criterion.study for criterion in claim.criteria}, claim.id
+            looked_up += 1
+    assert looked_up > 50
+
+
+def test_another_name_of_a_study_is_told(capsys):
+    assert main(["study=hu_fig11", "size=quick", "dry=true", "tracking=none"]) == 0
+    assert capsys.readouterr().err == "hu_fig11 is measured by study=hu_fig9\n"
+    assert study_name("hu_fig99") == "hu_fig99"
+    assert study_name("mine/edl_fig10.yaml") == "mine/edl_fig10.yaml"
