@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from harness.archive import ArchiveError, is_archive, shown, unpacked
+from harness.archive import ArchiveError, archive_of, is_archive, shown, unpacked
 from harness.benchmark import BENCHMARK_VERSION, KEY
 from harness.records import SCHEMA_VERSION, RunRecords
 from harness.tables import TABLES, TableError, read_frame, read_table, write_table
@@ -292,7 +292,8 @@ def has_run(path: Path) -> bool:
 def run_paths(root: Path) -> Iterator[Path]:
     """Directories of the runs at or below ``root``, sorted, at any depth, in archives too.
 
-    A folder with an embedded MLflow store is passed over: it holds copies of runs.
+    Where there is no folder of this name but its archive, that stands for it. A folder with an
+    embedded MLflow store is passed over: it holds copies of runs.
 
     Raises:
         StoreError: an archive cannot be unpacked.
@@ -304,6 +305,8 @@ def run_paths(root: Path) -> Iterator[Path]:
             raise StoreError(str(error)) from error
     elif has_run(root):
         yield root
+    elif not root.exists() and is_archive(archive_of(root)):
+        yield from run_paths(archive_of(root))
     elif root.is_dir() and not (root / _MIRROR).exists():
         for path in sorted(root.iterdir()):
             if not path.name.startswith(".") and (path.is_dir() or is_archive(path)):
