@@ -106,6 +106,7 @@ _TABLES: Mapping[str, frozenset[str]] = {
     "jobs_admitted": frozenset({"jobs"}),
     "jobs_completed": frozenset({"jobs"}),
     "waiting_ratios": frozenset({"jobs"}),
+    "planning_time": frozenset({"jobs", "latencies"}),
     "idle_intervals": frozenset({"grants"}),
     "efficiency_over_time": frozenset({"grants"}),
     "slots_in_use": frozenset({"grants", "outages"}),

@@ -103,7 +103,7 @@ def main(argv=None):
                 file.write(json.dumps(line) + "\n")
             print(f"\r{len(lines)} replays", end="", file=sys.stderr)
     print(file=sys.stderr)
-    return summarise(lines)
+    return summarise(lines, list(checkouts))
 
 
 def read(path):
@@ -132,7 +132,7 @@ def run(checkout, words, core):
     return json.loads(found.stdout.splitlines()[-1])
 
 
-def summarise(lines):
+def summarise(lines, names):
     """Medians by replay and checkout, ratios to the first checkout within a trial; 1 if records
     differ."""
     by_replay = defaultdict(lambda: defaultdict(dict))
@@ -140,8 +140,9 @@ def summarise(lines):
         by_replay[line["replay"]][line["checkout"]][line["trial"]] = line
     print(f"{'replay':12} {'checkout':12} {'median s':>9} {'over first':>11} {'trials':>7}")
     for replay, checkouts in by_replay.items():
-        first = next(iter(checkouts.values()))
-        for name, trials in checkouts.items():
+        first = checkouts[names[0]]
+        for name in names:
+            trials = checkouts[name]
             median_s = statistics.median(line["wall_s"] for line in trials.values())
             ratios = [
                 line["wall_s"] / first[trial]["wall_s"]
