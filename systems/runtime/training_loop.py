@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,21 @@ PROGRESS_EVERY_S = 0.2
 RECENT_STEPS = 20
 
 
-def train(order: WorkerOrder, client: ControlClient, ordered_at: float) -> None:
+def _nothing() -> None:
+    """Default of who wants to know nothing."""
+
+
+def train(
+    order: WorkerOrder,
+    client: ControlClient,
+    ordered_at: float,
+    finishing: Callable[[], None] = _nothing,
+) -> None:
     """Train one generation until its target step, or until the driver says stop.
 
     Everything is reported through ``client``. ``ordered_at`` is when the order came, on
-    ``time.monotonic``.
+    ``time.monotonic``. ``finishing`` is called in the first worker when the target is reached,
+    before the driver is told so: from there on nobody else can say how the job ended.
     """
     mark = Mark(order.mark)
     mark.first(order.rank == 0)
@@ -54,7 +65,11 @@ def train(order: WorkerOrder, client: ControlClient, ordered_at: float) -> None:
         session.reduction.warm_up(trainer.dummy_loss)
         session.check_layout()
         stopwatch.done("layout")
-    _Loop(order, client, trainer, joined, stopwatch.phases_s, mark).run()
+    loop = _Loop(order, client, trainer, joined, stopwatch.phases_s, mark)
+    finished = loop.run()
+    if finished and loop.is_first:
+        finishing()
+    loop.leave(finished=finished)
 
 
 class _Loop:
@@ -93,8 +108,8 @@ class _Loop:
         self.reported_at = 0.0
         self.ended_at = 0.0
 
-    def run(self) -> None:
-        """All steps, then the way out."""
+    def run(self) -> bool:
+        """All steps; whether the target is reached."""
         session = self.session
         if self.is_first:
             generations = LineWriter(Path(self.order.job_dir) / "generations.jsonl")
@@ -113,7 +128,7 @@ class _Loop:
             target_step = self._train()
         finally:  # whatever ends it: what was executed is on record
             self._flush()
-        self._leave(finished=session.is_done(target_step))
+        return session.is_done(target_step)
 
     def _train(self) -> int:
         """Steps until the target or a stop; returns the target."""
@@ -207,7 +222,7 @@ class _Loop:
         for writer in (self.steps, self.digests):
             writer.flush()
 
-    def _leave(self, *, finished: bool) -> None:
+    def leave(self, *, finished: bool) -> None:
         """The step loop is over on all workers: save or evaluate, and go when all may go."""
         session = self.session
         self.mark.now(Doing.LEAVE)

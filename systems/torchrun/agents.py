@@ -143,6 +143,11 @@ class Agents:
             if agent.end is not None and not agent.is_leaving and agent not in self.lost
         ]
 
+    def wait_in_vain(self, members: Iterable[int]) -> bool:
+        """Whether the agents of a round, once their workers are through, would wait as those of
+        TorchElastic do at their end: for one of them that was told to leave before."""
+        return any(self.by_number[number].is_leaving for number in members)
+
     def forget_lost(self) -> dict[str, Any]:
         """The others have gone on: the slots of those that died, and how they did, as a report
         has them."""

@@ -194,8 +194,7 @@ class TorchrunJob:
     def exited(self, handle: int, end: Exit) -> None:
         """A process has ended: take what it and its worker still had to say."""
         self._rounds.drain()
-        reason = self._agents.exited(handle, end)
-        if reason is not None and self._ending is None:
+        if (reason := self._agents.exited(handle, end)) is not None and self._ending is None:
             self._lose(reason)
         self.check()
 
@@ -204,7 +203,10 @@ class TorchrunJob:
         now = time.monotonic()
         if self._ending is None:
             self._judge(now)
-        elif self._deadline is not None and now > self._deadline:
+        elif self._deadline is not None and (
+            now > self._deadline
+            or (self._rounds.is_gone and self._agents.wait_in_vain(self._rounds.agents))
+        ):
             self._deadline = None
             self._agents.kill()
         if self._ending is None or not (self._agents.have_ended and self._rounds.is_gone):
@@ -231,8 +233,7 @@ class TorchrunJob:
             self._global_batch = self.change.global_batch
         if self.phase is Phase.FINISHING:  # it has started the workers once more
             self.phase = Phase.STARTING if self.change is not None else Phase.RUNNING
-        batch, checkpoint = self._global_batch, self._checkpoint
-        self._rounds.begin(self._count(), store, num_workers, batch, checkpoint)
+        self._rounds.begin(self._count(), store, num_workers, self._global_batch, self._checkpoint)
         self._stand_at(self._checkpoint)
         if self._deadline is None:
             self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
@@ -306,14 +307,15 @@ class TorchrunJob:
                 self._agent_lost(agent, end)
         if self._ending is not None:
             return
+        first = self._rounds.first_agent
+        if self.phase is Phase.FINISHING and self._agents.by_number[first].is_gone:
+            self._lose(f"agent {first}: it left before its worker had told the results")
         if self._deadline is not None and now > self._deadline:
             self._lose("no step of all agents together in time")
 
     def _agent_lost(self, agent: Agent, end: Exit) -> None:
         """An agent has ended that should not have: the others go on, if there are any."""
-        present = self._rounds.present
-        first = present.workers.get(0) if present is not None else None
-        if self.phase is Phase.FINISHING and first is not None and first.agent != agent.number:
+        if self.phase is Phase.FINISHING and self._rounds.first_agent != agent.number:
             agent.is_leaving = True  # its worker had no part in what is left to do
         elif (
             self.change is not None or self.phase is not Phase.RUNNING or 0 <= end.returncode < 128
@@ -342,8 +344,7 @@ class TorchrunJob:
         self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
         self._rounds.let_go()
         # An agent that is not in the round yet would wait for others who never come.
-        members = self._rounds.present.workers.values()
-        self._agents.kill(but={worker.agent for worker in members})
+        self._agents.kill(but=self._rounds.agents)
 
     def _gone(self) -> None:
         """Every process has ended: do what was decided."""

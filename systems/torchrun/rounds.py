@@ -89,6 +89,18 @@ class Rounds:
             self._hands.server.drain(worker.connection)
 
     @property
+    def agents(self) -> set[int]:
+        """Numbers of the agents of the present round."""
+        workers = self.present.workers.values() if self.present else ()
+        return {worker.agent for worker in workers}
+
+    @property
+    def first_agent(self) -> int:
+        """Number of the agent of the first worker; 0 without one."""
+        first = self.present.workers.get(0) if self.present else None
+        return first.agent if first is not None else 0
+
+    @property
     def is_gone(self) -> bool:
         """Whether no worker is connected any more: each dies with its agent, a little later."""
         workers = self.present.workers.values() if self.present else ()

@@ -48,7 +48,12 @@ def main(argv: Sequence[str]) -> int:
 def _train(message: Message, client: ControlClient, ordered_at: float) -> None:
     order = WorkerOrder.from_message(message)
     loop = importlib.import_module("systems.runtime.training_loop")
-    loop.train(order, client, ordered_at)
+    loop.train(order, client, ordered_at, finishing=_stay)
+
+
+def _stay() -> None:
+    """An agent that has to leave meanwhile waits for its worker a while: the job ends first."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:

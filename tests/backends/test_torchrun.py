@@ -1,6 +1,7 @@
 """What is TorchElastic's own: lost steps, rounds that its agents agree on, agents that die."""
 
 import signal
+import time
 from itertools import pairwise
 
 import pytest
@@ -133,6 +134,48 @@ def test_the_others_go_on_without_an_agent_that_dies(world):
     world.backend.hold("job", 0)
     end = world.until_end()
     assert consumed_ids(world, 97) == expected_ids(end.samples, 97)
+
+
+def wait(is_true, timeout_s=60.0):
+    """Without the driver, which hears nothing meanwhile."""
+    deadline = time.monotonic() + timeout_s
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def told_to_leave_while_it_evaluates(world, marker):
+    """A job that has trained all its steps, whose first worker's agent has to leave: that agent.
+
+    The driver has not heard yet that the steps are over.
+    """
+    world.until_change(world.start((0, 1), step_s=0.01, evaluating_marker=str(marker)))
+    world.backend.hold("job", 0)
+    wait(marker.exists)
+    (first,) = (process for process in workers() if process.environ()["RANK"] == "0")
+    agent = first.parent()
+    number = int(first.cmdline()[-1])
+    first_slot = number - 2  # the store has the first number
+    world.ask(ChangeKind.RESCALE, (1 - first_slot,))
+    log = world.job_dir() / f"agent-{number:04d}.log"
+    wait(lambda: "closing signal SIGTERM" in log.read_text())
+    return agent
+
+
+@pytest.mark.long
+def test_a_job_whose_steps_are_over_ends_though_the_agent_of_its_first_worker_has_to_leave(
+    world, tmp_path
+):
+    told_to_leave_while_it_evaluates(world, tmp_path / "evaluating")
+    (tmp_path / "evaluating").unlink()
+    assert "accuracy" in world.until_end().results
+
+
+@pytest.mark.long
+def test_it_is_lost_where_that_agent_ends_before_the_results_are_known(world, tmp_path):
+    told_to_leave_while_it_evaluates(world, tmp_path / "evaluating").kill()
+    assert "before its worker had told" in world.until_end(ReportKind.LOST).reason
+    assert descendants() == []
 
 
 @pytest.mark.long

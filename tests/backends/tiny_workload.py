@@ -49,6 +49,7 @@ class Tiny:
         die_at_step=None,
         die_once_marker=None,
         die_evaluating_marker=None,
+        evaluating_marker=None,
         width=16,
         sample_s=0.0,
         clip=0.0,
@@ -66,6 +67,7 @@ class Tiny:
         self._die_at_step = die_at_step
         self._die_once_marker = die_once_marker
         self._die_evaluating_marker = die_evaluating_marker
+        self._evaluating_marker = evaluating_marker
         self._width = width
         self._clip = clip
         self._autocast = autocast
@@ -128,11 +130,21 @@ class Tiny:
         marker = self._die_evaluating_marker
         if marker is not None and not os.path.exists(marker):
             _die(marker)
+        if self._evaluating_marker is not None:
+            _stay_until_gone(self._evaluating_marker)
         model.eval()
         with torch.no_grad():
             right = (model(self._x).argmax(1) == self._y).double().mean()
         model.train()
         return {"accuracy": float(right)}
+
+
+def _stay_until_gone(marker):
+    """Say by a file that one is here, and go on when it is taken away."""
+    with open(marker, "w"):
+        pass
+    while os.path.exists(marker):
+        time.sleep(0.005)
 
 
 def _die(marker):
