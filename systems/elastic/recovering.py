@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import queue
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from harness.contracts.marks import Doing
@@ -15,6 +16,7 @@ from systems.elastic.groups import GroupLost
 from systems.elastic.leaving import Outcome, give, tell_halted
 from systems.elastic.recovery import Membership
 from systems.elastic.transfer.channel import TransferError
+from systems.elastic.transfer.kept_state import kept
 from systems.runtime.control import ControlError, Message
 
 QUIET_TIMEOUT_S = 5.0
@@ -113,8 +115,9 @@ class Recovering:
         if message["from_checkpoint"]:
             loop.bench.roll_back()
         elif loop.worker in message["behind"]:
-            loop.has_state = False
-            loop.bench.adopt(loop.taking.take(message["generation"]))
+            with kept(loop.state) if loop.has_state else nullcontext():
+                received = loop.taking.take(message["generation"])
+            loop.bench.adopt(received)
         elif loop.worker == message["source"]:
             give(loop, message)
         loop.has_state = True

@@ -7,9 +7,13 @@ many are behind would be left to chance otherwise.
 """
 
 import itertools
+import math
 import os
+import signal
 import threading
 from dataclasses import replace
+
+import torch
 
 from systems.elastic import coordinator
 from systems.elastic.groups import Group, GroupLost
@@ -64,6 +68,21 @@ def lose(take_all=Receiver._take_all):
     Receiver._take_all = broken
 
 
+def kill_donor(take_piece=Receiver._take_piece):
+    """Whoever gives the first state dies in the middle, and what has come of it is of no use."""
+
+    def broken(self, header):
+        take_piece(self, header)
+        if is_first():
+            assert self._donor_pid
+            os.kill(self._donor_pid, signal.SIGKILL)
+            with torch.no_grad():
+                for parameter in self._state.parameters:
+                    parameter.fill_(math.nan)
+
+    Receiver._take_piece = broken
+
+
 def cancel_late(cancel=Taking.cancel, listen=Taking.listen):
     """Every worker's first order to end what it takes is obeyed when it listens for the next
     state, if that does not wait for it."""
@@ -104,6 +123,7 @@ if BREAKS in os.environ:
     {
         "refuse": refuse,
         "lose": lose,
+        "kill_donor": kill_donor,
         "cancel_late": cancel_late,
         "lose_group": lose_group,
     }[os.environ[BREAKS]]()

@@ -52,6 +52,26 @@ def test_a_survivor_that_does_not_get_the_state_is_given_it_again(breaking, tmp_
     assert descendants() == []
 
 
+def test_a_survivor_goes_on_from_its_own_state_where_the_one_that_gives_another_dies(
+    breaking, tmp_path
+):
+    """Its own was given up before the other was whole, and the job was lost."""
+    launcher = breaking("kill_donor")
+    world = stop_free(launcher, tmp_path / "free", recovery="exact")
+    try:
+        world.until_change(world.start((0, 1, 2), batch=BATCH, step_s=STEP_S))
+        world.until_step(10)
+        # Not the first: it has the state that the others are given.
+        max(workers(), key=lambda process: process.pid).kill()
+        while len(workers()) > 1:
+            world.until(lambda report: report.kind in (*ENDS, ReportKind.SHRUNK))
+            assert world.reports[-1].kind is ReportKind.SHRUNK, world.reports[-1]
+        check(world, launcher, tmp_path)
+    finally:
+        world.backend.close()
+    assert descendants() == []
+
+
 @pytest.mark.parametrize(
     ("how", "transfer"),
     [

@@ -213,6 +213,8 @@ class Model:
             if peer.name not in message["members"]:
                 self.leave(peer)
                 return True
+            if peer.name in message["behind"] and message["source"] in self.dead:
+                return True  # it keeps its own state, and waits for another recovery
             peer.halted = 0
             if peer.name in message["behind"]:
                 assert self.peers[message["source"]].step >= message["step"]
