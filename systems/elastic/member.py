@@ -25,7 +25,8 @@ from systems.elastic.tcp_keystore import TcpKeyStore
 from systems.runtime.control import ControlClient, ControlError, Message
 
 LEADER_KEY = "leader"
-CONNECT_RETRY_S = 0.02
+LINE = "line"
+"""Key of what a leader says, in the inbox: on which of this worker's lines to leaders it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,9 @@ class Member:
         self._request: Message | None = None
         """What the driver asked for while no leader could be reached."""
         self._lock = threading.Lock()
+        self._obeying = threading.Lock()
+        """Held while a leader's word is obeyed and while another is greeted; before the other."""
+        self._line = 0
         self._leader: ControlClient | None = None
         self._leader_worker = ""
         self._leader_address = ""
@@ -165,7 +169,7 @@ class Member:
         while not self._is_closed:
             with suppress(queue.Empty):
                 wait_s = max(0.0, beat_at - time.monotonic())  # a word heard delays no beat
-                self._dispatch(self._driver.inbox.get(timeout=wait_s))
+                self._hear(self._driver.inbox.get(timeout=wait_s))
             now = time.monotonic()
             if now >= beat_at:
                 late_s = now - beat_at if beat_at else 0.0
@@ -185,6 +189,14 @@ class Member:
             self._tell_driver(
                 {"kind": "suspect", "worker": self._leader_worker, "silent_s": silent_s}
             )
+
+    def _hear(self, message: Message) -> None:
+        """What a leader says counts until another is greeted: the greeting tells what has been
+        obeyed by then, and nobody would tell the new leader of what is obeyed after it."""
+        line = message.pop(LINE, None)
+        with self._obeying:
+            if line is None or line == self._line:
+                self._dispatch(message)
 
     def _dispatch(self, message: Message) -> None:
         self._heard_at = time.monotonic()
@@ -214,7 +226,7 @@ class Member:
                 if self._leads:
                     self._say_that_it_leads()
             case "leader_gone":
-                self._leader_gone(message["address"])
+                self._leader_gone()
             case "announce":
                 self.announced = message["generation"]
                 self.directives.put(message)
@@ -246,18 +258,27 @@ class Member:
             known = self._facts.get("lost", {"workers": []})["workers"]
         self.tell({"kind": "lost", "workers": [*dict.fromkeys([*known, *workers])]})
         if self._leader_worker in workers:
-            self._leader_gone(self._leader_address)
+            self._leader_gone()
 
-    def _leader_gone(self, address: str) -> None:
+    def _leader_gone(self) -> None:
+        address = self._leader_address
+        self._follow("", "")
+        self._election.presume_dead(address)
+
+    def _follow(self, worker: str, address: str) -> int:
+        """From now on this leader's words count and no other's; empty: nobody's.
+
+        Returns:
+            The number of the line on which they come.
+        """
         with self._lock:
-            if address != self._leader_address:
-                return
             if self._leader is not None:
                 self._leader.close()
             self._leader = None
-            self._leader_worker = ""
-            self._leader_address = ""
-        self._election.presume_dead(address)
+            self._leader_worker = worker
+            self._leader_address = address
+            self._line += 1
+            return self._line
 
     # Who leads.
 
@@ -286,36 +307,39 @@ class Member:
             self._step_down()
         place, _, leader = address.rpartition("/")
         host, _, port = place.rpartition(":")
-        greeting: Message = {
-            "kind": "greeting",
-            "job_id": self._order.job_id,
-            "token": self._token,
-            "worker": self._order.worker,
-            "members": list(membership.members),
-            "highest": self._highest,
-            "prepared": self._receiver is not None,
-            "address": self._receiver[0] if self._receiver else "",
-            "port": self._receiver[1] if self._receiver else 0,
-        }
+        with self._obeying:
+            with self._lock:
+                self._send({"kind": "bye"})  # the one before may still think that it leads
+            line = self._follow(leader, address)
+            greeting: Message = {
+                "kind": "greeting",
+                "job_id": self._order.job_id,
+                "token": self._token,
+                "worker": self._order.worker,
+                "members": list(membership.members),
+                "highest": self._highest,
+                "prepared": self._receiver is not None,
+                "address": self._receiver[0] if self._receiver else "",
+                "port": self._receiver[1] if self._receiver else 0,
+            }
         inbox = self._driver.inbox
+        gone: Message = {"kind": "leader_gone", LINE: line}
         try:
             client = ControlClient(
                 host,
                 int(port),
                 greeting,
-                inbox=inbox,
-                on_end=lambda: inbox.put({"kind": "leader_gone", "address": address}),
+                on_message=lambda message: inbox.put({**message, LINE: line}),
+                on_end=lambda: inbox.put({**gone}),
             )
         except OSError:
-            inbox.put({"kind": "leader_gone", "address": address})
-            client = None
+            inbox.put(gone)
+            return
         with self._lock:
-            if self._leader is not None:
-                self._send({"kind": "bye"})  # it may still think that it leads
-                self._leader.close()
+            if self._line != line:  # it has gone meanwhile
+                client.close()
+                return
             self._leader = client
-            self._leader_address = address
-            self._leader_worker = leader
             self._heard_at = time.monotonic()
             self._is_accused = False
             for message in self._facts.values():

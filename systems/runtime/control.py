@@ -95,7 +95,7 @@ class ControlClient:
         port: int,
         greeting: Mapping[str, Any],
         *,
-        inbox: queue.SimpleQueue[Message] | None = None,
+        on_message: Callable[[Message], None] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
         """Connect and greet.
@@ -104,7 +104,7 @@ class ControlClient:
             address: of the other side.
             port: of the other side.
             greeting: the first message, with the token.
-            inbox: where messages go, if several connections share one queue.
+            on_message: takes every message, on the reading thread; None: the inbox does.
             on_end: called when the other side has hung up; None: this process then ends, as
                 there is nobody left to train for.
 
@@ -114,7 +114,8 @@ class ControlClient:
         self._socket = socket.create_connection((address, port), CONNECT_TIMEOUT_S)
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue() if inbox is None else inbox
+        self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._on_message = on_message or self.inbox.put
         self._on_end = on_end
         self._lock = threading.Lock()
         self._leaving = False
@@ -170,7 +171,7 @@ class ControlClient:
             try:
                 data = self._socket.recv(1 << 16)
                 for message in buffer.feed(data) if data else []:
-                    self.inbox.put(message)
+                    self._on_message(message)
             except (OSError, ControlError):
                 data = b""
             if not data and self._leaving:

@@ -1,12 +1,14 @@
 """A worker's part in the membership, over a real store and a real line to a driver."""
 
+import queue
 import threading
 import time
 
 import pytest
 
-from systems.elastic.member import Handlers, Member
+from systems.elastic.member import LEADER_KEY, LINE, Handlers, Member
 from systems.elastic.order import ElasticOrder
+from systems.elastic.tcp_keystore import TcpKeyStore
 from systems.runtime.control import ControlClient
 from systems.runtime.control_server import ControlServer
 from tests.elastic.stores import WAIT_S, TcpStoreProcess
@@ -17,12 +19,12 @@ LISTENS_S = 30.0
 """Between heartbeats, the thread that listens does nothing else."""
 
 
-def founder(store_port):
-    """The order of a job's only worker."""
+def founder(store_port, joining=False):
+    """The order of a job's only worker, or of one that joins and never stands for election."""
     return ElasticOrder(
         job_id="job",
         worker="w1",
-        joining=False,
+        joining=joining,
         members=("w1",),
         generation=1,
         workload="none",
@@ -74,6 +76,37 @@ def driver():
     server.close()
 
 
+class Leader:
+    """Another worker's end, to which the one under test is connected once it leads."""
+
+    def __init__(self, worker):
+        self.heard = []
+        self.server = ControlServer("127.0.0.1", lambda job_id: TOKEN, self._note, lambda _: None)
+        host, port = self.server.address
+        self.address = f"{host}:{port}/{worker}"
+
+    def _note(self, connection, message):
+        self.heard.append((connection, message))
+
+    def is_elected_after(self, store, other):
+        assert store.compare_and_swap(LEADER_KEY, other, self.address)
+        deadline = time.monotonic() + WAIT_S
+        while not self.heard:
+            assert time.monotonic() < deadline
+            self.server.wait(0.05)
+        connection, greeting = self.heard[0]
+        assert greeting["kind"] == "greeting"
+        return connection, greeting
+
+
+@pytest.fixture
+def leaders():
+    leaders = [Leader("w7"), Leader("w8")]
+    yield leaders
+    for leader in leaders:
+        leader.server.close()
+
+
 @pytest.fixture
 def failures(monkeypatch):
     """Exceptions that ended a thread; a worker whose thread fails ends with an error."""
@@ -99,4 +132,33 @@ def test_a_leader_that_has_left_is_asked_who_leads(store, driver, failures):
     listening.join(LISTENS_S / 2)
     assert not listening.is_alive()
     assert failures == []
+    client.close()
+
+
+def test_a_leader_is_obeyed_until_another_is_greeted_and_no_longer(store, driver, leaders):
+    """What came late from the one before would be unknown to the one that leads."""
+    server, _ = driver
+    old, new = leaders
+    client = ControlClient(*server.address, GREETING, on_end=lambda: None)
+    halts = queue.SimpleQueue()
+    ignored = [lambda _: None] * 2
+    handlers = Handlers(*ignored, halts.put, *ignored)
+    keys = TcpKeyStore("127.0.0.1", store.port)
+    member = Member(founder(store.port, joining=True), TOKEN, client, handlers)
+    connection, greeting = old.is_elected_after(keys, None)
+    assert greeting["highest"] == 1
+    old.server.send(connection, {"kind": "halt", "generation": 5})
+    assert halts.get(timeout=WAIT_S) == 5
+    connection, greeting = new.is_elected_after(keys, old.address)
+    assert greeting["highest"] == 5
+    # As the thread would put it that reads the old line, held up for a moment.
+    client.inbox.put({"kind": "halt", "generation": 6, LINE: 1})
+    new.server.send(connection, {"kind": "halt", "generation": 7})
+    assert halts.get(timeout=WAIT_S) == 7
+    # The end of the old line neither ends the new one nor its leader's time.
+    client.inbox.put({"kind": "leader_gone", LINE: 1})
+    new.server.send(connection, {"kind": "halt", "generation": 8})
+    assert halts.get(timeout=WAIT_S) == 8
+    member.leave(hands_over=False)
+    client.leave()
     client.close()
