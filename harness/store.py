@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 CONFIG = "config.yaml"
 MANIFEST, METRICS = "manifest.json", "metrics.json"
 FACTS, DIGESTS = "facts.json", "digests.json"
-RESULT_DIRS = (Path("results/reference"), Path("results/runs"))
-"""Where runs are looked for if nothing else is said: committed ones, then those made here."""
+RUNS, REFERENCE = Path("results/runs"), Path("results/reference")
+RESULT_DIRS = (RUNS, REFERENCE)
+"""Where runs are looked for if nothing else is said: those made here, then committed ones. Of two
+with one id the first is taken."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a report reads hundreds of files
 _MIRROR = "mlflow.db"
 _PARTIAL, _FAILED = ".partial-", ".failed-"

@@ -157,7 +157,7 @@ def attach_report(figures: Path, config: Mapping[str, Any]) -> int:
 
 
 def refill(directories: Iterable[Path], config: Mapping[str, Any]) -> tuple[int, int, list[str]]:
-    """Mirror every run at or below the directories.
+    """Mirror every run at or below the directories; of two with one id the first.
 
     Returns:
         How many runs were mirrored, how many were there already, and what could not be read.
@@ -167,9 +167,12 @@ def refill(directories: Iterable[Path], config: Mapping[str, Any]) -> tuple[int,
     """
     where = target(config)
     mirrored, present, unreadable = 0, 0, []
+    paths: dict[str, Path] = {}
+    for path in (path for directory in directories for path in run_paths(directory)):
+        paths.setdefault(path.name, path)
     with _errors(where):
         client, experiment = _open(where)
-        for path in (path for directory in directories for path in run_paths(directory)):
+        for path in paths.values():
             try:
                 if _mirror(client, experiment, load_run(path)):
                     mirrored += 1

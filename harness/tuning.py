@@ -30,7 +30,7 @@ from harness.compose import CONFIG_DIR
 from harness.experiment import Library, plan
 from harness.interrupts import run_command
 from harness.problems import Problem, UserError, known, render
-from harness.store import StoredRun, StoreError, iter_runs
+from harness.store import RESULT_DIRS, StoredRun, StoreError, iter_runs
 from harness.study import load_study
 from harness.summary import console
 from harness.sweep import read_words
@@ -42,9 +42,6 @@ METRICS: Mapping[str, float] = {
     "jct_penalised_mean_s": -1.0,
 }
 """Metrics by which a choice is made, with the sign that makes more better."""
-
-RESULTS = (Path("results/runs"), Path("results/reference"))
-"""Where runs are looked for; of two of the same id, the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +182,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         metric = words["metric"]
         if metric not in METRICS:
             raise UserError([Problem(f"metric={metric}", "decides nothing here", known(METRICS))])
-        found = candidates(words["study"], options.results or RESULTS, metric)
+        found = candidates(words["study"], options.results or RESULT_DIRS, metric)
         chosen = choose(found, metric)
         written = options.into and write_into(
             options.into, {name: one.options for name, one in chosen.items()}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness.interrupts import run_command
 from harness.problems import UserError
-from harness.store import RESULT_DIRS, StoreError
+from harness.store import REFERENCE, RESULT_DIRS, RUNS, StoreError
 from harness.study import study_name
 from harness.tables import TableError
 from reports import about, overview, page_figures, site, wording
@@ -118,6 +118,12 @@ def _num_drawn(drawings: Sequence[tuple[str, Drawing]]) -> int:
 
 
 def _say(drawn: int, runs: Sequence[ReportRun], began: float, out: Path) -> None:
+    committed = sum(run.stored.path.is_relative_to(REFERENCE) for run in runs)
+    if 0 < committed < len(runs):
+        print(
+            f"{committed} of {len(runs)} runs are committed ones ({REFERENCE}), perhaps of"
+            f" another machine; without them: --results {RUNS}"
+        )
     copied = sum(not run.is_drawable for run in runs)
     if copied:
         print(f"{copied} runs were copied without tables: only in figures that need none of these")

@@ -24,7 +24,7 @@ from harness.compose import CONFIG_DIR, defaults, options
 from harness.interrupts import run_command
 from harness.kick.checks import OF_THE_MACHINE
 from harness.problems import Problem, UserError
-from harness.store import FACTS, MANIFEST, RESULT_DIRS, run_paths
+from harness.store import FACTS, MANIFEST, REFERENCE, run_paths
 from harness.study import Study, load_study
 from harness.tables import read_table
 from harness.text_file import read_text, text_path
@@ -270,7 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         page = PAGE.read_text(encoding="utf-8")
-        wanted = rewritten(page, section(load(), RESULT_DIRS[0]))
+        wanted = rewritten(page, section(load(), REFERENCE))
     except (OSError, UserError) as error:
         print(error, file=sys.stderr)
         return 2

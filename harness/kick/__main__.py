@@ -27,7 +27,7 @@ from harness.kick.checks import Finding, mirrored, replays, same_replay, sound_t
 from harness.kick.commands import Commands
 from harness.problems import Problem, UserError
 from harness.processes import PointProcess
-from harness.store import CONFIG, RESULT_DIRS, RunStore, StoredRun, StoreError, iter_runs
+from harness.store import CONFIG, REFERENCE, RunStore, StoredRun, StoreError, iter_runs
 from harness.summary import seconds
 from harness.tables import TableError
 from harness.text_file import text_path
@@ -137,8 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         " runs, real training, verdicts and MLflow. PASS or FAIL a line each.",
     )
     parser.add_argument(
-        "--reference", type=Path, default=RESULT_DIRS[0], metavar="DIR",
-        help=f"committed records (default: {RESULT_DIRS[0]})",
+        "--reference", type=Path, default=REFERENCE, metavar="DIR",
+        help=f"committed records (default: {REFERENCE})",
     )  # fmt: skip
     parser.add_argument(
         "--out", type=Path, default=Path("results/kick"), metavar="DIR",

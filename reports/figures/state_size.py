@@ -150,4 +150,5 @@ def bandwidths(runs: Sequence[ReportRun], places: Sequence[Path] = RESULT_DIRS) 
         path = place / next(iter(slugs)) / NAME / RECORD
         if path.is_file():
             found = json.loads(path.read_text(encoding="utf-8"))["bytes_per_s"]
+            break
     return {kind: float(value["median"]) for kind, value in found.items() if kind in _REFERENCE}

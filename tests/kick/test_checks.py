@@ -13,7 +13,7 @@ import yaml
 from harness.experiment import Library, plan
 from harness.kick.__main__ import main
 from harness.kick.checks import mirrored, replays, same_replay, sound_training
-from harness.store import CONFIG, RESULT_DIRS, iter_runs, load_run
+from harness.store import CONFIG, REFERENCE, iter_runs, load_run
 from harness.sweep import read_words
 from harness.text_file import read_text, text_path
 
@@ -96,7 +96,7 @@ def test_of_every_simulated_study_the_quickest_replay_is_chosen():
     runs = [
         run
         for study in ("easyscale_fig14", "easyscale_fig15", "main")
-        for folder in (ROOT / RESULT_DIRS[0]).glob(f"*/{study}")
+        for folder in (ROOT / REFERENCE).glob(f"*/{study}")
         for run in iter_runs(folder)
     ]
     chosen = replays(reversed(runs))
@@ -117,7 +117,7 @@ def trained(run):
 @pytest.fixture
 def rescaled():
     """A committed live run, with fast-forward, whose jobs were rescaled."""
-    folder = next((ROOT / RESULT_DIRS[0]).glob("*/edl_replay"))
+    folder = next((ROOT / REFERENCE).glob("*/edl_replay"))
     return next(run for run in iter_runs(folder) if run.metrics["rescales"] >= 1)
 
 
@@ -171,7 +171,7 @@ def test_a_folder_without_records_is_refused(tmp_path, capsys):
 
 def test_every_replay_that_is_chosen_is_still_the_run_of_its_record():
     """A trace or profile that was changed gives another id: the record must be made again."""
-    chosen, library, outdated = replays(iter_runs(ROOT / RESULT_DIRS[0])), Library(), []
+    chosen, library, outdated = replays(iter_runs(ROOT / REFERENCE)), Library(), []
     for run in chosen:
         stored = yaml.safe_load(read_text(text_path(run.path, CONFIG)))
         config = read_words([], stored)

@@ -12,7 +12,7 @@ import yaml
 
 from harness.kick.__main__ import main
 from harness.kick.checks import replays
-from harness.store import CONFIG, RESULT_DIRS, iter_runs
+from harness.store import CONFIG, REFERENCE, iter_runs
 from harness.text_file import read_text, text_path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ def reference(tmp_path):
 
     Of the second the folder of the check holds a copy, as if an earlier check had made it.
     """
-    changed, outdated = replays(iter_runs(ROOT / RESULT_DIRS[0]))[:2]
+    changed, outdated = replays(iter_runs(ROOT / REFERENCE))[:2]
     folder = tmp_path / "reference"
     machine = folder / "machine"
     copies = [machine / run.manifest["sweep"] / run.run_id for run in (changed, outdated)]

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from sample_runs import write_run
 
+from harness import store
 from harness.criteria import LEDGER, criteria_of, digest, name
 from harness.problems import UserError
-from harness.store import RESULT_DIRS
 from reports import wording
 from reports.__main__ import main
 from reports.claims import kept, ledger
@@ -32,7 +32,7 @@ from reports.claims.verdicts import (
 from reports.overview import by_study
 from reports.selection import STUDIES, ReportRun, select
 
-REFERENCE = Path(__file__).parents[2] / RESULT_DIRS[0]
+REFERENCE = Path(__file__).parents[2] / store.REFERENCE
 CLAIMS_PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
 SOURCE = {
     "study": "demo",

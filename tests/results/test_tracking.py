@@ -94,6 +94,9 @@ def test_mirror_report_and_refill_after_erasing(tmp_path: Path, config: dict[str
     again = write_run(results, live=True, git_commit="f" * 40)
     assert tracking.mirror(again, config), "other contents replace the run"
     assert tracking.refill([results], config) == (0, 2, [])
+    committed = tmp_path / "reference"
+    write_run(committed, live=True, git_commit="e" * 40)
+    assert tracking.refill([results, committed], config) == (0, 2, []), "of two the first counts"
     held = mirrored(config["uri"])
     assert len(held) == 2
     assert held[live.run_id].tags["commit"] == "f" * 40
