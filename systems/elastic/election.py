@@ -188,7 +188,7 @@ class Election:
                 pause_s = self._state.next_look_s(now)
                 self._is_swapping = swap is not None
                 self._changed.notify_all()
-            self._tell()
+            self._tell(tenure)
             if swap is None:
                 return pause_s
             if swap.desired is None:
@@ -204,12 +204,12 @@ class Election:
                     self._state.won(swap, now)
                 self._is_swapping = False
                 self._changed.notify_all()
-            self._tell()
+            self._tell(tenure)
 
-    def _tell(self) -> None:
+    def _tell(self, tenure: object) -> None:
         with self._changed:
             leader = self._state.leader
-            if leader == self._told:
+            if leader == self._told or self._is_over(tenure):
                 return
             self._told = leader
         if leader is not None:

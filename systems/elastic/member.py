@@ -301,8 +301,6 @@ class Member:
             )
             self._server.lead(coordinator)
             self._handlers.leads(True)
-            self._leads = True
-            self._say_that_it_leads()
         else:
             self._step_down()
         place, _, leader = address.rpartition("/")
@@ -311,6 +309,10 @@ class Member:
             with self._lock:
                 self._send({"kind": "bye"})  # the one before may still think that it leads
             line = self._follow(leader, address)
+            if address == self._me:
+                # Not before: what the driver asks for then must not go to the one before.
+                self._leads = True
+                self._say_that_it_leads()
             greeting: Message = {
                 "kind": "greeting",
                 "job_id": self._order.job_id,
@@ -336,7 +338,9 @@ class Member:
             inbox.put(gone)
             return
         with self._lock:
-            if self._line != line:  # it has gone meanwhile
+            if self._line != line:  # it has gone meanwhile, or so it was said
+                with suppress(OSError):
+                    client.send({"kind": "bye"})
                 client.close()
                 return
             self._leader = client

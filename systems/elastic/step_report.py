@@ -73,10 +73,14 @@ class StepReport:
     def complete(self) -> None:
         """Log the last step if nobody has: its first worker may have died just before.
 
-        For whoever has the last step's state when all others have halted or died.
+        For whoever has the last step's state when all others have halted or died. The log may
+        have more steps, of an earlier generation, which were given up with who had made them.
         """
         last, path = self._last, self._folder / "steps.jsonl"
-        if last is not None and _last_step(path) == last["step"] - 1:
+        if last is None:
+            return
+        step, generation = _last_logged(path)
+        if step == last["step"] - 1 or (step >= last["step"] and generation < last["generation"]):
             lines = LineWriter(path)
             lines.add(last)
             lines.flush()
@@ -190,12 +194,13 @@ class StepReport:
         self._digests.flush()
 
 
-def _last_step(path: Path) -> int:
-    """The step of the last whole line of a log of steps; 0 if there is none."""
+def _last_logged(path: Path) -> tuple[int, int]:
+    """Step and generation of the last whole line of a log of steps; zeros if there is none."""
     if not path.exists():
-        return 0
+        return 0, 0
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - _TAIL_BYTES))
         lines = file.read().split(b"\n")[:-1]
-    return int(json.loads(lines[-1])["step"]) if lines else 0
+    last = json.loads(lines[-1]) if lines else {"step": 0, "generation": 0}
+    return int(last["step"]), int(last["generation"])

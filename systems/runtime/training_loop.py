@@ -39,8 +39,8 @@ def train(
     """Train one generation until its target step, or until the driver says stop.
 
     Everything is reported through ``client``. ``ordered_at`` is when the order came, on
-    ``time.monotonic``. ``finishing`` is called in the first worker when the target is reached,
-    before the driver is told so: from there on nobody else can say how the job ended.
+    ``time.monotonic``. ``finishing`` is called in the first worker as soon as the target is
+    reached: from there on nobody else can say how the job ended.
     """
     mark = Mark(order.mark)
     mark.first(order.rank == 0)
@@ -65,11 +65,7 @@ def train(
         session.reduction.warm_up(trainer.dummy_loss)
         session.check_layout()
         stopwatch.done("layout")
-    loop = _Loop(order, client, trainer, joined, stopwatch.phases_s, mark)
-    finished = loop.run()
-    if finished and loop.is_first:
-        finishing()
-    loop.leave(finished=finished)
+    _Loop(order, client, trainer, joined, stopwatch.phases_s, mark, finishing).run()
 
 
 class _Loop:
@@ -81,6 +77,7 @@ class _Loop:
         joined: Joined,
         phases_s: dict[str, float],
         mark: Mark,
+        finishing: Callable[[], None],
     ) -> None:
         session = trainer.session
         self.order = order
@@ -90,6 +87,7 @@ class _Loop:
         self.joined = joined
         self.phases_s = phases_s
         self.mark = mark
+        self.finishing = finishing
         self.agreement = Agreement(
             order.rank, joined.sum_words, client, order.target_step, trainer.num_losses
         )
@@ -108,8 +106,8 @@ class _Loop:
         self.reported_at = 0.0
         self.ended_at = 0.0
 
-    def run(self) -> bool:
-        """All steps; whether the target is reached."""
+    def run(self) -> None:
+        """All steps, then the way out."""
         session = self.session
         if self.is_first:
             generations = LineWriter(Path(self.order.job_dir) / "generations.jsonl")
@@ -128,7 +126,7 @@ class _Loop:
             target_step = self._train()
         finally:  # whatever ends it: what was executed is on record
             self._flush()
-        return session.is_done(target_step)
+        self._leave(finished=session.is_done(target_step))
 
     def _train(self) -> int:
         """Steps until the target or a stop; returns the target."""
@@ -145,6 +143,8 @@ class _Loop:
             assert verdict is not None
             target_step, stopped = verdict.target_step, verdict.stop
             if self.is_first:
+                if session.is_done(target_step):
+                    self.finishing()
                 self._report(started, verdict, late, is_first_step=session.step == first + 1)
         return target_step
 
@@ -222,7 +222,7 @@ class _Loop:
         for writer in (self.steps, self.digests):
             writer.flush()
 
-    def leave(self, *, finished: bool) -> None:
+    def _leave(self, *, finished: bool) -> None:
         """The step loop is over on all workers: save or evaluate, and go when all may go."""
         session = self.session
         self.mark.now(Doing.LEAVE)

@@ -90,7 +90,7 @@ class TorchrunJob:
         """START or RESUME: a store, and an agent for each slot."""
         self._accept(change, Phase.STARTING)
         self._rounds.present = self._ending = None
-        self._stand_at(self._checkpoint)
+        self._stand_at_checkpoint()
         self._global_batch = change.global_batch
         self._wanted = change.slots
         try:
@@ -175,7 +175,7 @@ class TorchrunJob:
         assert greeting is not None
         if greeting["worker"] != "worker":
             news = self._agents.heard(greeting, message)
-            if news and self._ending is None:
+            if news and self._ending is None and self.phase is not Phase.FINISHING:
                 self._agents.admit(self._wanted)
             return
         if message["kind"] in ("checkpoint", "saved"):
@@ -187,8 +187,7 @@ class TorchrunJob:
 
     def disconnected(self, connection: Connection) -> None:
         """A worker that has gone without leave is started again; that must not take for ever."""
-        present = self._rounds.present
-        if present is not None and present.is_broken and self._deadline is None:
+        if (present := self._rounds.present) and present.is_broken and self._deadline is None:
             self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
 
     def exited(self, handle: int, end: Exit) -> None:
@@ -233,8 +232,9 @@ class TorchrunJob:
             self._global_batch = self.change.global_batch
         if self.phase is Phase.FINISHING:  # it has started the workers once more
             self.phase = Phase.STARTING if self.change is not None else Phase.RUNNING
+            self._agents.admit(self._wanted)
         self._rounds.begin(self._count(), store, num_workers, self._global_batch, self._checkpoint)
-        self._stand_at(self._checkpoint)
+        self._stand_at_checkpoint()
         if self._deadline is None:
             self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
 
@@ -361,7 +361,7 @@ class TorchrunJob:
             self.change = None
             self._say(ReportKind.FINISHED, results=ending.results)
         else:
-            self._stand_at(self._checkpoint)
+            self._stand_at_checkpoint()
             lost = ending.fate is Fate.LOST
             if not lost and self.change is not None and self.change.kind not in _STARTS:
                 self.change = None  # not the change but the job has failed
@@ -381,9 +381,9 @@ class TorchrunJob:
         self.serial += 1
         return self.serial
 
-    def _stand_at(self, checkpoint: Saved | None) -> None:
-        self.step = checkpoint.step if checkpoint else 0
-        self.samples = checkpoint.samples if checkpoint else 0
+    def _stand_at_checkpoint(self) -> None:
+        at = self._checkpoint
+        self.step, self.samples = (at.step, at.samples) if at else (0, 0)
         self._step_s = 0.0
 
     def _done(self, stopping_time_s: float | None = None) -> None:
