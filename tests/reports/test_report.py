@@ -13,6 +13,7 @@ import matplotlib as mpl
 import pytest
 from sample_runs import write_run
 
+from harness.store import REFERENCE, RESULT_DIRS, RUNS
 from reports import selection, style
 from reports.__main__ import main
 from reports.drawing import Drawing, Table
@@ -253,3 +254,19 @@ def test_reports_load_no_training_library_and_no_tracking() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_run_made_here_comes_before_the_committed_one_and_others_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    here = write_run(tmp_path / RUNS, git_commit="a" * 40)
+    write_run(tmp_path / REFERENCE / "some-machine" / "main", git_commit="b" * 40)
+    write_run(tmp_path / REFERENCE / "some-machine" / "main", scheduler="uniform")
+    runs = {run.run_id: run for run in select([path for path in RESULT_DIRS if path.is_dir()])}
+    assert len(runs) == 2
+    assert runs[here.run_id].stored.manifest["git_commit"] == "a" * 40
+    assert main(["--figures", "jct_distribution"]) == 0
+    assert "1 of 2 runs are committed ones" in capsys.readouterr().out
+    assert main(["--figures", "jct_distribution", "--results", str(RUNS)]) == 0
+    assert "committed" not in capsys.readouterr().out
