@@ -26,15 +26,11 @@ PROGRESS_EVERY_S = 0.2
 RECENT_STEPS = 20
 
 
-def _nothing() -> None:
-    """Default of who wants to know nothing."""
-
-
 def train(
     order: WorkerOrder,
     client: ControlClient,
     ordered_at: float,
-    finishing: Callable[[], None] = _nothing,
+    finishing: Callable[[], None] = lambda: None,
 ) -> None:
     """Train one generation until its target step, or until the driver says stop.
 

@@ -124,10 +124,12 @@ def test_a_death_while_slots_leave_or_the_job_restarts_leaves_no_trace(launcher,
 
 
 def kill_one(world, rng):
-    """Any worker, once there is one."""
+    """Any worker, once there is one; which."""
     while not (found := workers()):
         world.poll(0.01)
-    rng.choice(found).kill()
+    victim = rng.choice(found)
+    victim.kill()
+    return victim
 
 
 def hesitate(world, rng):
@@ -139,15 +141,16 @@ def hurt(world, rng, num_deaths):
     """Kill workers at random moments: of steps, of changes, and of the restarts after a loss."""
     for _ in range(num_deaths):
         world.until_step(world.reports[-1].step + rng.randint(1, 9))
-        leaves = rng.random() < 0.5
-        if leaves:
+        leavers = []
+        if rng.random() < 0.5:
+            leavers = workers()
             slots = tuple(rng.sample(range(4), rng.randint(1, 4)))
             change = world.ask(ChangeKind.RESCALE, slots, batch=BATCH)
             hesitate(world, rng)
-        kill_one(world, rng)
+        victim = kill_one(world, rng)
         is_hurt = is_lost(world, since=len(world.reports))
         # One that was leaving, and had saved what the others go on from, can die in peace.
-        assert is_hurt or (leaves and ended(world, change).kind is ReportKind.DONE)
+        assert is_hurt or (victim in leavers and ended(world, change).kind is ReportKind.DONE)
         while is_hurt:
             change = resume(world, tuple(rng.sample(range(4), rng.randint(1, 4))))
             hesitate(world, rng)
