@@ -69,16 +69,21 @@ def lose(take_all=Receiver._take_all):
 
 
 def kill_donor(take_piece=Receiver._take_piece):
-    """Whoever gives the first state dies in the middle, and what has come of it is of no use."""
+    """Whoever gives the first state dies in the middle, and what has come of it is of no use.
+
+    Before it hears that the piece is here: it may send all the rest otherwise, and the kernel
+    let its memory be read while it dies. That state is whole.
+    """
 
     def broken(self, header):
-        take_piece(self, header)
-        if is_first():
-            assert self._donor_pid
-            os.kill(self._donor_pid, signal.SIGKILL)
-            with torch.no_grad():
-                for parameter in self._state.parameters:
-                    parameter.fill_(math.nan)
+        if not is_first():
+            return take_piece(self, header)
+        assert self._donor_pid
+        os.kill(self._donor_pid, signal.SIGKILL)
+        with torch.no_grad():
+            for parameter in self._state.parameters:
+                parameter.fill_(math.nan)
+        raise PeerLost("the donor has died")
 
     Receiver._take_piece = broken
 
