@@ -28,22 +28,24 @@ SHARED_BY = 2
 whose sums have another order."""
 
 
-def shared_cluster(device):
-    """Four slots on one device or, where there are several, on two."""
+def shared_cluster(device, num_slots=4):
+    """Slots on one device or, where four can have several, on two."""
     num_devices = 1 if device == "cpu" else min(torch.cuda.device_count(), 4 // SHARED_BY)
+    if num_slots % num_devices or num_slots // num_devices < SHARED_BY:
+        num_devices = 1
     return uniform_cluster(
         name="shared",
         num_hosts=1,
         devices_per_host=num_devices,
-        slots_per_device=4 // num_devices,
+        slots_per_device=num_slots // num_devices,
         device_type="cpu" if device == "cpu" else "gpu",
     )
 
 
 @contextmanager
-def worlds(device, folder):
+def worlds(device, folder, cluster=None):
     """Makes worlds from backends; when it ends, no worker of any may be left."""
-    launcher, cluster, opened = warm_launcher(), shared_cluster(device), []
+    launcher, cluster, opened = warm_launcher(), cluster or shared_cluster(device), []
     launcher.open()
 
     def make(kind, **options):
@@ -87,11 +89,11 @@ def same_bits_after_a_death(device, folder):
 
 def changes(device, folder, backend, rounds=4):
     """A job trains on the device and changes its slots; how long each change took."""
-    free_bytes = _free_bytes(device)
+    before_bytes = free_bytes(device)
     with worlds(device, folder) as make:
         world = make(KINDS[backend])
         world.until_change(_start(world, (0,)))
-        taken_bytes = free_bytes - _free_bytes(device)
+        taken_bytes = before_bytes - free_bytes(device)
         assert device == "cpu" or taken_bytes > 0, "the worker is not on the device"
         found = _rounds(world, ((0, 1), (1, 2, 3), (2,), (0,)), rounds)
         assert len(_digests(_ended(world))) == 3
@@ -174,5 +176,6 @@ def _digests(end):
     return {name: value for name, value in end.results.items() if name.startswith("digest_")}
 
 
-def _free_bytes(device):
+def free_bytes(device):
+    """Of the whole device, whoever holds the rest."""
     return 0 if device == "cpu" else torch.cuda.mem_get_info()[0]

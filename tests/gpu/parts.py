@@ -51,6 +51,18 @@ PARTS = (
         for model in ("resnet50", "vgg16", "bert", "transformer")
     ),
     *(
+        Part(
+            f"turns/{model}-paper",
+            "tests.gpu.one_slot:turns",
+            {"model": model, "pool": "paper", "steps": 10},
+        )
+        for model in ("resnet50", "vgg16", "bert", "transformer")
+    ),
+    *(
+        Part(f"packing/{model}", "tests.gpu.packing:packing", {"model": model})
+        for model in ("resnet50", "shufflenetv2")
+    ),
+    *(
         Part(f"memory/{model}", "tests.gpu.one_slot:memory", {"model": model})
         for model in ("resnet50", "vgg16", "bert", "transformer")
     ),
@@ -58,4 +70,5 @@ PARTS = (
 """``bits``: virtual workers against stock DistributedDataParallel, whatever became of their slots;
 ``changes``: every backend changes slots; ``state``: how long a change takes by the bytes of state;
 ``start``: from the request to the first step; ``turns``: a step of virtual workers that take turns,
-over one that accumulates; ``memory``: of each virtual worker."""
+over one that accumulates, also with models as large as in their papers; ``packing``: virtual
+workers beside as many processes; ``memory``: of each virtual worker."""

@@ -163,6 +163,7 @@ SMALLER = {
     "state/background": {"rounds": 1, "sizes": (10_000_000,)},
     "start/preimported": {"rounds": 1},
     "turns/transformer": {"pool": "toy", "model": "toy", "steps": 3},
+    "packing/resnet50": {"pool": "toy", "model": "toy", "counts": (1, 2), "steps": 2},
     "memory/transformer": {"pool": "toy", "model": "toy", "counts": (1, 4)},
 }
 """A part of each kind, and what makes it short."""
