@@ -133,8 +133,9 @@ class Tiny:
         if self._evaluating_marker is not None:
             _stay_until_gone(self._evaluating_marker)
         model.eval()
+        device = next(model.parameters()).device
         with torch.no_grad():
-            right = (model(self._x).argmax(1) == self._y).double().mean()
+            right = (model(self._x.to(device)).argmax(1).cpu() == self._y).double().mean()
         model.train()
         return {"accuracy": float(right)}
 
