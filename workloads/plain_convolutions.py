@@ -12,6 +12,7 @@ from torchvision.models import vgg
 from torchvision.models.alexnet import AlexNet as PublishedAlexNet
 
 from workloads import small_pictures
+from workloads.idle_pool import without_idle_pool
 from workloads.image_workload import ImageWorkload, image_sizes
 from workloads.training import Recipe
 
@@ -26,7 +27,7 @@ class VGG11BN(ImageWorkload):
         paper=Recipe(0.05, 256, warmup_steps=500),
     )
     narrow = staticmethod(small_pictures.vgg11_bn)
-    published = staticmethod(vgg.vgg11_bn)
+    published = staticmethod(without_idle_pool(vgg.vgg11_bn))
 
 
 class VGG19(ImageWorkload):
@@ -39,7 +40,7 @@ class VGG19(ImageWorkload):
         paper=Recipe(0.01, 256, warmup_steps=500),
     )
     narrow = staticmethod(small_pictures.vgg19)
-    published = staticmethod(vgg.vgg19)
+    published = staticmethod(without_idle_pool(vgg.vgg19))
 
 
 class AlexNet(ImageWorkload):
@@ -52,4 +53,4 @@ class AlexNet(ImageWorkload):
         paper=Recipe(0.01, 128, warmup_steps=500),
     )
     narrow = staticmethod(small_pictures.alexnet)
-    published = staticmethod(PublishedAlexNet)
+    published = staticmethod(without_idle_pool(PublishedAlexNet))

@@ -12,6 +12,7 @@ import workloads.operators  # noqa: F401  (must run before torchvision is import
 from torchvision.models import resnet, vgg
 
 from workloads import small_pictures
+from workloads.idle_pool import without_idle_pool
 from workloads.image_workload import ImageWorkload, image_sizes
 from workloads.training import Recipe
 
@@ -39,4 +40,4 @@ class VGG16(ImageWorkload):
         paper=Recipe(0.01, 256, warmup_steps=500),
     )
     narrow = staticmethod(small_pictures.vgg16)
-    published = staticmethod(vgg.vgg16)
+    published = staticmethod(without_idle_pool(vgg.vgg16))

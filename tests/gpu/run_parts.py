@@ -58,6 +58,8 @@ def main(argv=None, parts=PARTS, describe=DESCRIBE):
         return _refuse(f"the device could not be described: {why}")
     here = environment(["python", "-m", PROGRAM, *(sys.argv[1:] if argv is None else argv)])
     here["hardware"]["accelerators"] = [found.numbers["device"]] * found.numbers["num_devices"]
+    if options.commit:
+        here["git_commit"] = options.commit
     out = options.out or REFERENCE / hardware_slug(here["hardware"]) / "gpu"
     path = out / "parts.jsonl"
     known = read(path)
@@ -70,8 +72,7 @@ def main(argv=None, parts=PARTS, describe=DESCRIBE):
     out.mkdir(parents=True, exist_ok=True)
     if not (out / "machine.json").exists():
         (out / "machine.json").write_text(json.dumps(here, indent=1) + "\n", encoding="utf-8")
-    commit = options.commit or here["git_commit"]
-    where = {**found.numbers, "commit": commit, "dirty": here["git_dirty"]}
+    where = {**found.numbers, "commit": here["git_commit"], "dirty": here["git_dirty"]}
     print(f"{where['device']}, torch {where['torch']}; records: {path}", flush=True)
     return _run_all(call, chosen, known, path, where)
 

@@ -55,7 +55,9 @@ def test_a_part_that_has_passed_is_not_run_again(tmp_path, capsys):
     assert line["device"] == "a device"
     assert line["commit"] == "abc"
     assert line["seconds"] > 0
-    assert json.loads((tmp_path / "out" / "machine.json").read_text())["hardware"]["cores"] >= 1
+    machine = json.loads((tmp_path / "out" / "machine.json").read_text())
+    assert machine["hardware"]["cores"] >= 1
+    assert machine["git_commit"] == "abc"
     assert run(tmp_path / "out", parts, "--part", "one") == 0
     assert "one/a: skipped, passed already" in capsys.readouterr().out
     assert run(tmp_path / "out", parts, "--part", "one/a", "--again") == 0
