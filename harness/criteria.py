@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
+from harness.yaml_text import read_yaml
 
 LEDGER = Path(__file__).resolve().parent.parent / "reports" / "claims"
 """One file a paper."""
@@ -48,8 +48,3 @@ def name(claim_id: str, number: int) -> str:
 def digest(criterion: Mapping[str, Any]) -> str:
     """SHA-256 of a criterion: of what it says, not of how the file is laid out."""
     return hashlib.sha256(json.dumps(criterion, sort_keys=True).encode()).hexdigest()
-
-
-def read_yaml(text: str) -> Any:
-    """A YAML document, read by libyaml where it is there: the ledger is long."""
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

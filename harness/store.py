@@ -29,6 +29,7 @@ from harness.benchmark import BENCHMARK_VERSION, KEY
 from harness.records import SCHEMA_VERSION, RunRecords
 from harness.tables import TABLES, TableError, read_frame, read_table, write_table
 from harness.text_file import read_text, text_path
+from harness.yaml_text import read_yaml
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +41,6 @@ RUNS, REFERENCE = Path("results/runs"), Path("results/reference")
 RESULT_DIRS = (RUNS, REFERENCE)
 """Where runs are looked for if nothing else is said: those made here, then committed ones. Of two
 with one id the first is taken."""
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a report reads hundreds of files
 _MIRROR = "mlflow.db"
 _PARTIAL, _FAILED = ".partial-", ".failed-"
 
@@ -280,7 +280,7 @@ def load_run(path: Path) -> StoredRun:
         )
     config_path = text_path(path, CONFIG)
     try:
-        config = yaml.load(read_text(config_path), Loader=_LOADER) or {}
+        config = read_yaml(read_text(config_path)) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise StoreError(_damaged(config_path, error)) from error
     return StoredRun(path, manifest, config, _read_json(path / METRICS))

@@ -15,6 +15,7 @@ import yaml
 from harness.annotations import MismatchError, coerce, show
 from harness.compose import CONFIG_DIR, is_file, options, quote
 from harness.problems import Problem, UserError, suggest
+from harness.yaml_text import read_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def load_study(name: str) -> Study:
             [Problem("study", f"unknown study {name!r}", suggest(name, options("study")))]
         )
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = read_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         text = " ".join(str(error).split())
         raise UserError(

@@ -15,8 +15,9 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.criteria import LEDGER, digest, name, read_yaml
+from harness.criteria import LEDGER, digest, name
 from harness.problems import Problem, UserError, suggest
+from harness.yaml_text import read_yaml
 from reports.claims.group_numbers import GROUP_NUMBERS
 from reports.selection import STUDIES
 

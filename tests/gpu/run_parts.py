@@ -30,6 +30,7 @@ from tests.gpu.parts import PARTS, Part
 PROGRAM = "tests.gpu.run_parts"
 LIMIT_S = 540.0
 """Under ten minutes, after which many a queue or lease ends a command."""
+ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = Path("results/reference")
 DESCRIBE = Part("device", "tests.gpu.device:describe")
 LAST_LETTERS = 2000
@@ -143,6 +144,7 @@ class Call:
             if code == 0 and numbers.exists():
                 return Found("passed", seconds, json.loads(numbers.read_text(encoding="utf-8")))
             said = Path(folder, "said.txt").read_text(encoding="utf-8", errors="replace")
+            said = said.replace(f"{ROOT}/", "")  # a record names no folder of its machine
             problem = said[-LAST_LETTERS:].strip() or f"ended with {code} and no word"
             return Found("failed", seconds, {}, problem)
 

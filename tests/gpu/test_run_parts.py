@@ -75,6 +75,7 @@ def test_a_part_that_failed_says_why_and_is_run_again(tmp_path, capsys):
     assert "1 of 3 parts passed, 2 failed" in capsys.readouterr().out
     found = lines(tmp_path / "out")
     assert found["fails"]["problem"].endswith("AssertionError: the file is not there")
+    assert 'File "tests/gpu/sample_parts.py"' in found["fails"]["problem"]
     assert found["dies"]["problem"] == "ended with 3 and no word"
     file.touch()
     assert run(tmp_path / "out", parts[:1]) == 0

@@ -169,6 +169,7 @@ def test_a_folder_without_records_is_refused(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_every_replay_that_is_chosen_is_still_the_run_of_its_record():
     """A trace or profile that was changed gives another id: the record must be made again."""
     chosen, library, outdated = replays(iter_runs(ROOT / REFERENCE)), Library(), []

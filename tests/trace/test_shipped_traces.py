@@ -12,7 +12,10 @@ from harness.trace.transforms import TransformContext
 
 NAMES = sorted(path.stem for path in TRACES.glob("*.yaml"))
 # Reading 82,247 jobs and changing them twice takes seconds: long, but for Philly itself.
-LARGE = {"philly_crowd", "philly_deadlines", "philly_models"}
+LARGE = {
+    *("philly_crowd", "philly_deadlines", "philly_models", "philly_models_sample"),
+    *("philly_two_weeks", "philly_two_weeks_shuffled", "philly_week_resampled"),
+}
 
 
 class Flat:
