@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from harness.engines.consumed import count_samples
+from harness.engines.consumed import count_samples, read_lines
 from harness.engines.coordination import coordination_facts, read_notes, training_period
 from harness.engines.live_job import LiveJob
 from harness.engines.measured_speed import speed_over_profile
@@ -131,32 +130,22 @@ def read_steps(path: Path, job_id: str, started: float) -> list[StepRecord]:
 
     A step that was executed again after a worker's death is there twice: both happened.
     """
-    if not path.exists():
-        return []
-    steps = []
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            entry = json.loads(line)
-            steps.append(
-                StepRecord(
-                    job_id=job_id,
-                    step=entry["step"],
-                    num_workers=entry["world"],
-                    global_batch=entry["global_batch"],
-                    started_s=entry["started"] - started,
-                    duration_s=entry["duration_s"],
-                    loss_hex=entry["loss"],
-                )
-            )
-    return steps
+    return [
+        StepRecord(
+            job_id=job_id,
+            step=entry["step"],
+            num_workers=entry["world"],
+            global_batch=entry["global_batch"],
+            started_s=entry["started"] - started,
+            duration_s=entry["duration_s"],
+            loss_hex=entry["loss"],
+        )
+        for entry in read_lines(path)
+    ]
 
 
 def read_accusations(path: Path, job_id: str, started: float) -> list[AccusationRecord]:
     """The workers of one job that their backend killed for their silence, as they were."""
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8") as lines:
-        entries = [json.loads(line) for line in lines]
     return [
         AccusationRecord(
             job_id=job_id,
@@ -165,19 +154,19 @@ def read_accusations(path: Path, job_id: str, started: float) -> list[Accusation
             accuser=f"{job_id}.{entry['accuser']}",
             silent_s=entry["silent_s"],
         )
-        for entry in entries
+        for entry in read_lines(path)
     ]
 
 
 def read_digests(path: Path, job_id: str) -> list[EvaluationRecord]:
-    """The digests that a job recorded on its way (``engine.digest_every``)."""
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8") as lines:
-        entries = [json.loads(line) for line in lines]
+    """The digests that a job recorded on its way (``engine.digest_every``), by step.
+
+    Of a step that was made again after a death the later one counts.
+    """
+    by_step = {entry["step"]: entry for entry in read_lines(path)}
     return [
-        EvaluationRecord(job_id, entry["step"], name, entry[name])
-        for entry in entries
+        EvaluationRecord(job_id, step, name, entry[name])
+        for step, entry in sorted(by_step.items())
         for name in sorted(entry)
         if name.startswith("digest_")
     ]
@@ -189,10 +178,7 @@ def read_evaluations(path: Path, job_id: str, last_step: int) -> list[Evaluation
     Of a step that was made again after a death the later one counts, and none of the last step,
     whose evaluation is among the job's results.
     """
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8") as lines:
-        by_step = {entry["step"]: entry for entry in map(json.loads, lines)}
+    by_step = {entry["step"]: entry for entry in read_lines(path)}
     return [
         EvaluationRecord(job_id, step, name, str(value))
         for step, entry in sorted(by_step.items())
