@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 from statistics import fmean
 
 import numpy as np
@@ -118,7 +118,9 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
                 title = f"single jobs' JCT, p{JOB_PERCENT}"
                 found = estimate(errors)
                 own = _job_errors_at_own_speeds(trials)
-                cells = [_percents(found), "" if own is None else _percents(own), "", ""]
+                spread = job_spread(trials)
+                spread_cell = "" if spread is None else f"{100 * spread:.2f}"
+                cells = [_percents(found), "" if own is None else _percents(own), "", spread_cell]
                 cells += _verdict_cells(found, own, JOB_TARGET)
                 rows.append([pair.study, names[system], title, *cells])
     header = ["study", "system", "metric", "error, %", "at its own speeds, %", "machine's speed",
@@ -131,7 +133,8 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
         " target is met if the whole interval keeps it and not met if none of it does; there is"
         f" a 95% interval from {MIN_TRIALS} trials on. An error"
         " inside what live runs differ among themselves (live spread) is nothing"
-        " that simulation could do better. The machine's speed is the time that the profile gives"
+        " that simulation could do better; of single jobs it is the same percentile of one live"
+        " trial over another, mean over pairs. The machine's speed is the time the profile gives"
         " the steps that were executed over the time that they took, mean over trials. At its own"
         " speeds is what is left where each live trial is simulated again with the speeds that its"
         " workers had, so what the simulator leaves out; with a ≈ live times were multiplied by"
@@ -176,17 +179,30 @@ def job_errors(trials: Sequence[ReportRun]) -> list[float]:
     found = []
     for run in (run for run in trials if run.is_live and run.is_drawable):
         partner = simulated.get(run.trial) or simulated.get((run.trial[0], 0))
-        if partner is None:
-            continue
-        ours = _completion_times(partner)
-        errors = [
-            abs(ours[job_id] / live_s - 1)
-            for job_id, live_s in _completion_times(run).items()
-            if job_id in ours and live_s > 0
-        ]
-        if errors:
-            found.append(float(np.percentile(errors, JOB_PERCENT)))
+        if partner is not None:
+            found += _percentile(_completion_times(partner), _completion_times(run))
     return found
+
+
+def job_spread(trials: Sequence[ReportRun]) -> float | None:
+    """The same of one live trial over another, mean over all pairs of the same seed; None: there
+    is no pair. A simulation does not know which of its jobs will be late in a trial."""
+    live = [
+        (run.trial[0], _completion_times(run)) for run in trials if run.is_live and run.is_drawable
+    ]
+    pairs = [(ours, theirs) for (s, ours), (t, theirs) in permutations(live, 2) if s == t]
+    found = [error for pair in pairs for error in _percentile(*pair)]
+    return fmean(found) if found else None
+
+
+def _percentile(ours: Mapping[str, float], theirs: Mapping[str, float]) -> list[float]:
+    """Over jobs, of how far their completion times are off; none if they share none."""
+    errors = [
+        abs(ours[job_id] / their_s - 1)
+        for job_id, their_s in theirs.items()
+        if job_id in ours and their_s > 0
+    ]
+    return [float(np.percentile(errors, JOB_PERCENT))] if errors else []
 
 
 def _job_errors_at_own_speeds(trials: Sequence[ReportRun]) -> Estimate | None:

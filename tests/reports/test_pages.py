@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from sample_runs import write_run
 from test_report import read_page
@@ -16,7 +17,7 @@ from reports.__main__ import main
 from reports.claims import ledger
 from reports.claims.verdicts import Status, judge
 from reports.overview import by_study
-from reports.pages.fidelity import job_errors, word
+from reports.pages.fidelity import job_errors, job_spread, word
 from reports.selection import select
 
 PAGES = ("noise", "fidelity", "decisions", "hardware", "untested")
@@ -112,6 +113,20 @@ def test_errors_of_single_jobs_are_none_beside_themselves(full_store: Path) -> N
     found = job_errors(both)
     assert len(found) == len(live)
     assert all(error > 0 for error in found)
+
+
+def test_the_spread_of_single_jobs_is_that_of_live_trials(full_store: Path) -> None:
+    runs = [run for run in select([full_store]) if "fifo" in run.system]
+    live = [run for run in runs if run.is_live]
+    assert len(live) > 2
+    assert job_spread(live) == job_spread(runs) > 0
+    assert job_spread([run for run in runs if not run.is_live]) is None
+    assert job_spread(live[:1]) is None
+    times = [{job.job_id: job.finish_s - job.arrival_s for job in run.jobs} for run in live[:2]]
+    ours, theirs = times
+    one = np.percentile([abs(ours[job] / theirs[job] - 1) for job in theirs], 95)
+    other = np.percentile([abs(theirs[job] / ours[job] - 1) for job in theirs], 95)
+    assert job_spread(live[:2]) == pytest.approx((one + other) / 2)
 
 
 def test_everything_without_a_verdict_is_listed_with_its_need(
