@@ -203,10 +203,10 @@ def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
     study's name.
     """
     flat = [(run, _told_apart_by(run)) for run in runs]
-    alike: dict[tuple[str, ...], list[_Labelled]] = {}
+    alike: dict[tuple[str, ...], _Alike] = {}
     for run, values in flat:
         for base in (_base(run), _base(run, "engine")):
-            alike.setdefault(base, []).append((_study_of(run), values))
+            alike.setdefault(base, _Alike()).runs.append((_study_of(run), values))
     profiles: dict[tuple[str, ...], set[str]] = {}
     for run, _ in flat:
         profiles.setdefault(_base(run, "profile"), set()).add(_choices(run).get("profile", "?"))
@@ -265,20 +265,36 @@ def _study_of(run: StoredRun) -> str:
     return str(run.manifest.get("sweep") or "")
 
 
-def _differences(
-    values: Mapping[str, str], beside: Sequence[_Labelled], in_groups: Sequence[str]
-) -> list[str]:
+class _Alike:
+    """Runs of the same chosen options, and what varies among them: asked for by each of them."""
+
+    def __init__(self) -> None:
+        self.runs: list[_Labelled] = []
+
+    @cached_property
+    def varying(self) -> list[str]:
+        """Keys of the options in which any two differ."""
+        return _varying([values for _, values in self.runs])
+
+    @cached_property
+    def vary_within(self) -> set[str]:
+        """Keys of those in which two of the same study do; all, where a run is of none."""
+        studies: dict[str, list[Mapping[str, str]]] = {}
+        for study, values in self.runs:
+            studies.setdefault(study, []).append(values)
+        if not all(studies):
+            return set(self.varying)
+        return {key for configs in studies.values() for key in _varying(configs)}
+
+
+def _differences(values: Mapping[str, str], beside: _Alike, in_groups: Sequence[str]) -> list[str]:
     """What tells a run from those beside it, in these groups of options."""
-    keys = [key for key in _varying([each for _, each in beside]) if key.split(".")[0] in in_groups]
-    studies: dict[str, list[Mapping[str, str]]] = {}
-    for study, each in beside:
-        studies.setdefault(study, []).append(each)
-    vary_within = {key for configs in studies.values() for key in _varying(configs)}
-    of_study = [key for key in keys if key not in vary_within and all(studies)]
+    keys = [key for key in beside.varying if key.split(".")[0] in in_groups]
+    of_study = [key for key in keys if key not in beside.vary_within]
     texts = []
     if len(of_study) > 1:
         own = [values.get(key) for key in of_study]
-        same = {study for study, each in beside if [each.get(key) for key in of_study] == own}
+        same = {study for study, each in beside.runs if [each.get(k) for k in of_study] == own}
         texts = [f"study {' and '.join(sorted(same))}"]
         keys = [key for key in keys if key not in of_study]
     return texts + [f"{key.rsplit('.', 1)[-1]}={_short(values.get(key, 'unset'))}" for key in keys]
