@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from harness.statistics import MIN_TRIALS, Estimate, estimate
 from reports import style
@@ -29,6 +30,9 @@ METRICS: Mapping[str, str] = {
     "resource_loss_slot_s": "resource loss",
 }
 """Metrics compared, and what they are called."""
+FAR, LINEAR = 60, 10
+"""Errors in %: from the first on they are drawn on a scale that is linear up to the second."""
+TICKS = (5, 10, 30, 100, 300, 1000, 3000, 10000)
 _WALL_CLOCK = frozenset(
     {
         "stopping_time_scale_out_mean_s",
@@ -164,7 +168,7 @@ def _chart(
     axis.axvline(0, color=style.INK, linewidth=0.9)
     axis.set_yticks(np.arange(len(metrics)), [METRICS[metric] for metric in metrics])
     axis.set_ylim(len(metrics) - 0.4, -0.6)
-    axis.set_xlabel("relative error, simulated / live − 1 (%)")
+    _set_scale(axis, 100 * max(abs(error) for one in found for error in one.errors))
     axis.set_ylabel("metric (category)")
     axis.grid(visible=False, axis="y")
     style.put_note(figure, runs)
@@ -177,6 +181,20 @@ def _chart(
         figure=figure,
         table=_table(found, names),
     )
+
+
+def _set_scale(axis: Axes, largest: float) -> None:
+    """Of the errors, in %: logarithmic beyond a few where one is far above, or all others would
+    lie on one line."""
+    label = "relative error, simulated / live − 1 (%"
+    if largest > FAR:
+        axis.set_xscale("symlog", linthresh=LINEAR, linscale=1.5)
+        ticks = [tick for tick in TICKS if tick <= largest]
+        axis.set_xticks([-tick for tick in ticks if tick <= 100] + [0, *ticks])
+        axis.minorticks_off()
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:+g}" if value else "0")
+        label += f"; logarithmic beyond ±{LINEAR}"
+    axis.set_xlabel(f"{label})")
 
 
 def _caption(found: Sequence[Comparison]) -> str:
