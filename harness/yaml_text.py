@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_yaml(text: str) -> Any:
@@ -15,4 +15,4 @@ def read_yaml(text: str) -> Any:
     Raises:
         yaml.YAMLError: it is none.
     """
-    return yaml.load(text, Loader=LOADER)
+    return yaml.load(text, Loader=_LOADER)

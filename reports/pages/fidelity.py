@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, permutations
+from itertools import combinations
 from statistics import fmean
 
 import numpy as np
@@ -133,8 +133,9 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
         " target is met if the whole interval keeps it and not met if none of it does; there is"
         f" a 95% interval from {MIN_TRIALS} trials on. An error"
         " inside what live runs differ among themselves (live spread) is nothing"
-        " that simulation could do better; of single jobs it is the same percentile of one live"
-        " trial over another, mean over pairs. The machine's speed is the time the profile gives"
+        " that simulation could do better; of single jobs it is the same percentile where the mean"
+        " of the other live trials stands in for a simulation. The machine's speed is the time that"
+        " the profile gives"
         " the steps that were executed over the time that they took, mean over trials. At its own"
         " speeds is what is left where each live trial is simulated again with the speeds that its"
         " workers had, so what the simulator leaves out; with a ≈ live times were multiplied by"
@@ -185,13 +186,17 @@ def job_errors(trials: Sequence[ReportRun]) -> list[float]:
 
 
 def job_spread(trials: Sequence[ReportRun]) -> float | None:
-    """The same of one live trial over another, mean over all pairs of the same seed; None: there
-    is no pair. A simulation does not know which of its jobs will be late in a trial."""
+    """The same of what the other live trials of the seed took on average over each, mean over
+    trials: who knew them all could not tell a further one's jobs better. None: there is no other.
+    """
     live = [
         (run.trial[0], _completion_times(run)) for run in trials if run.is_live and run.is_drawable
     ]
-    pairs = [(ours, theirs) for (s, ours), (t, theirs) in permutations(live, 2) if s == t]
-    found = [error for pair in pairs for error in _percentile(*pair)]
+    found = []
+    for number, (seed, theirs) in enumerate(live):
+        others = [own for at, (other, own) in enumerate(live) if other == seed and at != number]
+        known = {job for job in theirs if others and all(job in own for own in others)}
+        found += _percentile({job: fmean(own[job] for own in others) for job in known}, theirs)
     return fmean(found) if found else None
 
 

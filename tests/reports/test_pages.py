@@ -122,11 +122,13 @@ def test_the_spread_of_single_jobs_is_that_of_live_trials(full_store: Path) -> N
     assert job_spread(live) == job_spread(runs) > 0
     assert job_spread([run for run in runs if not run.is_live]) is None
     assert job_spread(live[:1]) is None
-    times = [{job.job_id: job.finish_s - job.arrival_s for job in run.jobs} for run in live[:2]]
-    ours, theirs = times
-    one = np.percentile([abs(ours[job] / theirs[job] - 1) for job in theirs], 95)
-    other = np.percentile([abs(theirs[job] / ours[job] - 1) for job in theirs], 95)
-    assert job_spread(live[:2]) == pytest.approx((one + other) / 2)
+    times = [{job.job_id: job.finish_s - job.arrival_s for job in run.jobs} for run in live[:3]]
+    expected = []
+    for number, theirs in enumerate(times):
+        one, other = (own for at, own in enumerate(times) if at != number)
+        errors = [abs((one[job] + other[job]) / 2 / theirs[job] - 1) for job in theirs]
+        expected.append(np.percentile(errors, 95))
+    assert job_spread(live[:3]) == pytest.approx(np.mean(expected))
 
 
 def test_everything_without_a_verdict_is_listed_with_its_need(
