@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.devices import num_cuda_devices
+from harness.interrupts import run_command
 from harness.manifest import environment, hardware_slug
 from tests.gpu.parts import PARTS, Part
 
@@ -243,4 +244,4 @@ def _options(argv):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)
