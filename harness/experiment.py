@@ -157,6 +157,7 @@ def plan(
         run_dir=Path(config.results_dir),
         memory_bytes_per_worker=_memory(config.workload),
         scaling=config.scaling,
+        repetition=config.repetition,
         events=events,
     )
     engine: EngineConfig = parts["engine"]

@@ -27,6 +27,15 @@ class Point:
     axes: Mapping[str, str]
     """What distinguishes it from the other points, for tables."""
 
+    def of_trial(self, repetition: int) -> Point:
+        """The same in one of its trials; itself where it has its own."""
+        if "repetition" in self.axes:
+            return self
+        return Point(
+            (*self.overrides, f"repetition={repetition}"),
+            {**self.axes, "repetition": str(repetition)},
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Study:
@@ -37,7 +46,8 @@ class Study:
     base: tuple[str, ...] = ()
     """Overrides common to all points."""
     grids: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
-    """Each grid is the product of its axes; a study is its grids one after another."""
+    """Each grid is the product of its axes; a study is its grids one after another. One with an
+    axis ``repetition`` has those trials, whatever ``repetitions`` says."""
     repetitions: int = 1
     """Trials of every point; trial r runs with ``repetition=r``. Each trial of all points is
     a block, and the order within a block is drawn, so that drift hits all points alike."""
@@ -54,21 +64,18 @@ class Study:
 
     def points(self) -> list[Point]:
         """Every point, none twice; with one repetition in the order of the file."""
-        grids = self.grids or ({},)
-        block = {p.overrides: p for grid in grids for p in product(grid)}
+        block = {p.overrides: p for grid in self.grids or ({},) for p in product(grid)}
         if self.repetitions == 1:
             return list(block.values())
+        trials: dict[int, list[Point]] = {number: [] for number in range(self.repetitions)}
+        for point in block.values():
+            own = point.axes.get("repetition")
+            for repetition in range(self.repetitions) if own is None else (int(own),):
+                trials.setdefault(repetition, []).append(point.of_trial(repetition))
         points = []
-        for repetition in range(self.repetitions):
-            order = list(block.values())
+        for repetition, order in sorted(trials.items()):
             random.Random(f"{self.name} {repetition}").shuffle(order)
-            points += [
-                Point(
-                    (*point.overrides, f"repetition={repetition}"),
-                    {**point.axes, "repetition": str(repetition)},
-                )
-                for point in order
-            ]
+            points += order
         return points
 
     def chosen(self, words: Sequence[str]) -> list[Point]:
@@ -198,6 +205,12 @@ def read_study(path: Path, document: Any) -> Study:
             for axis, axis_values in grid.items()
             if not axis_values
         ]
+    problems += [
+        Problem(f"{path}: grids.{number}.repetition", f"is {show(own)}", "use whole numbers from 0")
+        for number, grid in enumerate(values.get("grids", ()))
+        for own in grid.get("repetition", ())
+        if isinstance(own, bool) or not isinstance(own, int) or own < 0
+    ]
     problems += [
         Problem(f"{path}: {key}", f"is {values[key]}", "use 1 or more")
         for key in ("repetitions", "parallel")

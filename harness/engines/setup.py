@@ -33,6 +33,8 @@ class EngineSetup:
     memory_bytes_per_worker: Mapping[str, int]
     """Estimated resident memory of one worker process, by workload, where it is known."""
     scaling: Literal["strong", "weak", "adaptive"] = "strong"
+    repetition: int = 0
+    """Which trial of its configuration and seed the run is."""
     events: tuple[TraceEvent, ...] = ()
     """What happens beside the submissions, in its order: the engine brings it about."""
 

@@ -12,6 +12,7 @@ from harness.contracts.engine import ChangeKind
 from harness.engines.setup import EngineSetup
 from harness.engines.simulated_engine import SimulatedEngine
 from harness.engines.speeds import Speeds
+from harness.engines.variation import Variation
 from harness.profiles import ProfileError
 from harness.records import RunRecords
 
@@ -89,9 +90,13 @@ class Simulated:
 
     def open(self, setup: EngineSetup) -> SimulatedEngine:
         """An engine at time 0."""
+        return self._engine(setup, None)
+
+    def _engine(self, setup: EngineSetup, variation: Variation | None) -> SimulatedEngine:
         factor = 0.0 if self.rescale_cost == "zero" else self.rescale_cost_factor
-        speeds = Speeds(setup, follow_curve=self.plan_speeds == "curve")
-        return SimulatedEngine(setup, speeds, factor, self.checkpoint_every_s)
+        follow_curve = self.plan_speeds == "curve"
+        speeds = Speeds(setup, follow_curve=follow_curve, variation=variation)
+        return SimulatedEngine(setup, speeds, factor, self.checkpoint_every_s, variation)
 
     def check(
         self, setup: EngineSetup, records: RunRecords, keep_in: Path, say: Callable[[str], None]

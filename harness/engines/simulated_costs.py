@@ -1,20 +1,28 @@
-"""What changes cost simulated jobs: the profile's costs, times a factor of the engine's options."""
+"""What changes cost simulated jobs: the profile's costs, times a factor of the engine's options
+and, where each change takes its own time, one that is drawn."""
 
 from __future__ import annotations
 
 from harness.contracts.engine import Change, ChangeKind
 from harness.engines.setup import EngineSetup
 from harness.engines.simulated_job import SimulatedJob
+from harness.engines.variation import Variation
 from harness.profiles import RescaleCost
 
 FREE = RescaleCost(0.0, 0.0, {})
 
 
 class SimulatedCosts:
-    """Costs under the backend of a run, by its profile; a factor of 0 makes all of them free."""
+    """Costs under the backend of a run, by its profile; a factor of 0 makes all of them free.
 
-    def __init__(self, setup: EngineSetup, factor: float) -> None:
+    ``variation``: what is drawn for each change; None: every change costs what the profile says.
+    """
+
+    def __init__(
+        self, setup: EngineSetup, factor: float, variation: Variation | None = None
+    ) -> None:
         self._profile = setup.profile
+        self._variation = variation
         self._backend = setup.backend.name
         self._warmth = setup.backend.warmth
         self._factor = factor
@@ -35,13 +43,9 @@ class SimulatedCosts:
             self._warmth,
         )
         factor = self._factor
-        if factor == 1.0:
-            return cost
-        return RescaleCost(
-            cost.preparation_s * factor,
-            cost.pause_s * factor,
-            {phase: seconds * factor for phase, seconds in cost.phases_s.items()},
-        )
+        if self._variation is not None:
+            factor *= self._variation.of_cost(cost, change.job.job_id, change.change_id)
+        return cost if factor == 1.0 else cost.times(factor)
 
     def stop_s(self, progress: SimulatedJob) -> float:
         """Time between the last sample of a job and its end, seconds."""
@@ -51,7 +55,10 @@ class SimulatedCosts:
         cost = self._profile.rescale_cost(
             self._backend, workload, ChangeKind.STOP, num_slots, 0, self._warmth
         )
-        return (cost.preparation_s + cost.pause_s) * self._factor
+        factor = self._factor
+        if self._variation is not None:
+            factor *= self._variation.of_cost(cost, progress.job.job_id, "stop")
+        return (cost.preparation_s + cost.pause_s) * factor
 
     def recovery_s(self, progress: SimulatedJob, num_before: int) -> float:
         """How long survivors stand still: the pause of a rescale to their number."""

@@ -31,6 +31,7 @@ from harness.engines.setup import EngineSetup
 from harness.engines.simulated_costs import SimulatedCosts
 from harness.engines.simulated_job import SimulatedJob
 from harness.engines.speeds import Speeds
+from harness.engines.variation import Variation
 from harness.profiles import RescaleCost
 from harness.records import RunRecords
 from harness.trace.events import TraceEvent, TraceEventKind
@@ -45,9 +46,10 @@ class SimulatedEngine:
         speeds: Speeds,
         cost_factor: float,
         checkpoint_every_s: float = math.inf,
+        variation: Variation | None = None,
     ) -> None:
         self._speeds = speeds
-        self._costs = SimulatedCosts(setup, cost_factor)
+        self._costs = SimulatedCosts(setup, cost_factor, variation)
         self._abilities = setup.backend.abilities
         self._checkpoint_every_s = checkpoint_every_s
         self._due = deque(setup.events)

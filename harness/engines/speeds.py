@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from harness.engines.setup import EngineSetup
 from harness.engines.shared_devices import SharedDevices
 from harness.engines.simulated_job import SimulatedJob
+from harness.engines.variation import Variation
 from harness.trace.job import JobSpec
 from harness.virtual_workers import capability, spread, step_s
 
@@ -24,10 +25,19 @@ class Speeds:
 
     Where jobs share devices (``Cluster.shared_speed``), a job goes at the pace of its worker that
     is slowed most; with a plan, each slot runs its virtual workers so much slower.
+
+    With a ``variation``, every job has a drawn speed of its own on each number of slots.
     """
 
-    def __init__(self, setup: EngineSetup, *, follow_curve: bool = False) -> None:
+    def __init__(
+        self,
+        setup: EngineSetup,
+        *,
+        follow_curve: bool = False,
+        variation: Variation | None = None,
+    ) -> None:
         self._profile, cluster = setup.profile, setup.cluster
+        self._variation = variation
         self._host_of = cluster.host_of
         self._type_of = tuple(slot.device_type for slot in cluster.slots)
         self._types_matter = bool(self._profile.device_types)
@@ -38,9 +48,16 @@ class Speeds:
 
     def samples_per_s(self, progress: SimulatedJob) -> float:
         """The rate of a job that trains; 0 without slots."""
-        job, slots, batch = progress.job, progress.slots, progress.batch
-        if not slots:
+        if not progress.slots:
             return 0.0
+        rate = self._by_profile(progress)
+        if self._variation is None:
+            return rate
+        return rate * self._variation.of_speed(progress.job, progress.batch, len(progress.slots))
+
+    def _by_profile(self, progress: SimulatedJob) -> float:
+        """The rate as the profile has it."""
+        job, slots, batch = progress.job, progress.slots, progress.batch
         factors = None if self.shared is None else self.shared.factors(job.job_id, slots)
         if progress.virtual_workers is not None:
             return self._planned(job, batch, slots, progress.virtual_workers, factors)

@@ -10,6 +10,7 @@ from harness.contracts.engine import ChangeKind
 from harness.contracts.launcher import Warmth
 from harness.profiles.costs import CostCell, RescaleCost
 from harness.profiles.document import Document
+from harness.profiles.spread import deviation
 from harness.profiles.table import number
 
 _KEYS = (
@@ -87,17 +88,22 @@ def _read_cell(
     if not isinstance(phases, Mapping):
         problems.append(f"phases_s is {phases!r}; give phase → seconds")
         phases = {}
+    if entry.get("spread_s") is not None:
+        seconds["spread_s"] = entry["spread_s"]
     for key, value in {**seconds, **{f"phases_s.{key}": phases[key] for key in phases}}.items():
         checked = None if isinstance(value, str) else number(value)
         if checked is None or not math.isfinite(checked) or checked < 0:
             problems.append(f"{key} is {value!r}; give finite seconds >= 0")
     if problems:
         return None
+    preparation_s, pause_s = float(entry["preparation_s"]), float(entry["pause_s"])
+    apart_s = deviation(entry.get("spread_s"), entry.get("trials"))
     return CostCell(
         cost=RescaleCost(
-            float(entry["preparation_s"]),
-            float(entry["pause_s"]),
+            preparation_s,
+            pause_s,
             {str(phase): float(value) for phase, value in phases.items()},
+            apart_s / (preparation_s + pause_s) if preparation_s + pause_s else 0.0,
         ),
         backend=entry.get("backend"),
         workload=workload,

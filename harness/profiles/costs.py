@@ -20,6 +20,17 @@ class RescaleCost:
     preparation_s: float
     pause_s: float
     phases_s: Mapping[str, float] = field(default_factory=dict)
+    deviation: float = 0.0
+    """Standard deviation of its seconds from one trial to the next, over them; 0: not known."""
+
+    def times(self, factor: float) -> RescaleCost:
+        """Each part times a factor."""
+        return RescaleCost(
+            self.preparation_s * factor,
+            self.pause_s * factor,
+            {phase: seconds * factor for phase, seconds in self.phases_s.items()},
+            self.deviation,
+        )
 
 
 @dataclass(frozen=True, slots=True)

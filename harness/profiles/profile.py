@@ -12,6 +12,7 @@ from harness.profiles.costs import CostCell, RescaleCost, find_cost
 from harness.profiles.curves import Curve, Family
 from harness.profiles.errors import ProfileError
 from harness.profiles.shown import Shown
+from harness.profiles.spread import deviation, nearest
 
 RECORDED = "recorded"
 """Workload of jobs whose program is unknown: work in slot-seconds, T(w) = w assumed."""
@@ -74,6 +75,13 @@ class Profile:
         if family is None:
             return None
         return family.devices.get(device_type or "", family).across
+
+    def speed_deviation(self, workload: str, global_batch: int, num_slots: int) -> float:
+        """Standard deviation of a speed from one trial to the next, over it; that of the measured
+        batch and slots that are nearest. 0: the profile does not say how its trials differed."""
+        curves = self.provenance.get("curves", {})
+        spread = nearest(curves.get(workload, {}).get("spread"), global_batch, num_slots)
+        return deviation(spread, self.provenance.get("trials"))
 
     def device_problems(self, workload: str, device_types: Sequence[str]) -> list[str]:
         """Device types on which a workload's speed is not known, where types make a difference."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -58,11 +60,18 @@ class Comparison:
     own: Sequence[float | None] = ()
     """Errors where each live trial was simulated again with its own workers' speeds; None: it
     was not."""
+    draws: Sequence[float] = ()
+    """Simulated runs over the mean of those of their seed, minus 1: not 0 where they were drawn."""
 
     @property
     def error(self) -> Estimate:
-        """Mean error and its interval."""
-        return estimate(self.errors)
+        """Mean error and its interval, which drawn simulations widen by how far their own mean is
+        known."""
+        found = estimate(self.errors)
+        drawn = estimate(self.draws).half_width if any(self.draws) else None
+        if found.half_width is None or drawn is None:
+            return found
+        return Estimate(found.mean, found.num_trials, math.hypot(found.half_width, drawn))
 
     @property
     def error_at_own_speeds(self) -> Estimate | None:
@@ -88,14 +97,13 @@ class Comparison:
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure per setting that has the same systems in both engines."""
+    """One figure per setting, live engine and simulated one that have the same systems."""
     drawings: list[Drawing] = []
     for (setting,), inside in groups(runs, "setting").items():
-        for live_engine in sorted({run.engine for run in inside if run.is_live}):
-            chosen = [run for run in inside if not run.is_live or run.engine == live_engine]
+        for engines, chosen in engine_pairs(inside).items():
             found = compare(chosen)
             if found:
-                title = f"{TITLE} ({live_engine}): {setting}"
+                title = f"{TITLE} ({' and '.join(engines)}): {setting}"
                 name = f"simulated-against-live-{len(drawings) + 1}"
                 drawings.append(_chart(name, title, found, chosen))
     if drawings:
@@ -104,38 +112,66 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     return [Drawing("simulated-live", TITLE, missing=reason)]
 
 
+def engine_pairs(runs: Sequence[ReportRun]) -> dict[tuple[str, str], list[ReportRun]]:
+    """Runs of one setting by the simulated and the live engine that made them, of each two."""
+    live, simulated = (
+        sorted({run.engine for run in runs if run.is_live is is_live}) for is_live in (True, False)
+    )
+    return {
+        both: [run for run in runs if run.engine in both]
+        for both in itertools.product(simulated, live)
+    }
+
+
 def compare(runs: Sequence[ReportRun]) -> list[Comparison]:
     """Every metric of every system that has live and simulated runs.
 
-    A live trial is compared with the simulated run of the same seed and repetition; where
-    there is none, with that of the same seed, or with the only one.
+    A live trial is compared with the mean of the simulated runs of its seed, which are all alike
+    unless they were drawn; where its seed has none, with that of the only seed.
     """
     found = []
     for (system,), trials in groups(runs, "system").items():
         live = [run for run in trials if run.is_live]
-        simulated = {run.trial: run for run in trials if not run.is_live}
+        simulated = [run for run in trials if not run.is_live]
         for metric in METRICS if live and simulated else ():
+            said, draws = _expected(simulated, metric)
             pairs = []
             for run in live:
-                partner = simulated.get(run.trial) or simulated.get((run.trial[0], 0))
-                if partner is None and len(simulated) == 1:
-                    partner = next(iter(simulated.values()))
-                if partner is None or not run.metrics.get(metric) or metric not in partner.metrics:
+                expected = said.get(run.trial[0])
+                if expected is None and len(said) == 1:
+                    expected = next(iter(said.values()))
+                if expected is None or not run.metrics.get(metric):
                     continue
                 real_s = run.dilation if metric in _WALL_CLOCK else 1.0
                 speed = run.metrics.get("speed_over_profile")
                 again = run.metrics.get(f"resimulated_{metric}")
-                pairs.append((partner.metrics[metric], run.metrics[metric] / real_s, speed, again))
+                pairs.append((expected, run.metrics[metric] / real_s, speed, again))
             if pairs:
-                said, real, speeds, anew = zip(*pairs, strict=True)
-                errors = [ours / theirs - 1 for ours, theirs in zip(said, real, strict=True)]
+                ours, real, speeds, anew = zip(*pairs, strict=True)
+                errors = [one / theirs - 1 for one, theirs in zip(ours, real, strict=True)]
                 own = [
-                    None if ours is None else ours / theirs - 1
-                    for ours, theirs in zip(anew, real, strict=True)
+                    None if one is None else one / theirs - 1
+                    for one, theirs in zip(anew, real, strict=True)
                 ]
-                mean = fmean(said)
-                found.append(Comparison(metric, system, mean, real, errors, speeds, own))
+                mean = fmean(ours)
+                found.append(Comparison(metric, system, mean, real, errors, speeds, own, draws))
     return found
+
+
+def _expected(runs: Sequence[ReportRun], metric: str) -> tuple[dict[int, float], list[float]]:
+    """Mean of a metric by seed, and how far single runs are from that of their seed."""
+    by_seed: dict[int, list[float]] = {}
+    for run in runs:
+        if metric in run.metrics:
+            by_seed.setdefault(run.trial[0], []).append(run.metrics[metric])
+    means = {seed: fmean(values) for seed, values in by_seed.items()}
+    # Not from the mean: the last digit of a sum of equal numbers may differ from theirs.
+    draws = [
+        value / means[seed] - 1 if len(set(values)) > 1 and means[seed] else 0.0
+        for seed, values in by_seed.items()
+        for value in values
+    ]
+    return means, draws
 
 
 def _chart(
@@ -209,6 +245,11 @@ def _caption(found: Sequence[Comparison]) -> str:
     return (
         f"{interval} Small dots are single trials. The pale bar spans the live trials around"
         " their own mean: an error inside it is not distinguishable from the live spread."
+        + (
+            " Simulated is the mean of drawn simulations; intervals count how far it is known."
+            if any(any(one.draws) for one in found)
+            else ""
+        )
     )
 
 

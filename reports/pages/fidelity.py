@@ -15,7 +15,7 @@ from harness.compare import welch_half_width
 from harness.statistics import CONFIDENCE, MIN_TRIALS, Estimate, estimate
 from reports.claims.verdicts import Fidelity
 from reports.drawing import Table
-from reports.figures.simulated_against_live import METRICS, Comparison, compare
+from reports.figures.simulated_against_live import METRICS, Comparison, compare, engine_pairs
 from reports.pages.base import Material, Page, Section, named_anew
 from reports.selection import ReportRun, groups, labels
 
@@ -34,6 +34,7 @@ class Pair:
     """Runs of one setting in a live engine and in simulation."""
 
     study: str
+    simulation: str
     engine: str
     runs: Sequence[ReportRun]
     """Of both engines; those of systems that ran in both."""
@@ -64,16 +65,12 @@ def build(material: Material) -> Page:
 def _pairs(material: Material) -> Iterator[Pair]:
     for study, runs in material.studies.items():
         for inside in groups(named_anew(runs), "setting").values():
-            for engine in sorted({run.engine for run in inside if run.is_live}):
-                simulated = {run.system for run in inside if not run.is_live}
-                live = {run.system for run in inside if run.engine == engine}
-                chosen = [
-                    run
-                    for run in inside
-                    if run.system in simulated & live and (not run.is_live or run.engine == engine)
-                ]
+            for (simulation, engine), both in engine_pairs(inside).items():
+                simulated = {run.system for run in both if not run.is_live}
+                live = {run.system for run in both if run.is_live}
+                chosen = [run for run in both if run.system in simulated & live]
                 if chosen:
-                    yield Pair(study, engine, chosen)
+                    yield Pair(study, simulation, engine, chosen)
 
 
 def word(error: Estimate, target: float) -> str:
@@ -104,6 +101,7 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
                 rows.append(
                     [
                         pair.study,
+                        pair.simulation,
                         names[one.system],
                         METRICS[one.metric],
                         _percents(one.error),
@@ -122,14 +120,15 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
                 spread_cell = "" if spread is None else f"{100 * spread:.2f}"
                 cells = [_percents(found), "" if own is None else _percents(own), "", spread_cell]
                 cells += _verdict_cells(found, own, JOB_TARGET)
-                rows.append([pair.study, names[system], title, *cells])
-    header = ["study", "system", "metric", "error, %", "at its own speeds, %", "machine's speed",
-              "live spread, %", "n", "target, %", "verdict", "at its own speeds"]  # fmt: skip
+                rows.append([pair.study, pair.simulation, names[system], title, *cells])
+    header = ["study", "simulation", "system", "metric", "error, %", "at its own speeds, %",
+              "machine's speed", "live spread, %", "n", "target, %", "verdict", "at its own speeds"]  # fmt: skip
     shown = [drawn for drawn in material.drawn if drawn.figure == "simulated_against_live"]
     return Section(
         "fidelity-errors",
         "Errors of the simulator",
-        "Simulated over live, minus 1; of single jobs without sign, the percentile over jobs. A"
+        "Simulated over live, minus 1; of single jobs without sign, the percentile over jobs."
+        " Where speeds and costs are drawn (simulated_varied), simulated is their mean. A"
         " target is met if the whole interval keeps it and not met if none of it does; there is"
         f" a 95% interval from {MIN_TRIALS} trials on. An error"
         " inside what live runs differ among themselves (live spread) is nothing"
@@ -173,16 +172,24 @@ def _speed_cells(one: Comparison) -> list[str]:
 def job_errors(trials: Sequence[ReportRun]) -> list[float]:
     """Of every live trial of one system, the percentile over its jobs of their JCT's error.
 
-    A trial is held against the simulation of the same seed and repetition, else of the same
-    seed.
+    A trial is held against the mean of the simulations of its seed.
     """
-    simulated = {run.trial: run for run in trials if not run.is_live and run.is_drawable}
-    found = []
-    for run in (run for run in trials if run.is_live and run.is_drawable):
-        partner = simulated.get(run.trial) or simulated.get((run.trial[0], 0))
-        if partner is not None:
-            found += _percentile(_completion_times(partner), _completion_times(run))
-    return found
+    by_seed: dict[int, list[dict[str, float]]] = {}
+    for run in (run for run in trials if not run.is_live and run.is_drawable):
+        by_seed.setdefault(run.trial[0], []).append(_completion_times(run))
+    expected = {seed: _mean_times(found) for seed, found in by_seed.items()}
+    return [
+        error
+        for run in trials
+        if run.is_live and run.is_drawable and run.trial[0] in expected
+        for error in _percentile(expected[run.trial[0]], _completion_times(run))
+    ]
+
+
+def _mean_times(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Mean completion time of the jobs that finished in all of them, seconds."""
+    known = set(runs[0]).intersection(*runs[1:])
+    return {job: fmean(own[job] for own in runs) for job in runs[0] if job in known}
 
 
 def job_spread(trials: Sequence[ReportRun]) -> float | None:
@@ -195,8 +202,7 @@ def job_spread(trials: Sequence[ReportRun]) -> float | None:
     found = []
     for number, (seed, theirs) in enumerate(live):
         others = [own for at, (other, own) in enumerate(live) if other == seed and at != number]
-        known = {job for job in theirs if others and all(job in own for own in others)}
-        found += _percentile({job: fmean(own[job] for own in others) for job in known}, theirs)
+        found += _percentile(_mean_times(others) if others else {}, theirs)
     return fmean(found) if found else None
 
 
@@ -234,8 +240,8 @@ def _orders(pairs: Sequence[Pair], material: Material) -> Section:
                 row = _order(ours, theirs, metric)
                 if row:
                     both = f"{names[first[0]]} over {names[second[0]]}"
-                    rows.append([pair.study, both, METRICS[metric], *row])
-    header = ["study", "systems", "metric", "live", "95% interval",
+                    rows.append([pair.study, pair.simulation, both, METRICS[metric], *row])
+    header = ["study", "simulation", "systems", "metric", "live", "95% interval",
               "simulated", "order"]  # fmt: skip
     return Section(
         "fidelity-order",
@@ -288,6 +294,7 @@ def _conditions(material: Material, pairs: Sequence[Pair]) -> Section:
         rows.append(
             [
                 pair.study,
+                pair.simulation,
                 pair.engine,
                 str(len(groups(live, "system"))),
                 str(most),
@@ -297,8 +304,8 @@ def _conditions(material: Material, pairs: Sequence[Pair]) -> Section:
                 _asked_for(most, executed, measured and not paced),
             ]
         )
-    header = ["study", "engine", "systems", "fewest live trials", "steps executed, %", "paced",
-              "profile measured there", "as the target asks"]  # fmt: skip
+    header = ["study", "simulation", "engine", "systems", "fewest live trials",
+              "steps executed, %", "paced", "profile measured there", "as the target asks"]  # fmt: skip
     return Section(
         "fidelity-conditions",
         "Under which conditions",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -115,12 +116,12 @@ def test_wall_clock_metrics_are_compared_on_the_clock_of_the_engine() -> None:
     assert {one.metric: one.errors for one in compare(runs)} == {name: [0.5], length: [0.0]}
 
 
-def test_simulated_against_live_by_trial() -> None:
+def test_live_trials_are_held_to_the_simulation_of_their_seed() -> None:
     runs: list[Any] = [
         Fake("fifo", True, (0, 0), {"makespan_s": 100.0, "rescales": 0.0}),
-        Fake("fifo", True, (0, 1), {"makespan_s": 200.0}),
+        Fake("fifo", True, (1, 0), {"makespan_s": 200.0}),
         Fake("fifo", False, (0, 0), {"makespan_s": 110.0, "rescales": 0.0}),
-        Fake("fifo", False, (0, 1), {"makespan_s": 190.0}),
+        Fake("fifo", False, (1, 0), {"makespan_s": 190.0}),
         Fake("edf", True, (0, 0), {"makespan_s": 100.0}),
         Fake("uniform", True, (3, 4), {"makespan_s": 50.0}),
         Fake("uniform", False, (0, 0), {"makespan_s": 60.0}),
@@ -131,7 +132,24 @@ def test_simulated_against_live_by_trial() -> None:
     assert fifo.error.mean == pytest.approx(0.025)
     assert fifo.error.half_width is None
     assert fifo.spread == pytest.approx((-1 / 3, 1 / 3))
-    assert uniform.errors == pytest.approx([0.2]), "the only simulated run serves every trial"
+    assert uniform.errors == pytest.approx([0.2]), "the only simulated seed serves every trial"
+
+
+def test_live_trials_are_held_to_the_mean_of_drawn_simulations() -> None:
+    live: list[Any] = [Fake("fifo", True, (0, n), {"makespan_s": 100.0 + n}) for n in range(5)]
+    alike: list[Any] = [Fake("fifo", False, (0, n), {"makespan_s": 104.1}) for n in range(7)]
+    drawn: list[Any] = [
+        Fake("fifo", False, (0, n), {"makespan_s": 104.1 + step})
+        for n, step in enumerate((-6.0, -4.0, -2.0, 0.0, 2.0, 4.0, 6.0))
+    ]
+    (plain,), (varied,) = compare([*live, *alike]), compare([*live, *drawn])
+    assert varied.errors == pytest.approx(plain.errors)
+    assert set(plain.draws) == {0.0}
+    assert plain.error == estimate(plain.errors), "equal simulations add nothing to the interval"
+    own = estimate([run.metrics["makespan_s"] / 104.1 for run in drawn]).half_width
+    assert own is not None
+    assert plain.error.half_width is not None
+    assert varied.error.half_width == pytest.approx(math.hypot(plain.error.half_width, own))
 
 
 def test_errors_at_equal_speed_leave_out_what_a_slow_machine_does() -> None:

@@ -48,6 +48,20 @@ def test_repetitions_are_blocks_each_in_an_order_of_its_own():
     assert study.points() == points
 
 
+def test_a_grid_with_trials_of_its_own_is_in_the_blocks_of_those():
+    both = ({"seed": tuple(range(8))}, {"seed": (9,), "repetition": (1, 2, 5)})
+    study = Study("s", "d", grids=both, repetitions=2)
+    found = [(int(p.axes["repetition"]), int(p.axes["seed"])) for p in study.points()]
+    expected = [(trial, seed) for trial in (0, 1) for seed in range(8)] + [(1, 9), (2, 9), (5, 9)]
+    assert sorted(found) == sorted(expected)
+    assert [trial for trial, _ in found] == sorted(trial for trial, _ in found)
+    for point in study.points():
+        words = [word for word in point.overrides if word.startswith("repetition=")]
+        assert words == [f"repetition={point.axes['repetition']}"]
+    plain = Study("s", "d", grids=both[:1], repetitions=2)
+    assert [p for p in study.points() if p.axes["seed"] != "9"][:8] == plain.points()[:8]
+
+
 def test_product_of_nothing_is_one_empty_point():
     assert [point.overrides for point in product({})] == [()]
 
@@ -57,6 +71,7 @@ def test_product_of_nothing_is_one_empty_point():
     [
         ("- 1", "is [1]; give the keys description, base,"),
         ("base: [seed=1]", "description: is missing"),
+        ("description: d\ngrids: [{repetition: [0, x]}]", "grids.0.repetition: is 'x'; use whole"),
         ("description: d\ngrid: []", "grid: unknown key; did you mean 'grids'?"),
         ("description: d\nbase: seed=1", "base: is 'seed=1'; give a list"),
         ("description: d\ngrids: {seed: [1]}", "grids: is a mapping with seed; give a list"),

@@ -1,0 +1,62 @@
+"""Options of the simulated engine whose jobs and changes differ from trial to trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.engines.setup import EngineSetup
+from harness.engines.simulated import Simulated
+from harness.engines.simulated_engine import SimulatedEngine
+from harness.engines.variation import Variation
+
+
+@dataclass(frozen=True)
+class SimulatedVaried(Simulated):
+    """The simulated engine with speeds and costs drawn around the profile's (``Variation``).
+
+    Each repetition is a trial of its own. A schedule may hang on ties: a job that ends just
+    before a scheduler decides, or just after. One simulation at the profile's medians takes one
+    side of each; several repetitions take either side about as often as live trials do, so their
+    mean is to be compared with the mean of those.
+
+    Schedulers are shown the profile's speeds, not the drawn ones.
+
+    Raises:
+        ValueError: an option has no such value.
+    """
+
+    name: str = "simulated_varied"
+
+    def problems(self, setup: EngineSetup) -> list[str]:
+        """Those of the simulated engine, and a profile that states no spread at all."""
+        found = super().problems(setup)
+        if not found and setup.jobs and not any(self._varies(setup).values()):
+            found.append(
+                f"profile {setup.profile.name} does not state by how much its trials differ (a"
+                " number of trials of at least 2, and spread beside the speeds), so that nothing"
+                " would vary; use engine=simulated, or a measured profile"
+                " (python -m harness.profile measure)"
+            )
+        return found
+
+    def cautions(self, setup: EngineSetup) -> list[str]:
+        """Workloads whose speeds do not vary, as the profile does not say by how much."""
+        fixed = sorted(workload for workload, varies in self._varies(setup).items() if not varies)
+        if not fixed:
+            return []
+        return [
+            f"profile {setup.profile.name} states no spread for {', '.join(fixed)}: their speeds"
+            " are the same in every repetition"
+        ]
+
+    def open(self, setup: EngineSetup) -> SimulatedEngine:
+        """An engine at time 0, with the draws of the run's seed and repetition."""
+        return self._engine(setup, Variation(setup.profile, setup.seed, setup.repetition))
+
+    def _varies(self, setup: EngineSetup) -> dict[str, bool]:
+        """Whether speeds of a workload vary, of those that the jobs have."""
+        found: dict[str, bool] = {}
+        for job in setup.jobs:
+            deviation = setup.profile.speed_deviation(job.workload, job.global_batch, 1)
+            found[job.workload] = found.get(job.workload, False) or deviation > 0.0
+        return found
