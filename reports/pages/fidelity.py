@@ -122,7 +122,8 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
                 cells += _verdict_cells(found, own, JOB_TARGET)
                 rows.append([pair.study, pair.simulation, names[system], title, *cells])
     header = ["study", "simulation", "system", "metric", "error, %", "at its own speeds, %",
-              "machine's speed", "live spread, %", "n", "target, %", "verdict", "at its own speeds"]  # fmt: skip
+              "machine's speed", "live spread, %", "n", "target, %", "verdict",
+              "at its own speeds"]  # fmt: skip
     shown = [drawn for drawn in material.drawn if drawn.figure == "simulated_against_live"]
     return Section(
         "fidelity-errors",
@@ -305,7 +306,8 @@ def _conditions(material: Material, pairs: Sequence[Pair]) -> Section:
             ]
         )
     header = ["study", "simulation", "engine", "systems", "fewest live trials",
-              "steps executed, %", "paced", "profile measured there", "as the target asks"]  # fmt: skip
+              "steps executed, %", "paced", "profile measured there",
+              "as the target asks"]  # fmt: skip
     return Section(
         "fidelity-conditions",
         "Under which conditions",
