@@ -15,12 +15,16 @@ import lzma
 import os
 import shutil
 import tarfile
+import zlib
 from pathlib import Path
+
+from harness.tables import COMPRESS_LEVEL
 
 SUFFIX = ".tar.xz"
 UNPACKED = ".unpacked"
 _PARTIAL = ".partial-"
 _TEXTS = (".json.gz", ".yaml.gz")
+_TABLE, _PLAIN_TABLE = ".csv.gz", ".csv"
 _DIGITS = 16
 """Of an archive's SHA-256, which name the place where it is unpacked."""
 
@@ -69,11 +73,14 @@ def pack(folder: Path) -> Path:
 
 
 def _plain(path: Path) -> tuple[str, bytes]:
-    """A file's name and content; of compressed texts as they are without, or nothing of them would
-    look like anything in another run's."""
+    """A file's name and content; of compressed texts and tables as they are without, or nothing of
+    them would look like anything in another run's."""
     content = path.read_bytes()
-    if path.name.endswith(_TEXTS):
-        return path.stem, gzip.decompress(content)
+    if path.name.endswith((*_TEXTS, _TABLE)):
+        try:
+            return path.stem, gzip.decompress(content)
+        except (OSError, EOFError, zlib.error):
+            pass  # damaged: whoever reads it is told, as before
     return path.name, content
 
 
@@ -119,6 +126,13 @@ def shown(path: Path) -> Path:
     return path
 
 
+def _stored(name: str, content: bytes) -> tuple[str, bytes]:
+    """A file's name and content as runs are stored: with their tables compressed."""
+    if name.endswith(_PLAIN_TABLE):
+        return f"{name}.gz", gzip.compress(content, COMPRESS_LEVEL, mtime=0)
+    return name, content
+
+
 def _unpack(content: bytes, place: Path, study: str) -> None:
     """Into ``place``, in one step: several processes may ask at once."""
     partial = place.with_name(f"{_PARTIAL}{place.name}-{os.getpid()}")
@@ -131,9 +145,10 @@ def _unpack(content: bytes, place: Path, study: str) -> None:
                 found = tar.extractfile(entry) if entry.isfile() else None
                 if not is_own or found is None:
                     raise ValueError(f"{entry.name!r} is no file of a run of {study}")
-                path = partial.joinpath(*parts)
+                name, stored = _stored(parts[2], found.read())
+                path = partial.joinpath(*parts).with_name(name)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(found.read())
+                path.write_bytes(stored)
         try:
             partial.rename(place)
         except OSError:

@@ -54,6 +54,31 @@ def test_compressed_texts_are_unpacked_as_texts(folder):
     assert len(found) == len(FILES) + 2
 
 
+def test_tables_are_packed_as_texts_and_stored_as_tables(folder):
+    """What two runs have in common is then kept once, however each of them was compressed."""
+    table = "".join(f"{n},{n * n % 977}\r\n" for n in range(4000)).encode()
+    for run in range(8):
+        path = folder / f"alike-{run}" / "steps.csv.gz"
+        path.parent.mkdir()
+        path.write_bytes(gzip.compress(table + b"%d" % run, 1, mtime=0))
+    before = files(folder)
+    alone = len(before["alike-0/steps.csv.gz"])
+    archive = pack(folder)
+    assert archive.stat().st_size < 2 * alone
+    assert files(unpacked(archive)) == before
+
+
+def test_archives_of_before_are_read_too(folder):
+    """Those have their tables compressed one by one."""
+    table = gzip.compress(b"a\n", 9)
+    archive = archive_of(folder)
+    with tarfile.open(archive, "w:xz") as tar:
+        entry = tarfile.TarInfo("study/first/jobs.csv.gz")
+        entry.size = len(table)
+        tar.addfile(entry, io.BytesIO(table))
+    assert files(unpacked(archive)) == {"first/jobs.csv.gz": table}
+
+
 def test_the_same_runs_make_the_same_bytes(folder):
     content = pack(folder).read_bytes()
     unpacked(archive_of(folder)).rename(folder)
