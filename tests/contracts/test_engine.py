@@ -46,13 +46,17 @@ def profile():
                 "versions": "none",
                 "source": "made for a test",
                 "licence": "Apache-2.0",
-                "trials": "none",
-                "spread": "none",
+                "trials": 3,
+                "spread": "made for a test",
                 "measured_here": False,
                 "rescale_costs": "made for a test",
             },
             "throughput": {
-                "toy": {"device": "none", "samples_per_s": {BATCH: {1: 4000.0, 2: 6000.0}}}
+                "toy": {
+                    "device": "none",
+                    "samples_per_s": {BATCH: {1: 4000.0, 2: 6000.0}},
+                    "spread": {BATCH: {1: 0.01, 2: 0.01}},
+                }
             },
             "costs": None,
             "rescale_costs": [{"preparation_s": 0.0, "pause_s": 0.5}],
