@@ -142,11 +142,11 @@ def test_a_scale_in_that_takes_too_long_is_given_up_and_the_job_goes_on(worlds):
 
 
 def test_a_scale_in_that_all_count_on_is_made_however_late(worlds):
-    world = worlds(adjust_timeout_s=1.0)
-    world.until_change(world.start((0, 1), step_s=3.0))
+    world = worlds(adjust_timeout_s=0.5)
+    world.until_change(world.start((0, 1), step_s=1.5))
     world.until_step(2)
     asked_at = time.monotonic()
-    assert world.do(ChangeKind.RESCALE, (0,)).at_s - asked_at > 2.0
+    assert world.do(ChangeKind.RESCALE, (0,)).at_s - asked_at > 1.0
     assert len(workers()) == 1
 
 

@@ -101,7 +101,7 @@ def test_a_slow_worker_leaves_in_order_and_the_bits_are_those_of_the_history(
 def test_nobody_is_taken_out_where_the_rule_is_off(worlds, slowed):
     world = worlds(straggler="off")
     slowed(by_rank()[1])
-    world.until_step(60)
+    world.until_step(40)
     assert not any(report.kind in ENDS for report in world.reports)
     assert len(workers()) == 4
 
@@ -109,7 +109,7 @@ def test_nobody_is_taken_out_where_the_rule_is_off(worlds, slowed):
 def test_two_workers_have_no_straggler(worlds, slowed):
     world = worlds(num_workers=2)
     slowed(by_rank()[1])
-    world.until_step(60)
+    world.until_step(40)
     assert not any(report.kind in ENDS for report in world.reports)
 
 
@@ -154,7 +154,7 @@ def is_removing(world):
 
 
 def test_nobody_is_taken_out_while_the_machine_is_busy(worlds):
-    check_nobody_is_named(worlds(), 150)
+    check_nobody_is_named(worlds(), 100)
 
 
 @pytest.mark.long

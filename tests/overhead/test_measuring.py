@@ -10,7 +10,7 @@ import pytest
 from harness.overhead.__main__ import main
 from harness.overhead.trials import Kind
 
-STEPS, DROP, TURN_S = 6000, 4, 0.2
+STEPS, DROP, TURN_S = 3000, 4, 0.2
 
 
 @pytest.fixture(scope="module")

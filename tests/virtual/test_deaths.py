@@ -26,7 +26,10 @@ def hurt(world, rng, num_deaths):
             rng.choice(workers()).kill()
         world.until_answered(change)
         world.until_step(world.reports[-1].step + 3)
-        world.do(ChangeKind.RESCALE, (0, 1, 2), batch=BATCH)
+        answer = None
+        while answer is not ReportKind.DONE:  # the last death may become known only now
+            change = world.ask(ChangeKind.RESCALE, (0, 1, 2), batch=BATCH)
+            answer = world.until_answered(change).kind
 
 
 @pytest.mark.parametrize(
