@@ -52,7 +52,9 @@ class ElasticLoop:
         self.worker = order.worker
         self.bench = bench
         self.trainer = bench.trainer
-        self.state = TrainingState(bench.session.model, bench.session.optimizer)
+        self.state = TrainingState(
+            bench.session.model, bench.session.optimizer, bench.reduction.buffers
+        )
         self.straggling = Straggling(order, client)
         self.trainer.times_device = self.straggling.is_on
         self.words = Words(self.trainer.num_losses, has_times=self.straggling.is_on)
@@ -335,7 +337,7 @@ class ElasticLoop:
         """
         self.bench.mark.now(Doing.SWITCH)
         topology = self.topologies[generation]
-        values = self.bench.values()
+        values = self.bench.values() if topology.joiners else {}
         donor = self.giving.donor
         transfer = self.order.transfer
         phases_s = self.bench.phases_s

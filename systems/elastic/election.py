@@ -94,6 +94,8 @@ class Election:
 
     def stand(self) -> None:
         """Be a candidate from now on."""
+        if self._state.is_candidate:  # at every switch: to wake the thread would cost it time
+            return
         with self._changed:
             self._state.is_candidate = True
             self._wake()

@@ -11,6 +11,7 @@ Members that have a CUDA device each can have its tensors added up over NCCL (``
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -224,7 +225,8 @@ class Group:
                 if devices is not None:
                     devices.free()
 
-            threading.Thread(target=free, name="free group", daemon=True).start()
+            # A ``Thread`` waits until it runs, which costs a switch a tenth of a millisecond.
+            _thread.start_new_thread(free, ())
 
 
 def build_group(

@@ -88,8 +88,10 @@ class StepReport:
     def begin_generation(self, generation: int, membership: Membership) -> None:
         """This worker is the first one of a new generation."""
         self._recent.clear()
-        generations = LineWriter(self._folder / "generations.jsonl")
-        generations.add(
+        if self._steps is None:
+            self._steps = LineWriter(self._folder / "steps.jsonl", at_once=True)
+            self._generations = LineWriter(self._folder / "generations.jsonl", at_once=True)
+        self._generations.add(
             {
                 "generation": generation,
                 "resumed_at": self._session.step,
@@ -99,9 +101,6 @@ class StepReport:
                 "threads": self._order.num_threads,
             }
         )
-        generations.flush()
-        if self._steps is None:
-            self._steps = LineWriter(self._folder / "steps.jsonl", at_once=True)
 
     def step(
         self,

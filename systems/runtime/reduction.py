@@ -131,9 +131,9 @@ class OrderedReduction:
             RefusedModuleError: the model has modules that could not be trained alike.
         """
         check_modules(model)
-        self._flat = FlatBuffers(model)
-        self._boundary = torch.empty_like(self._flat.flat)
-        self._travelling = torch.empty_like(self._flat.flat)
+        self.buffers = FlatBuffers(model)
+        self._boundary = torch.empty_like(self.buffers.flat)
+        self._travelling = torch.empty_like(self.buffers.flat)
         self._is_undoable = False
         self._model = model
         self._device = device
@@ -152,6 +152,7 @@ class OrderedReduction:
         parallel.register_forward_pre_hook(self._before_forward)
         self.parallel = parallel
         self.layout: tuple[BucketLayout, ...] = ()
+        self._kept_layout: Sequence[Sequence[str]] = ()
         self.weight = 1.0
         """Of this process's gradients in the mean, where its loss was not multiplied by it."""
         self._memory = threading.Lock()
@@ -177,8 +178,7 @@ class OrderedReduction:
     @property
     def kept_layout(self) -> Sequence[Sequence[str]]:
         """See ``Reduction``."""
-        names = {self._index[id(value)]: name for name, value in self._model.named_parameters()}
-        return [[names[index] for index in bucket.parameters] for bucket in self.layout]
+        return self._kept_layout
 
     @property
     def buckets(self) -> list[torch.Tensor]:
@@ -238,6 +238,8 @@ class OrderedReduction:
             if number == 0:
                 self.first_layout, self.first_places = self.layout, self._places
         self._is_warming_up = False
+        names = {self._index[id(value)]: name for name, value in self._model.named_parameters()}
+        self._kept_layout = [[names[index] for index in one.parameters] for one in self.layout]
         self._sums = None
         _restore_random_states(states, self._device)
 
@@ -246,7 +248,7 @@ class OrderedReduction:
         group = self._group
         if group is None or group.size == 1 or not self._travelling.numel():
             return
-        flat = self._flat.gather()
+        flat = self.buffers.gather()
         if group.rank == 0:
             self._travelling.copy_(flat)
         try:
@@ -273,7 +275,7 @@ class OrderedReduction:
             self.undo()
             raise
         if self._buffers_pending is not None and self._group.rank > 0:
-            self._flat.gather().copy_(self._travelling)
+            self.buffers.gather().copy_(self._travelling)
         self._buffers_pending = None
         self._pending.clear()
         for places, views in zip(self._places, self._sum_views, strict=True):
@@ -282,7 +284,7 @@ class OrderedReduction:
     def undo(self) -> None:
         """Take back what the step did to the buffers, unless it was committed."""
         if self._is_undoable:
-            self._flat.gather().copy_(self._boundary)
+            self.buffers.gather().copy_(self._boundary)
             self._is_undoable = False
         self._lost = None
         if self._group is not None and not self._group.is_quiet:
@@ -299,7 +301,7 @@ class OrderedReduction:
 
     def _before_forward(self, module: torch.nn.Module, inputs: object) -> None:
         if not self._is_undoable:
-            self._boundary.copy_(self._flat.gather())
+            self._boundary.copy_(self.buffers.gather())
             self._is_undoable = True
 
     def _reduce(self, bucket: dist.GradBucket) -> None:  # type: ignore[name-defined]

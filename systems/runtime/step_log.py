@@ -55,8 +55,8 @@ class LineWriter:
         self._descriptor: int | None = None
         self._is_mended = at_once
         if at_once:
-            _mend(path)
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            self._descriptor = _open(path)
+            _mend(self._descriptor)
 
     def add(self, entry: Mapping[str, Any]) -> None:
         """Add a line."""
@@ -72,10 +72,10 @@ class LineWriter:
         """Write out what was added, as one append."""
         self._flushed_at = time.monotonic()
         if self._lines:
-            if not self._is_mended:
-                _mend(self._path)
-                self._is_mended = True
-            with self._path.open("a", encoding="utf-8") as file:
+            with open(_open(self._path), "a", encoding="utf-8") as file:
+                if not self._is_mended:
+                    _mend(file.fileno())
+                    self._is_mended = True
                 file.write("".join(self._lines))
             self._lines.clear()
 
@@ -87,24 +87,21 @@ class LineWriter:
             self._descriptor = None
 
 
-def _mend(path: Path) -> None:
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+
+
+def _mend(descriptor: int) -> None:
     """Cut a file off after its last whole line."""
-    try:
-        descriptor = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        return
-    with open(descriptor, "rb+") as file:
-        start = end = file.seek(0, os.SEEK_END)
-        while start > 0:
-            start = max(0, start - _BLOCK_BYTES)
-            file.seek(start)
-            block = file.read(min(_BLOCK_BYTES, end - start))
-            last = block.rfind(b"\n")
-            if last >= 0:
-                start += last + 1
-                break
-        if start < end:
-            file.truncate(start)
+    start = end = os.lseek(descriptor, 0, os.SEEK_END)
+    while start > 0:
+        start = max(0, start - _BLOCK_BYTES)
+        last = os.pread(descriptor, min(_BLOCK_BYTES, end - start), start).rfind(b"\n")
+        if last >= 0:
+            start += last + 1
+            break
+    if start < end:
+        os.ftruncate(descriptor, start)
 
 
 class LineReader:

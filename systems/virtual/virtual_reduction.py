@@ -56,7 +56,7 @@ class VirtualReduction(OrderedReduction):
         self._gradients: CopiedGradients | RunningSum | None = None
         """Of the layout in use; None where DistributedDataParallel's own do."""
         self._places_in_use: Sequence[Places] = ()
-        self._kept = torch.empty_like(self._flat.flat)
+        self._kept = torch.empty_like(self.buffers.flat)
         for parameter in model.parameters():
             if parameter.requires_grad and not is_small(parameter):
                 parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
@@ -144,7 +144,7 @@ class VirtualReduction(OrderedReduction):
     def begin_worker(self, worker: int) -> None:
         """Before a virtual worker's first forward pass of a step."""
         if self._by_hand and worker != self.turns[0]:
-            self._flat.gather().copy_(self._boundary)
+            self.buffers.gather().copy_(self._boundary)
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:
@@ -160,7 +160,7 @@ class VirtualReduction(OrderedReduction):
     def after_forward(self, worker: int) -> None:
         """After a virtual worker's last forward pass of a step."""
         if self._by_hand and worker == 0:
-            self._kept.copy_(self._flat.gather())
+            self._kept.copy_(self.buffers.gather())
 
     def end_worker(self, worker: int) -> None:
         """After a virtual worker's last backward pass of a step.
@@ -208,7 +208,7 @@ class VirtualReduction(OrderedReduction):
         except GroupLost:
             self.undo()
             raise
-        self._flat.gather().copy_(kept)
+        self.buffers.gather().copy_(kept)
         self._buffers_pending = None
         for place, views in zip(self._places_in_use, self._gradients.gradients, strict=True):
             for parameter, gradient in zip(place.parameters, views, strict=True):

@@ -71,7 +71,7 @@ def _with_numpy(states, now):
 def _buffers():
     def begin_worker(reduction, worker):
         boundary = reduction._boundary
-        reduction._boundary = reduction._flat.gather().clone()
+        reduction._boundary = reduction.buffers.gather().clone()
         usual(reduction, worker)
         reduction._boundary = boundary
 

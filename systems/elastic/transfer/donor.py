@@ -64,7 +64,8 @@ class _Event:
 
 @dataclass(frozen=True, slots=True)
 class _Finish:
-    header: dict[str, Any]
+    step: int
+    values: dict[str, Any]
     buffers: list[torch.Tensor]
 
 
@@ -127,6 +128,8 @@ class Donor:
         self._num_logged = 0
         self._is_logging = False
         self._last: _Finish | None = None
+        self._is_last_read = False
+        """Whether nothing that goes with the last state is still to be read from what trains."""
         self._cancelled = False
         self._over = False
         self._sent = threading.Condition()
@@ -157,7 +160,7 @@ class Donor:
         if not self._is_logging or self._over:
             return
         if self._last is not None:
-            if self._pieces:
+            if self._pieces or not self._is_last_read:
                 self._fail(TransferError("an update came after finish() and before its state"))
             return
         numbers = tuple(number for number, touched in enumerate(self._touched) if touched)
@@ -179,26 +182,17 @@ class Donor:
     def finish(self, step: int, values: Mapping[str, Any]) -> None:
         """End the log: after ``step`` steps this is the state, and ``values`` go with it.
 
-        Between two steps. Returns at once; before the next update the joiners must have it
-        all (``finished``), which they have if they take part in that step.
+        Between two steps. Returns at once; before the next update, which changes what the
+        optimizer keeps, the joiners must have it all (``finished``), which they have if they take
+        part in that step.
 
         Args:
             step: steps executed.
             values: anything else a joiner must know, as JSON can say it.
         """
-        try:
-            header = {
-                "kind": "finish",
-                "step": step,
-                "values": dict(values),
-                "optimizer": self._state.values(),
-            }
-            # The next forward changes them; what is sent lies in the host's memory.
-            buffers = [as_bytes(value).to("cpu", copy=True) for value in self._state.buffers]
-        except TypeError as error:
-            self._fail(error)
-            return
-        self._last = _Finish(header, buffers)
+        # The next forward changes the buffers; what is sent lies in the host's memory.
+        buffers = [memory.to("cpu", copy=True) for memory in self._state.buffer_memory]
+        self._last = _Finish(step, dict(values), buffers)
         self._links.wake()
 
     def cancel(self) -> None:
@@ -260,7 +254,7 @@ class Donor:
             if not self._links.listen(_KEEPALIVE_S):
                 self._send({"kind": "alive"})
         elif not self._events:  # none came before the finish, and none comes after
-            self._send(self._last.header, self._last.buffers)
+            self._send_last(self._last)
             self._links.wait(lambda link: not link.is_done)
             self.finished = self._links.num_done > 0
         self._note_failures()
@@ -328,6 +322,12 @@ class Donor:
         if not is_live:
             self._send(header, [payload])
         return True
+
+    def _send_last(self, last: _Finish) -> None:
+        optimizer = self._state.values()
+        self._is_last_read = True
+        header = {"kind": "finish", "step": last.step, "values": last.values}
+        self._send({**header, "optimizer": optimizer}, last.buffers)
 
     def _send(self, header: Mapping[str, Any], payload: Sequence[torch.Tensor] = ()) -> None:
         self._links.send(header, payload)

@@ -55,7 +55,7 @@ def send_state(
                 [as_bytes(view.cpu()) for _, views in read for view in views],
             )
         header = {"kind": "finish", "step": step, "values": dict(values), "optimizer": optimizer}
-        links.send(header, [as_bytes(buffer.cpu()) for buffer in state.buffers])
+        links.send(header, [memory.cpu() for memory in state.buffer_memory])
         links.wait(lambda link: not link.is_done)
     finally:
         links.close()

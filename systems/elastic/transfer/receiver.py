@@ -255,7 +255,7 @@ class Receiver:
         self._channel.send(encode({"kind": "applied", "step": header["step"]}))
 
     def _take_last(self, header: Header) -> Received:
-        self._fill(header, self._state.buffers)
+        self._fill(header, self._state.buffer_memory)
         self._state.load_values(header["optimizer"])
         assert self._channel is not None
         self._channel.send(encode({"kind": "done"}))

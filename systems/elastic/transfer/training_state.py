@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from systems.elastic.transfer.memory import flat, is_dense
+from systems.elastic.transfer.memory import as_bytes, flat, is_dense
+from systems.runtime.flat_buffers import FlatBuffers
 from systems.runtime.state import optimizer_state, parameters_of
 
 ELEMENTWISE = (
@@ -67,7 +68,15 @@ def is_elementwise(optimizer: torch.optim.Optimizer) -> bool:
 class TrainingState:
     """The state of a job: live tensors, and values that JSON can hold."""
 
-    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        flat_buffers: FlatBuffers | None = None,
+    ) -> None:
+        """Args: what is trained, and the one piece of memory that its buffers lie in, if they do:
+        it travels as it is. They do on all workers of a job or on none.
+        """
         self.optimizer = optimizer
         names = {id(value): name for name, value in model.named_parameters()}
         owned = parameters_of(optimizer)
@@ -81,6 +90,14 @@ class TrainingState:
             for index, value in enumerate(self.parameters)
         ]
         self._model = model
+        self._flat_buffers = flat_buffers
+
+    @property
+    def buffer_memory(self) -> list[torch.Tensor]:
+        """The model's buffers as bytes, in as few pieces as can be; on the training thread."""
+        if self._flat_buffers is None:
+            return [as_bytes(buffer) for buffer in self.buffers]
+        return [self._flat_buffers.gather()] if self._flat_buffers.flat.numel() else []
 
     @property
     def buffers(self) -> list[torch.Tensor]:
@@ -132,6 +149,7 @@ class TrainingState:
                 for name, value in zip(self.names, self.parameters, strict=True)
             ],
             "buffers": [[name, *_form(value)] for name, value in self._model.named_buffers()],
+            "flat_buffers": [] if self._flat_buffers is None else [self._flat_buffers.flat.numel()],
             "optimizer": [self.layout_of(index) for index in range(self.num_owned)],
         }
 
@@ -142,7 +160,7 @@ class TrainingState:
             StateMismatch: they differ.
         """
         mine = self.describe()
-        for kind in ("parameters", "buffers"):
+        for kind in ("parameters", "buffers", "flat_buffers"):
             if len(description[kind]) != len(mine[kind]):
                 raise StateMismatch(
                     f"{len(description[kind])} {kind} there and {len(mine[kind])} here"

@@ -18,6 +18,7 @@ from systems.elastic.transfer.peer import send_state
 from systems.elastic.transfer.pieces import gradient_views
 from systems.elastic.transfer.receiver import Receiver
 from systems.elastic.transfer.training_state import StateMismatch, TrainingState
+from systems.runtime.flat_buffers import FlatBuffers
 from systems.runtime.reduction import BucketLayout
 from systems.runtime.state import digests
 
@@ -66,6 +67,18 @@ class PacedDonor(Donor):
         return self._turns.acquire(timeout=0.1) and super()._send_piece(piece)
 
 
+class HeldDonor(Donor):
+    """Reads and sends the end of its log only when it may."""
+
+    def __init__(self, *arguments, **options):
+        self.may_end = threading.Event()
+        super().__init__(*arguments, **options)
+
+    def _send_last(self, last):
+        self.may_end.wait(20)
+        super()._send_last(last)
+
+
 class Net(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -84,14 +97,15 @@ class Net(nn.Module):
 class Job:
     """A model in training, its gradients in flat buckets as the reduction keeps them."""
 
-    def __init__(self, optimizer, seed=1, width=600, clips=False):
+    def __init__(self, optimizer, seed=1, width=600, clips=False, is_flat=False):
         torch.set_num_threads(1)
         torch.manual_seed(seed)
         self.model = Net(width)
         trained = [value for value in self.model.parameters() if value.requires_grad]
         groups = [{"params": trained[:4], "weight_decay": 0.01}, {"params": trained[4:]}]
         self.optimizer = OPTIMIZERS[optimizer](groups)
-        self.state = TrainingState(self.model, self.optimizer)
+        flat = FlatBuffers(self.model) if is_flat else None
+        self.state = TrainingState(self.model, self.optimizer, flat)
         self.clips = clips
         self.step = 0
         order = list(reversed(range(len(trained))))  # of the backward

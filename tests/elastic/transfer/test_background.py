@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from systems.elastic.transfer.training_state import is_elementwise
-from tests.elastic.transfer.jobs import OPTIMIZERS, Job, PacedDonor, join, pieces_left
+from tests.elastic.transfer.jobs import OPTIMIZERS, HeldDonor, Job, PacedDonor, join, pieces_left
 
 ELEMENTWISE = [name for name in OPTIMIZERS if name != "adafactor"]
 
@@ -64,6 +64,36 @@ def test_optimizer_state_that_one_side_does_not_have_yet(spawn, answer, name, be
     job.train(before)
     digests = serve(job, [answer(pipe)], piece_bytes=8192)
     assert answer(pipe)[1] == digests
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_buffers_that_lie_in_one_piece_travel_as_one(spawn, answer, share):
+    _, pipe = spawn(join, "adam", 1, {"is_flat": True}, {"share_memory": share})
+    job = Job("adam", is_flat=True)
+    digests = serve(job, [answer(pipe)], piece_bytes=8192)
+    assert len(job.state.buffers) == 3
+    assert len(job.state.buffer_memory) == 1
+    assert answer(pipe)[1] == digests
+
+
+def test_a_joiner_whose_buffers_lie_otherwise_is_refused(spawn, answer):
+    _, pipe = spawn(join, "adam", 1, {}, {})
+    donor = Job("adam", is_flat=True).donor([answer(pipe)])
+    assert answer(pipe) == ("StateMismatch", "1 flat_buffers there and 0 here")
+    assert donor.join(20)
+    assert donor.failed is not None
+
+
+def test_an_update_before_the_end_was_read_fails(spawn, answer):
+    _, pipe = spawn(join, "adam", 1, {}, {})
+    job = Job("adam")
+    donor = job.donor([answer(pipe)], kind=HeldDonor)
+    while not donor.caught_up:
+        job.train_beside(donor)
+    donor.finish(job.step, {})
+    job.train_step([donor])
+    assert "before its state" in str(donor.failed)
+    donor.may_end.set()
 
 
 def test_two_joiners_get_one_stream(spawn, answer):
