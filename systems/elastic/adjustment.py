@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from systems.elastic.recovery import Membership
+from systems.runtime.control import Message
 
 
 @dataclass
@@ -19,3 +20,7 @@ class Adjustment:
     built: set[str] = field(default_factory=set)
     caught_up: set[str] = field(default_factory=set)
     is_announced: bool = False
+
+    def cancel_message(self) -> Message:
+        """Tells a member that it will not be made."""
+        return {"kind": "cancel", "generation": self.generation, "change_id": self.change_id}

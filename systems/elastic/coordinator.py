@@ -180,14 +180,12 @@ class Coordinator:
         self._highest = max(self._highest, generation)
         if generation <= self.generation:
             return []
-        self._memberships = {
-            self.generation: self._memberships[self.generation],
-            generation: membership,
-        }
-        self.generation = generation
+        answers: list[Action] = []
+        if self._stops_first and self.recovery is None:
+            answers += self._end_stops(generation, membership)
+        self._enter(generation, membership)
         if self.adjustment is not None and self.adjustment.change_id in self._done:
             self.adjustment = None  # also one that a leader before this one had announced
-        answers: list[Action] = []
         if self.recovery is not None and self.recovery.number == generation:
             self.recovery = None
             postponed, self._postponed = self._postponed, None
@@ -264,6 +262,11 @@ class Coordinator:
         staying = [self._standings[w] for w in self._registered.intersection(workers, self.members)]
         return any(not standing or not set(dead).isdisjoint(standing) for standing in staying)
 
+    def _enter(self, generation: int, membership: Membership) -> None:
+        before = self._memberships[self.generation]
+        self._memberships = {self.generation: before, generation: membership}
+        self.generation = generation
+
     def _next_generation(self) -> int:
         self._highest += 1
         return self._highest
@@ -313,6 +316,17 @@ class Coordinator:
         everybody = dict.fromkeys([*old, *adjustment.target.members])
         return [Tell(worker, message) for worker in everybody]
 
+    def _end_stops(self, generation: int, membership: Membership) -> list[Action]:
+        """A leader before this one announced a switch, perhaps not to all who had stopped for it;
+        and whom this one has let stop for the same change is not to wait for another."""
+        if self.adjustment is not None and self.adjustment.generation == generation:
+            return []
+        announce: Message = {"kind": "announce", "generation": generation}
+        told = [(w, announce) for w in self.members if self._entered.get(w, 0) < generation]
+        if self.adjustment is not None and self.adjustment.change_id in self._done:
+            told += [(w, self.adjustment.cancel_message()) for w in membership.members]
+        return [Tell(worker, message) for worker, message in told if worker in self._registered]
+
     def _cancel(self, reason: str) -> list[Action]:
         adjustment = self.adjustment
         assert adjustment is not None
@@ -323,11 +337,7 @@ class Coordinator:
             if worker in self._registered
         ]
         if adjustment.generation or self._stops_first:
-            cancel: Message = {
-                "kind": "cancel",
-                "generation": adjustment.generation,
-                "change_id": adjustment.change_id,
-            }
+            cancel = adjustment.cancel_message()
             actions += [Tell(worker, cancel) for worker in self.members if worker not in self._dead]
         return [*actions, failed(adjustment.change_id, reason)]
 
@@ -353,11 +363,7 @@ class Coordinator:
         is_known = adjustment is not None and adjustment.generation == generation
         if generation <= self.generation or is_known or report.membership is None:
             return []
-        self._memberships = {
-            self.generation: self._memberships[self.generation],
-            generation: report.membership,
-        }
-        self.generation = generation
+        self._enter(generation, report.membership)
         if report.change_id is not None:
             self._done.add(report.change_id)
         if adjustment is not None and adjustment.change_id in self._done:

@@ -323,7 +323,7 @@ class ElasticLoop:
     def _command(self) -> Verdict:
         """What the first worker wants all to do at the end of this step."""
         member, step = self.member, self.bench.session.step
-        announced = member.announced
+        announced = member.announced if member.announced > self.generation else 0
         if announced and not self._switch_at:
             allowance = self.order.switch_allowance_s / max(self.bench.report.step_s, 1e-9)
             self._switch_at = step + max(1, math.ceil(allowance))

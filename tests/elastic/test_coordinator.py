@@ -9,8 +9,8 @@ from systems.elastic.recovery import Halted, Membership, plan_resume
 STATUS = {"members": (), "highest": 1, "prepared": False}
 
 
-def leader(*members, transfer="background", recovery="exact"):
-    found = Coordinator(Membership(members, 12), 1, transfer=transfer, recovery=recovery)
+def leader(*members, transfer="background", recovery="exact", **options):
+    found = Coordinator(Membership(members, 12), 1, transfer=transfer, recovery=recovery, **options)
     for worker in members:
         assert found.registered(worker, {**STATUS, "members": members}) == []
     return found
@@ -366,3 +366,32 @@ def test_a_change_that_is_no_longer_wanted_is_not_begun_by_a_request_that_comes_
     lead.withdraw(7, "late")
     assert lead.adjust(adjust("ab", "")) == []
     assert lead.adjustment is None
+
+
+def test_a_new_leader_passes_on_a_switch_for_which_all_had_stopped():
+    """The leader that announced it left, and b had not read its word when it greeted the next."""
+    ab = Membership(("a", "b"), 12)
+    for stops_first in (True, False):
+        lead = leader("a", "b", "c", stops_first=stops_first)
+        told = lead.switched("a", 2, ab, 7)
+        assert kinds(told) == ([("b", "announce"), ("c", "announce")] if stops_first else [])
+        assert all(action.message["generation"] == 2 for action in told)
+        assert lead.switched("b", 2, ab, 7) == []
+
+
+def test_whom_a_new_leader_lets_stop_for_a_change_that_was_made_goes_on():
+    lead = leader("a", "b", "c", stops_first=True)
+    assert kinds(lead.adjust(adjust("ab", "")))[0] == ("a", "pause")
+    told = lead.switched("a", 3, Membership(("a", "b"), 12), 7)
+    assert kinds(told[:2]) == [("b", "announce"), ("c", "announce")]
+    assert kinds(told[2:]) == [("a", "cancel"), ("b", "cancel")]
+    assert lead.adjustment is None
+
+
+def test_a_leader_does_not_repeat_what_it_has_announced_itself():
+    lead = leader("a", "b", "c", stops_first=True)
+    lead.adjust(adjust("ab", ""))
+    for worker in "ab":
+        assert lead.built(worker, 2) == []
+    assert kinds(lead.built("c", 2)) == [(worker, "announce") for worker in "abc"]
+    assert lead.switched("a", 2, Membership(("a", "b"), 12), 7) == []
