@@ -63,17 +63,19 @@ class Study:
     """Other names of it: figures and tables of a paper that are measured here as well."""
 
     def points(self) -> list[Point]:
-        """Every point, none twice; with one repetition in the order of the file."""
+        """Every point, none twice; where all have one trial in the order of the file."""
         block = {p.overrides: p for grid in self.grids or ({},) for p in product(grid)}
-        if self.repetitions == 1:
+        if self.repetitions == 1 and not any("repetition" in p.axes for p in block.values()):
             return list(block.values())
-        trials: dict[int, list[Point]] = {number: [] for number in range(self.repetitions)}
+        trials: dict[int, dict[tuple[str, ...], Point]] = {}
         for point in block.values():
             own = point.axes.get("repetition")
             for repetition in range(self.repetitions) if own is None else (int(own),):
-                trials.setdefault(repetition, []).append(point.of_trial(repetition))
+                trial = point.of_trial(repetition)
+                trials.setdefault(repetition, {})[tuple(sorted(trial.overrides))] = trial
         points = []
-        for repetition, order in sorted(trials.items()):
+        for repetition, once in sorted(trials.items()):
+            order = list(once.values())
             random.Random(f"{self.name} {repetition}").shuffle(order)
             points += order
         return points

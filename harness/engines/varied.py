@@ -19,7 +19,7 @@ class SimulatedVaried(Simulated):
     side of each; several repetitions take either side about as often as live trials do, so their
     mean is to be compared with the mean of those.
 
-    Schedulers are shown the profile's speeds, not the drawn ones.
+    Schedulers plan with the profile's speeds, not the drawn ones.
 
     Raises:
         ValueError: an option has no such value.
@@ -57,6 +57,8 @@ class SimulatedVaried(Simulated):
         """Whether speeds of a workload vary, of those that the jobs have."""
         found: dict[str, bool] = {}
         for job in setup.jobs:
-            deviation = setup.profile.speed_deviation(job.workload, job.global_batch, 1)
-            found[job.workload] = found.get(job.workload, False) or deviation > 0.0
+            slots = range(1, (job.max_slots or setup.cluster.num_slots) + 1)
+            asked = setup.profile.speed_deviation
+            varies = any(asked(job.workload, job.global_batch, n) > 0.0 for n in slots)
+            found[job.workload] = found.get(job.workload, False) or varies
         return found

@@ -189,10 +189,17 @@ def _spread(values: Sequence[float]) -> list[str]:
     ]
 
 
+def _is_drawn(run: ReportRun) -> bool:
+    """Whether its repetitions differ on purpose."""
+    choices = run.stored.manifest.get("choices") or {}
+    return bool(choices.get("engine") == "simulated_varied")
+
+
 def _simulated(material: Material) -> Section:
     rows = []
     for study, runs in material.studies.items():
-        parts = groups([run for run in runs if not run.is_live], "setting", "engine", "system")
+        once = [run for run in runs if not run.is_live and not _is_drawn(run)]
+        parts = groups(once, "setting", "engine", "system")
         alike = [
             same
             for trials in parts.values()

@@ -181,7 +181,7 @@ class Coordinator:
         if generation <= self.generation:
             return []
         answers: list[Action] = []
-        if self._stops_first and self.recovery is None:
+        if self._stops_first and self.recovery is None and change_id is not None:
             answers += self._end_stops(generation, membership)
         self._enter(generation, membership)
         if self.adjustment is not None and self.adjustment.change_id in self._done:

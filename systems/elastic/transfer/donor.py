@@ -191,7 +191,11 @@ class Donor:
             values: anything else a joiner must know, as JSON can say it.
         """
         # The next forward changes the buffers; what is sent lies in the host's memory.
-        buffers = [memory.to("cpu", copy=True) for memory in self._state.buffer_memory]
+        try:
+            buffers = [memory.to("cpu", copy=True) for memory in self._state.buffer_memory]
+        except TypeError as error:
+            self._fail(error)
+            return
         self._last = _Finish(step, dict(values), buffers)
         self._links.wake()
 
