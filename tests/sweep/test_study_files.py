@@ -62,6 +62,15 @@ def test_a_grid_with_trials_of_its_own_is_in_the_blocks_of_those():
     assert [p for p in study.points() if p.axes["seed"] != "9"][:8] == plain.points()[:8]
 
 
+def test_a_trial_that_two_grids_have_is_listed_once_and_own_trials_are_blocks_too():
+    both = ({"seed": (0, 1)}, {"seed": (0, 1), "repetition": (0, 1, 2)})
+    for grids, repetitions in ((both, 2), (both[1:], 1)):
+        points = Study("s", "d", grids=grids, repetitions=repetitions).points()
+        found = [(int(p.axes["repetition"]), int(p.axes["seed"])) for p in points]
+        assert sorted(found) == [(trial, seed) for trial in range(3) for seed in (0, 1)]
+        assert [trial for trial, _ in found] == [0, 0, 1, 1, 2, 2]
+
+
 def test_product_of_nothing_is_one_empty_point():
     assert [point.overrides for point in product({})] == [()]
 
