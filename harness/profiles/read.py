@@ -24,6 +24,7 @@ from harness.profiles.errors import ProfileError
 from harness.profiles.noise import read_noise
 from harness.profiles.profile import RECORDED, Profile
 from harness.profiles.shown import Shown, read_shown
+from harness.profiles.spread import check_spread
 from harness.profiles.table import UNITS, Cells, read_csv, read_table
 
 SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "profile"
@@ -198,6 +199,8 @@ def _read_throughput(
             for key in entry
             if key not in ("file", "samples_per_s", "unit", _ACROSS)
         }
+        if "spread" in entry:
+            check_spread(document, (*keys, "spread"), entry["spread"], problems)
         tables[str(workload)] = _read_curve(document, keys, entry, folder, problems)
     return tables, origins
 

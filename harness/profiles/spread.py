@@ -1,4 +1,4 @@
-"""From the spread that a profile states beside a number to a standard deviation."""
+"""The spread that a profile states beside its numbers: checked, and as a standard deviation."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
+
+from harness.profiles.document import Document, KeyPath
+from harness.profiles.table import count, number
 
 
 @cache
@@ -37,6 +40,26 @@ def deviation(spread: object, num_trials: object) -> float:
     if isinstance(num_trials, bool) or not isinstance(num_trials, int) or num_trials < 2:
         return 0.0
     return spread / expected_range(num_trials) if 0.0 < spread < math.inf else 0.0
+
+
+def check_spread(document: Document, keys: KeyPath, value: object, problems: list[str]) -> None:
+    """Add what is wrong with the spread beside a curve: batch → slots → share of the median."""
+    rows = value if isinstance(value, Mapping) else {None: value}
+    for batch, row in rows.items():
+        cells = row if isinstance(row, Mapping) else {None: row}
+        sizes = [size for size in (batch, *cells) if count(size) is None]
+        shares = [share for share in cells.values() if not _is_share(share)]
+        if sizes or shares:
+            shown = f"{batch}: {row}" if isinstance(value, Mapping) else repr(value)
+            problems.append(
+                f"{document.place(*keys)}: is {shown}; give largest minus smallest trial over the"
+                " median by batch and slots, such as {64: {1: 0.05, 2: 0.1}}, or leave it out"
+            )
+
+
+def _is_share(value: object) -> bool:
+    share = None if isinstance(value, str) else number(value)
+    return share is not None and 0.0 <= share < math.inf
 
 
 def nearest(table: object, *keys: int) -> object:

@@ -96,6 +96,8 @@ class Coordinator:
             return [Tell(worker, self.recovery.halt_message())]
         if self.recovery is None and self._are_hurt([worker], self._dead):
             return self._halt()
+        if self.recovery is None and status["has_stopped"]:
+            return self._end_stop("another worker led when all stopped for a change")
         return self._advance()
 
     def adjust(self, request: Message) -> list[Action]:
@@ -181,8 +183,6 @@ class Coordinator:
         if generation <= self.generation:
             return []
         answers: list[Action] = []
-        if self._stops_first and self.recovery is None and change_id is not None:
-            answers += self._end_stops(generation, membership)
         self._enter(generation, membership)
         if self.adjustment is not None and self.adjustment.change_id in self._done:
             self.adjustment = None  # also one that a leader before this one had announced
@@ -316,16 +316,12 @@ class Coordinator:
         everybody = dict.fromkeys([*old, *adjustment.target.members])
         return [Tell(worker, message) for worker in everybody]
 
-    def _end_stops(self, generation: int, membership: Membership) -> list[Action]:
-        """A leader before this one announced a switch, perhaps not to all who had stopped for it;
-        and whom this one has let stop for the same change is not to wait for another."""
-        if self.adjustment is not None and self.adjustment.generation == generation:
-            return []
-        announce: Message = {"kind": "announce", "generation": generation}
-        told = [(w, announce) for w in self.members if self._entered.get(w, 0) < generation]
-        if self.adjustment is not None and self.adjustment.change_id in self._done:
-            told += [(w, self.adjustment.cancel_message()) for w in membership.members]
-        return [Tell(worker, message) for worker, message in told if worker in self._registered]
+    def _end_stop(self, reason: str) -> list[Action]:
+        """Who has stopped for a leader before this one may have missed its word, as others have
+        not: a recovery finds out how they go on."""
+        if self._mode == "none":
+            return [Answer({"kind": "recovery_failed", "reason": reason})]
+        return self._halt(reason)
 
     def _cancel(self, reason: str) -> list[Action]:
         adjustment = self.adjustment

@@ -46,7 +46,8 @@ class Member:
 
     Attributes are read by the training thread. ``stop``, ``target_step``, ``announced``
     (generation to switch to; 0: none) and ``pause`` (1 more than the change to stop for; 0:
-    none) are commands that the first worker puts into its words.
+    none) are commands that the first worker puts into its words. ``has_stopped`` is set while
+    this worker trains no more until such a change is made.
     ``directives`` are what a worker that does not train waits for: ``halt``, ``resume``,
     ``dismissed``, ``exit``.
     """
@@ -58,6 +59,7 @@ class Member:
         self.target_step = order.target_step
         self.announced = 0
         self.pause = 0
+        self.has_stopped = False
         self.standing = (order.generation, order.membership)
         """The present generation and its members."""
         self.directives: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -320,6 +322,7 @@ class Member:
                 "worker": self._order.worker,
                 "members": list(membership.members),
                 "highest": self._highest,
+                "has_stopped": self.has_stopped or self.pause > 0,
                 "prepared": self._receiver is not None,
                 "address": self._receiver[0] if self._receiver else "",
                 "port": self._receiver[1] if self._receiver else 0,

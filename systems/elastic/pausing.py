@@ -16,11 +16,15 @@ def wait_for_switch(loop: ElasticLoop, change_id: int) -> int:
     Raises:
         GroupLost: somebody died meanwhile.
     """
-    while True:
-        message = loop.member.directives.get()
-        if loop.is_halted:
-            raise GroupLost("halted")
-        if message["kind"] == "announce" and message["generation"] > loop.generation:
-            return int(message["generation"])
-        if message["kind"] == "cancel" and message["change_id"] == change_id:
-            return 0
+    loop.member.has_stopped = True
+    try:
+        while True:
+            message = loop.member.directives.get()
+            if loop.is_halted:
+                raise GroupLost("halted")
+            if message["kind"] == "announce" and message["generation"] > loop.generation:
+                return int(message["generation"])
+            if message["kind"] == "cancel" and message["change_id"] == change_id:
+                return 0
+    finally:
+        loop.member.has_stopped = False

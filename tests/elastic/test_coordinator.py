@@ -6,7 +6,7 @@ from systems.elastic.actions import Answer
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.recovery import Halted, Membership, plan_resume
 
-STATUS = {"members": (), "highest": 1, "prepared": False}
+STATUS = {"members": (), "highest": 1, "prepared": False, "has_stopped": False}
 
 
 def leader(*members, transfer="background", recovery="exact", **options):
@@ -188,7 +188,7 @@ def test_a_new_leader_helps_those_whom_the_one_before_it_had_halted():
     assert sent[0].message == {"kind": "halt", "generation": 8}
 
 
-JOINS = {"members": (), "highest": 7, "prepared": True, "address": "h", "port": 3}
+JOINS = {**STATUS, "highest": 7, "prepared": True, "address": "h", "port": 3}
 
 
 @pytest.mark.parametrize("is_early", [True, False])
@@ -368,24 +368,13 @@ def test_a_change_that_is_no_longer_wanted_is_not_begun_by_a_request_that_comes_
     assert lead.adjustment is None
 
 
-def test_a_new_leader_passes_on_a_switch_for_which_all_had_stopped():
-    """The leader that announced it left, and b had not read its word when it greeted the next."""
-    ab = Membership(("a", "b"), 12)
-    for stops_first in (True, False):
-        lead = leader("a", "b", "c", stops_first=stops_first)
-        told = lead.switched("a", 2, ab, 7)
-        assert kinds(told) == ([("b", "announce"), ("c", "announce")] if stops_first else [])
-        assert all(action.message["generation"] == 2 for action in told)
-        assert lead.switched("b", 2, ab, 7) == []
-
-
-def test_whom_a_new_leader_lets_stop_for_a_change_that_was_made_goes_on():
-    lead = leader("a", "b", "c", stops_first=True)
-    assert kinds(lead.adjust(adjust("ab", "")))[0] == ("a", "pause")
-    told = lead.switched("a", 3, Membership(("a", "b"), 12), 7)
-    assert kinds(told[:2]) == [("b", "announce"), ("c", "announce")]
-    assert kinds(told[2:]) == [("a", "cancel"), ("b", "cancel")]
-    assert lead.adjustment is None
+@pytest.mark.parametrize("mode", ["exact", "none"])
+def test_whoever_has_stopped_for_the_leader_before_halts(mode):
+    """Some may have been told to go on, or to switch, and others not."""
+    lead = Coordinator(Membership(("a", "b"), 12), 1, transfer="peer", recovery=mode)
+    assert lead.registered("a", {**STATUS, "members": ("a", "b")}) == []
+    told = lead.registered("b", {**STATUS, "members": ("a", "b"), "has_stopped": True})
+    assert kinds(told) == (halts("a", "b") if mode == "exact" else [("driver", "recovery_failed")])
 
 
 def test_a_leader_does_not_repeat_what_it_has_announced_itself():

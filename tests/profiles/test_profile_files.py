@@ -84,6 +84,16 @@ BAD_YAML = [
     ("name: mine", "name: mine\nname: yours", r":2: 'name' is given twice, first on line 1"),
     ("name: mine", "name: [mine", r":2: not valid YAML"),
     (GOOD, "", r"mine\.yaml:1: is empty; docs/configuration\.md has the format"),
+    (
+        "    device: cpu\n    samples",
+        "    device: cpu\n    spread: 5%\n    samples",
+        r":14: throughput\.toy\.spread: is '5%'; give largest minus smallest trial over the median",
+    ),
+    (
+        "    device: cpu\n    samples",
+        "    device: cpu\n    spread: {64: {two: 0.1}}\n    samples",
+        r":14: throughput\.toy\.spread: is 64: \{'two': 0\.1\}; give",
+    ),
     ("name: mine", "name: mine\ncosts: no.yaml", r":2: costs: .*no\.yaml has no rescale_costs"),
 ]
 
