@@ -3,6 +3,8 @@ and, where each change takes its own time, one that is drawn."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from harness.contracts.engine import Change, ChangeKind
 from harness.engines.setup import EngineSetup
 from harness.engines.simulated_job import SimulatedJob
@@ -26,6 +28,8 @@ class SimulatedCosts:
         self._backend = setup.backend.name
         self._warmth = setup.backend.warmth
         self._factor = factor
+        self._recoveries: Counter[str] = Counter()
+        """So many of each job: each has a cost of its own."""
         self._stops_cost = factor > 0.0 and any(
             cell.kind is ChangeKind.STOP for cell in setup.profile.cost_cells
         )
@@ -65,8 +69,12 @@ class SimulatedCosts:
         if self._factor == 0.0:
             return 0.0
         sizes = num_before, len(progress.slots)
-        workload = progress.job.workload
+        job_id, workload = progress.job.job_id, progress.job.workload
         cost = self._profile.rescale_cost(
             self._backend, workload, ChangeKind.RESCALE, *sizes, self._warmth
         )
-        return cost.pause_s * self._factor
+        factor = self._factor
+        if self._variation is not None:
+            self._recoveries[job_id] += 1
+            factor *= self._variation.of_cost(cost, job_id, f"recovery {self._recoveries[job_id]}")
+        return cost.pause_s * factor

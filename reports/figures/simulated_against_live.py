@@ -66,12 +66,14 @@ class Comparison:
     @property
     def error(self) -> Estimate:
         """Mean error and its interval, which drawn simulations widen by how far their own mean is
-        known."""
+        known: no interval where they are too few to tell."""
         found = estimate(self.errors)
-        drawn = estimate(self.draws).half_width if any(self.draws) else None
-        if found.half_width is None or drawn is None:
+        if not any(self.draws):
             return found
-        return Estimate(found.mean, found.num_trials, math.hypot(found.half_width, drawn))
+        halves = found.half_width, estimate(self.draws).half_width
+        known = [half for half in halves if half is not None]
+        half_width = math.hypot(*known) if len(known) == len(halves) else None
+        return Estimate(found.mean, found.num_trials, half_width)
 
     @property
     def error_at_own_speeds(self) -> Estimate | None:

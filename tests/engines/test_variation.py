@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from harness.engines.simulated import Simulated
+from harness.engines.simulated_costs import SimulatedCosts
+from harness.engines.simulated_job import SimulatedJob
 from harness.engines.variation import Variation
 from harness.engines.varied import SimulatedVaried
 from harness.profiles import ProfileError, RescaleCost, load_profile
@@ -134,6 +136,19 @@ def test_every_change_takes_its_own_time_unless_changes_are_free():
     assert len(set(taken)) == len(taken) > 1
     free = run(measured(), engine=SimulatedVaried(rescale_cost="zero")).changes
     assert {change.ended_s - change.requested_s for change in free} == {0.0}
+
+
+def test_every_recovery_takes_its_own_time():
+    world = setup(measured(), *jobs())
+
+    def taken_s(repetition):
+        costs = SimulatedCosts(world, 2.0, Variation(measured(), 0, repetition))
+        survivors = [SimulatedJob(one) for one in jobs(2)]
+        return [costs.recovery_s(progress, 2) for progress in survivors for _ in range(2)]
+
+    assert taken_s(0) == taken_s(0)
+    assert len({*taken_s(0), *taken_s(1)}) == 8
+    assert SimulatedCosts(world, 2.0).recovery_s(SimulatedJob(jobs()[0]), 2) == 2.0
 
 
 def test_what_hangs_on_a_tie_falls_either_way():

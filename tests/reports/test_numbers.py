@@ -150,6 +150,8 @@ def test_live_trials_are_held_to_the_mean_of_drawn_simulations() -> None:
     assert own is not None
     assert plain.error.half_width is not None
     assert varied.error.half_width == pytest.approx(math.hypot(plain.error.half_width, own))
+    (few,) = compare([*live, *drawn[:2]])
+    assert few.error.half_width is None, "two draws do not tell how far their mean is known"
 
 
 def test_errors_at_equal_speed_leave_out_what_a_slow_machine_does() -> None:
