@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from systems.elastic.recovery import Membership
@@ -20,6 +21,27 @@ class Adjustment:
     built: set[str] = field(default_factory=set)
     caught_up: set[str] = field(default_factory=set)
     is_announced: bool = False
+
+    def topology_message(
+        self, old: Sequence[str], receivers: Mapping[str, tuple[str, int]]
+    ) -> Message:
+        """Tells everybody who is to train, and who gives the state to whom.
+
+        Args:
+            old: the present members.
+            receivers: where joiners take the state.
+        """
+        donors: dict[str, list[tuple[str, int]]] = {}
+        for index, joiner in enumerate(self.joiners):
+            donors.setdefault(old[index % len(old)], []).append(receivers[joiner])
+        return {
+            "kind": "topology",
+            "generation": self.generation,
+            "change_id": self.change_id,
+            **self.target.to_message(),
+            "joiners": list(self.joiners),
+            "donors": donors,
+        }
 
     def cancel_message(self) -> Message:
         """Tells a member that it will not be made."""

@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 from systems.elastic.actions import Action, Answer, Tell, failed
 from systems.elastic.adjustment import Adjustment
 from systems.elastic.recovery import Halted, Membership, Recovery, plan_resume
+from systems.elastic.stops import Stop, Stops
 from systems.runtime.control import Message
 
 
@@ -61,6 +62,7 @@ class Coordinator:
         """The latest generation that each worker has entered, as far as this leader has heard."""
         self._postponed: int | None = None
         """A change of which a recovery will tell whether a leader before this one has made it."""
+        self._stops = Stops()
         self._asked: set[int] = set()
         """Changes that this leader was asked for."""
         self.adjustment: Adjustment | None = None
@@ -96,8 +98,6 @@ class Coordinator:
             return [Tell(worker, self.recovery.halt_message())]
         if self.recovery is None and self._are_hurt([worker], self._dead):
             return self._halt()
-        if self.recovery is None and status["has_stopped"]:
-            return self._end_stop("another worker led when all stopped for a change")
         return self._advance()
 
     def adjust(self, request: Message) -> list[Action]:
@@ -139,7 +139,7 @@ class Coordinator:
         is_present = adjustment is not None and adjustment.change_id == change_id
         # Who was ready for a switch has heard of a number that this leader did not give.
         is_unknown = not is_present and change_id not in self._asked | self._done
-        is_unknown &= self._mode != "none"  # then no leader has followed another
+        is_unknown &= self._mode != "none"  # then nobody can halt
         if is_unknown and (self.recovery is not None or self._highest > self.generation):
             self._postponed = change_id
             return [] if self.recovery is not None else self._halt("a change was given up")
@@ -154,6 +154,11 @@ class Coordinator:
     def prepared(self, worker: str, address: str, port: int) -> list[Action]:
         """A joiner can take the state now."""
         self._receivers[worker] = (address, port)
+        return self._advance()
+
+    def stopped(self, worker: str, at: Stop, *, goes_on: bool) -> list[Action]:
+        """A worker trains no more until it hears what becomes of a change, or has heard it."""
+        self._stops.note(worker, at, goes_on=goes_on)
         return self._advance()
 
     def built(self, worker: str, generation: int) -> list[Action]:
@@ -274,9 +279,11 @@ class Coordinator:
     def _advance(self) -> list[Action]:
         if self.recovery is not None:
             return self._advance_recovery(self.recovery)
+        freed = self._stops.free(self.generation, self.members, self._is_open)
+        actions: list[Action] = [*freed]
         if self.adjustment is not None:
-            return self._advance_adjustment(self.adjustment)
-        return []
+            actions += self._advance_adjustment(self.adjustment)
+        return actions
 
     def _advance_adjustment(self, adjustment: Adjustment) -> list[Action]:
         new = set(adjustment.target.members)
@@ -286,6 +293,7 @@ class Coordinator:
                 return self._send_topology(adjustment)
         elif not adjustment.is_announced and self._are_ready(adjustment):
             adjustment.is_announced = True
+            self._stops.told(adjustment.change_id)
             message: Message = {"kind": "announce", "generation": adjustment.generation}
             # Who trains hears it in a step's words; who has stopped has to be told.
             told = self.members if self._stops_first else self.members[:1]
@@ -301,27 +309,15 @@ class Coordinator:
 
     def _send_topology(self, adjustment: Adjustment) -> list[Action]:
         adjustment.generation = self._next_generation()
-        old = self.members
-        donors: dict[str, list[tuple[str, int]]] = {}
-        for index, joiner in enumerate(adjustment.joiners):
-            donors.setdefault(old[index % len(old)], []).append(self._receivers[joiner])
-        message: Message = {
-            "kind": "topology",
-            "generation": adjustment.generation,
-            "change_id": adjustment.change_id,
-            **adjustment.target.to_message(),
-            "joiners": list(adjustment.joiners),
-            "donors": donors,
-        }
-        everybody = dict.fromkeys([*old, *adjustment.target.members])
+        message = adjustment.topology_message(self.members, self._receivers)
+        everybody = dict.fromkeys([*self.members, *adjustment.target.members])
         return [Tell(worker, message) for worker in everybody]
 
-    def _end_stop(self, reason: str) -> list[Action]:
-        """Who has stopped for a leader before this one may have missed its word, as others have
-        not: a recovery finds out how they go on."""
-        if self._mode == "none":
-            return [Answer({"kind": "recovery_failed", "reason": reason})]
-        return self._halt(reason)
+    def _is_open(self, change_id: int) -> bool | None:
+        """Whether a change is under way; None: this leader does not know of it."""
+        if self.adjustment is not None and self.adjustment.change_id == change_id:
+            return True
+        return False if change_id in self._asked | self._done else None
 
     def _cancel(self, reason: str) -> list[Action]:
         adjustment = self.adjustment
@@ -332,6 +328,7 @@ class Coordinator:
             for worker in adjustment.joiners
             if worker in self._registered
         ]
+        self._stops.told(adjustment.change_id)
         if adjustment.generation or self._stops_first:
             cancel = adjustment.cancel_message()
             actions += [Tell(worker, cancel) for worker in self.members if worker not in self._dead]
@@ -341,6 +338,7 @@ class Coordinator:
         """Stop the survivors at a boundary; also when another dies while they recover."""
         if self._mode == "none":
             return []  # the driver ends the job
+        self._stops.clear()
         self.recovery = Recovery(self._next_generation(), reason)
         # The driver may know of no death, and limits how long this takes.
         known: Message = {"kind": "recovering", "generation": self.recovery.number}

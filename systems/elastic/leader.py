@@ -15,6 +15,7 @@ from systems.elastic.coordination_log import stamped
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.heartbeat import HeartbeatWatch
 from systems.elastic.recovery import Halted, Membership
+from systems.elastic.stops import Stop
 from systems.runtime.control import Message
 from systems.runtime.control_server import Connection, ControlServer
 
@@ -162,6 +163,9 @@ class LeaderServer:
                 return coordinator.withdraw(message["change_id"], message["reason"])
             case "prepared":
                 return coordinator.prepared(worker, message["address"], message["port"])
+            case "stopped":
+                at = Stop(message["generation"], message["change_id"], message["step"])
+                return coordinator.stopped(worker, at, goes_on=message["goes_on"])
             case "built":
                 return coordinator.built(worker, message["generation"])
             case "meeting_failed":

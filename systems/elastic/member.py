@@ -46,10 +46,9 @@ class Member:
 
     Attributes are read by the training thread. ``stop``, ``target_step``, ``announced``
     (generation to switch to; 0: none) and ``pause`` (1 more than the change to stop for; 0:
-    none) are commands that the first worker puts into its words. ``has_stopped`` is set while
-    this worker trains no more until such a change is made.
+    none) are commands that the first worker puts into its words.
     ``directives`` are what a worker that does not train waits for: ``halt``, ``resume``,
-    ``dismissed``, ``exit``.
+    ``dismissed``, ``exit``, ``announce``, ``cancel``.
     """
 
     def __init__(
@@ -59,7 +58,6 @@ class Member:
         self.target_step = order.target_step
         self.announced = 0
         self.pause = 0
-        self.has_stopped = False
         self.standing = (order.generation, order.membership)
         """The present generation and its members."""
         self.directives: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -116,6 +114,11 @@ class Member:
         with self._lock:
             self._facts[message["kind"]] = message
             self._send(message)
+
+    def forget(self, kind: str) -> None:
+        """What this worker has told of this kind is true no more: no later leader is told."""
+        with self._lock:
+            self._facts.pop(kind, None)
 
     def prepared(self, address: str, port: int) -> None:
         """This worker can take a state at this address."""
@@ -238,7 +241,8 @@ class Member:
                 self._highest = max(self._highest, message["generation"])
                 self._handlers.topology(message)
             case "cancel":
-                self.pause = 0
+                if self.pause == message["change_id"] + 1:
+                    self.pause = 0
                 if self.announced == message["generation"]:
                     self.announced = 0
                 self._handlers.cancel(message["generation"])
@@ -322,7 +326,6 @@ class Member:
                 "worker": self._order.worker,
                 "members": list(membership.members),
                 "highest": self._highest,
-                "has_stopped": self.has_stopped or self.pause > 0,
                 "prepared": self._receiver is not None,
                 "address": self._receiver[0] if self._receiver else "",
                 "port": self._receiver[1] if self._receiver else 0,

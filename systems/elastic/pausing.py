@@ -14,17 +14,26 @@ def wait_for_switch(loop: ElasticLoop, change_id: int) -> int:
     """Train no more until the leader says in which generation, or 0 for the present one.
 
     Raises:
-        GroupLost: somebody died meanwhile.
+        GroupLost: all are halted meanwhile, or this worker is let go.
     """
-    loop.member.has_stopped = True
-    try:
-        while True:
-            message = loop.member.directives.get()
-            if loop.is_halted:
-                raise GroupLost("halted")
-            if message["kind"] == "announce" and message["generation"] > loop.generation:
-                return int(message["generation"])
-            if message["kind"] == "cancel" and message["change_id"] == change_id:
-                return 0
-    finally:
-        loop.member.has_stopped = False
+    _tell(loop, change_id)
+    while True:
+        message = loop.member.directives.get()
+        if message["kind"] == "exit":
+            loop.is_dismissed = True
+        if loop.is_halted:
+            loop.member.forget("stopped")
+            raise GroupLost("halted")
+        generation = message.get("generation", 0)
+        is_known = generation > loop.generation and generation in loop.topologies
+        if message["kind"] == "announce" and is_known:
+            loop.member.forget("stopped")
+            return int(generation)
+        if message["kind"] == "cancel" and message["change_id"] == change_id:
+            _tell(loop, change_id, goes_on=True)
+            return 0
+
+
+def _tell(loop: ElasticLoop, change_id: int, *, goes_on: bool = False) -> None:
+    step = loop.bench.session.step
+    loop.tell("stopped", loop.generation, change_id=change_id, step=step, goes_on=goes_on)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from systems.elastic.actions import Tell
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.recovery import Halted, Membership
+from systems.elastic.stops import Stop
 
 
 @dataclass
@@ -22,6 +23,8 @@ class Peer:
     halted: int = 0
     pause: int = 0
     """1 more than the change for which it was told to have all stop; 0: none."""
+    stops_for: int = 0
+    """As ``pause``: for this it will stop, as soon as its step is committed."""
     stopped_for: int = 0
     """1 more than the change for which it has stopped; 0: none."""
     announced: int = 0
@@ -35,6 +38,11 @@ class Peer:
     facts: dict = field(default_factory=dict)
     """The last of each kind that it has said, which every new leader is told."""
 
+    def starts(self):
+        """It waits no more for what becomes of a change."""
+        self.stops_for = self.stopped_for = 0
+        self.facts.pop("stopped", None)
+
     @property
     def status(self):
         """With what it greets a leader."""
@@ -43,8 +51,13 @@ class Peer:
         is_prepared = "prepared" in self.facts
         return {
             "members": members, "highest": highest, "prepared": is_prepared,
-            "address": "h", "port": 1, "has_stopped": bool(self.pause or self.stopped_for),
+            "address": "h", "port": 1,
         }  # fmt: skip
+
+    @property
+    def trains(self):
+        """Whether it would make a step."""
+        return not self.halted and not self.stops_for and not self.stopped_for
 
     @property
     def is_leaver(self):
@@ -57,7 +70,7 @@ class Model:
 
     def __init__(self, members, **options):
         own = Membership(members, 12)
-        self.options = {**options, "recovery": "exact"}
+        self.options = options
         self.lead = Coordinator(own, 1, **self.options)
         self.peers = {n: Peer(n, 1, 0, own, standing=(1, own)) for n in members}
         self.outbox = []
@@ -65,6 +78,8 @@ class Model:
         self.next_change = 1
         self.dead = set()
         self.made = set()
+        self.switches = {}
+        """Generations and members that changes led to."""
         self.known = set()
         """Changes of which the driver knows that they were made."""
         self.request = None
@@ -110,7 +125,7 @@ class Model:
         """Who may lead next; who only joins knows too little."""
         return [p for p in self.alive() if p.standing]
 
-    def elect(self, peer):
+    def elect(self, peer, early=10**6):
         """The leader is gone with all that it knew, and was about to hear or had just said. The
         driver tells of the dead, and asks again for what it still wants."""
         for change_id in self.answered("adjust_failed"):  # the driver has ended them
@@ -124,23 +139,24 @@ class Model:
             if other is peer:  # nothing reaches a leader before its own greeting
                 self.act(self.lead.registered(peer.name, peer.status))
             else:
-                self.outbox.append((other.name, "registered"))
+                self.outbox.append((other.name, "registered", other.status))
             self.outbox += other.facts.values()
             self.outbox.append((other.name, "lost"))
         wanted = self.request and self.request["change_id"]
         if wanted and wanted not in self.answered("adjust_failed") | self.known:
-            self.outbox.append(("", "adjust"))
+            # Anywhere after what the leader says itself.
+            own = [entry[0] for entry in self.outbox].count(peer.name)
+            self.outbox.insert(own + early, ("", "adjust"))
 
     def training(self):
         """The members of one generation, if all of them are there to make a step."""
         for peer in self.alive():
-            if peer.membership is None or peer.halted or peer.stopped_for:
+            if peer.membership is None or not peer.trains:
                 continue
             group = [self.peers[name] for name in peer.membership.members]
             if all(
                 p.generation == peer.generation
-                and not p.halted
-                and not p.stopped_for
+                and p.trains
                 and p.name not in self.dead
                 and p.step == peer.step
                 for p in group
@@ -167,8 +183,17 @@ class Model:
             self.let_go()
         elif first.pause:
             for peer in hearing:
-                peer.stopped_for = first.pause
-                self.go_on(peer)
+                peer.stops_for = first.pause
+
+    def stop(self, peer):
+        """Train no more, and say so."""
+        peer.stopped_for, peer.stops_for = peer.stops_for, 0
+        self.say_that_it_stopped(peer)
+        self.go_on(peer)
+
+    def say_that_it_stopped(self, peer, *, goes_on=False):
+        at = Stop(peer.generation, peer.stopped_for - 1, peer.step)
+        self.say(peer.name, "stopped", at, goes_on)
 
     def go_on(self, peer):
         """Who has stopped obeys what it was told, and its newcomers follow it."""
@@ -176,6 +201,7 @@ class Model:
         while peer.stopped_for and peer.directives:
             message = peer.directives.pop(0)
             if message["kind"] == "cancel" and peer.stopped_for == message["change_id"] + 1:
+                self.say_that_it_stopped(peer, goes_on=True)
                 peer.stopped_for = 0
             elif message["kind"] == "announce" and message["generation"] > peer.generation:
                 generation = message["generation"]
@@ -198,9 +224,10 @@ class Model:
             return
         topology = peer.topology[generation]
         self.made.add(topology["change_id"])
+        self.switches[topology["change_id"]] = generation, topology["members"]
         peer.generation, peer.step = generation, step
         peer.membership = Membership(tuple(topology["members"]), 12)
-        peer.stopped_for = 0
+        peer.starts()
         if peer.name in topology["members"]:
             self.stand(peer)
             self.known.add(topology["change_id"])
@@ -208,12 +235,17 @@ class Model:
     def stand(self, peer):
         """A member of a new generation."""
         peer.standing = peer.generation, peer.membership
-        peer.pause = peer.stopped_for = peer.announced = 0
+        peer.pause = peer.announced = 0
         self.say(peer.name, "switched")
 
     def let_go(self):
         """Who is not in the generation it knows may go, once all that are have switched."""
         for peer in self.alive():
+            made = self.switches.get(peer.stopped_for - 1)
+            if made is not None and peer.name not in made[1]:  # let go while it waits
+                new = [self.peers[n] for n in made[1] if n not in self.dead]
+                if new and all(p.generation >= made[0] and not p.halted for p in new):
+                    self.leave(peer)
             if not peer.is_leaver or peer.halted:
                 continue
             new = [self.peers[n] for n in peer.membership.members if n not in self.dead]
@@ -230,10 +262,13 @@ class Model:
         self.act(self.lead.lost([name]))
 
     def deliver_one(self, index):
-        busy = [p for p in self.alive() if p.inbox]
+        busy = [p for p in self.alive() if p.inbox or p.stops_for]
         if not busy:
             return False
         peer = busy[index % len(busy)]
+        if peer.stops_for and (not peer.inbox or index % 2):
+            self.stop(peer)
+            return True
         message = peer.inbox.pop(0)
         kind = message["kind"]
         if kind == "topology":
@@ -248,7 +283,8 @@ class Model:
         elif kind == "pause":
             peer.pause = message["change_id"] + 1
         elif kind == "cancel":
-            peer.pause = 0
+            if peer.pause == message["change_id"] + 1:
+                peer.pause = 0
             peer.topology.pop(message["generation"], None)
             if peer.announced == message["generation"]:
                 peer.announced = 0
@@ -258,7 +294,7 @@ class Model:
             self.leave(peer)
         elif kind == "halt":
             peer.halted = message["generation"]
-            peer.stopped_for = 0
+            peer.starts()
             self.say(peer.name, "halted", message["generation"])
         elif kind == "resume" and peer.halted == message["generation"]:
             if peer.name not in message["members"]:
@@ -295,11 +331,14 @@ class Model:
         if what == "left":
             self.act(self.lead.left(name))
         elif what == "registered":
-            self.act(self.lead.registered(name, peer.status))
+            status = entry[2] if len(entry) > 2 else peer.status
+            self.act(self.lead.registered(name, status))
         elif what == "lost":
             self.act(self.lead.lost(sorted(self.dead)))
         elif what == "prepared":
             self.act(self.lead.prepared(name, "h", 1))
+        elif what == "stopped":
+            self.act(self.lead.stopped(name, entry[2], goes_on=entry[3]))
         elif what == "built":
             self.act(self.lead.built(name, entry[2]))
         elif what == "caught_up":
@@ -321,21 +360,29 @@ class Model:
             moved = self.deliver_one(0) or self.speak_one(0)
             if not moved:
                 self.make_step()
-                is_quiet = not any(p.inbox or p.pause or p.announced for p in self.training())
-                if is_quiet and not self.outbox:
+                commanded = any(p.pause or p.announced > p.generation for p in self.training()[:1])
+                busy = any(p.inbox or p.stops_for for p in self.alive())
+                if not commanded and not busy and not self.outbox:
                     return
         raise AssertionError("the workers never come to rest")
+
+
+WAYS = [
+    {"transfer": "background", "recovery": "exact", "stops_first": False},
+    {"transfer": "peer", "recovery": "exact", "stops_first": False},
+    {"transfer": "broadcast", "recovery": "exact", "stops_first": False},
+    {"transfer": "peer", "recovery": "exact", "stops_first": True},
+    {"transfer": "peer", "recovery": "none", "stops_first": True},
+]
 
 
 @settings(max_examples=300, deadline=None)
 @given(
     data=st.data(),
-    way=st.sampled_from(
-        [("background", False), ("peer", False), ("broadcast", False), ("peer", True)]
-    ),
+    way=st.sampled_from(WAYS),
 )
 def test_random_adjustments_and_deaths_leave_one_consistent_membership(data, way):
-    model = Model(("w0", "w1", "w2"), transfer=way[0], stops_first=way[1])
+    model = Model(("w0", "w1", "w2"), **way)
     count = 3
     committed = 0
     for _ in range(data.draw(st.integers(3, 25))):
@@ -351,7 +398,7 @@ def test_random_adjustments_and_deaths_leave_one_consistent_membership(data, way
             count += len(new)
             if keep + new:
                 model.ask(keep + new)
-        elif action == "kill":
+        elif action == "kill" and way["recovery"] != "none":
             holders = [p for p in model.alive() if p.step >= 0]
             victims = [p for p in model.alive() if len(holders) > 1 or p.step < 0]
             if victims:
@@ -363,14 +410,15 @@ def test_random_adjustments_and_deaths_leave_one_consistent_membership(data, way
                 if any(p.step >= victim.step for p in others):
                     model.kill(victim.name)
         elif action == "elect":
-            model.elect(data.draw(st.sampled_from(model.candidates())))
+            peer = data.draw(st.sampled_from(model.candidates()))
+            model.elect(peer, data.draw(st.integers(0, 20)))
         elif action == "withdraw":
             model.act(model.lead.withdraw(model.next_change - 1, "late"))
         elif action == "step":
             model.make_step()
         elif action == "deliver":
             model.deliver_one(data.draw(st.integers(0, 9)))
-        else:
+        elif action == "speak":
             model.speak_one(0)
         steps = [p.step for p in model.peers.values() if p.name not in model.dead]
         committed = max(committed, *steps)
@@ -381,6 +429,7 @@ def test_random_adjustments_and_deaths_leave_one_consistent_membership(data, way
     assert len({(peer.generation, peer.step, peer.membership) for peer in members}) == 1
     assert members[0].generation == model.lead.generation
     assert members[0].step >= committed - len(model.dead)
+    assert not [p for p in model.alive() if p.stopped_for or p.stops_for]
     assert model.lead.recovery is None
     assert model.lead.adjustment is None
     made = model.lead._done | model.made
