@@ -55,7 +55,8 @@ def _watched(runs: Sequence[ReportRun]) -> Watched:
         detections += [one for one in known if one is not None]
         num_hangs += sum(fault.signal == "SIGSTOP" for fault in faults)
         kills += len(false_kills(faults, accusations))
-    hangs = [one for one in recoveries(runs) if one.fault.signal == "SIGSTOP"]
+    struck = [run for run in runs if run.stored.rows("faults")]  # others may lack their steps
+    hangs = [one for one in recoveries(struck) if one.fault.signal == "SIGSTOP"]
     held_s = sum(
         (grant.end_s - grant.start_s) * run.dilation
         for run in runs
