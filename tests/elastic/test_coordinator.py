@@ -5,28 +5,7 @@ import pytest
 from systems.elastic.actions import Answer
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.recovery import Halted, Membership, plan_resume
-
-STATUS = {"members": (), "highest": 1, "prepared": False}
-
-
-def leader(*members, transfer="background", recovery="exact", **options):
-    found = Coordinator(Membership(members, 12), 1, transfer=transfer, recovery=recovery, **options)
-    for worker in members:
-        assert found.registered(worker, {**STATUS, "members": members}) == []
-    return found
-
-
-def adjust(members, joiners, change_id=7, global_batch=12):
-    return {
-        "change_id": change_id,
-        "members": list(members),
-        "joiners": list(joiners),
-        "global_batch": global_batch,
-    }
-
-
-def kinds(actions):
-    return [(getattr(a, "worker", "driver"), a.message["kind"]) for a in actions]
+from tests.elastic.leaders import STATUS, adjust, kinds, leader
 
 
 def shrunk(*switched):

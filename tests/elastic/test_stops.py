@@ -5,7 +5,7 @@ from dataclasses import replace
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.recovery import Membership
 from systems.elastic.stops import Stop
-from tests.elastic.test_coordinator import STATUS, adjust, kinds, leader
+from tests.elastic.leaders import STATUS, adjust, kinds, leader
 
 AT = Stop(generation=1, change_id=7, step=20)
 

@@ -1,0 +1,26 @@
+"""A leader with its workers, and what it was asked for and said, for tests by hand."""
+
+from systems.elastic.coordinator import Coordinator
+from systems.elastic.recovery import Membership
+
+STATUS = {"members": (), "highest": 1, "prepared": False}
+
+
+def leader(*members, transfer="background", recovery="exact", **options):
+    found = Coordinator(Membership(members, 12), 1, transfer=transfer, recovery=recovery, **options)
+    for worker in members:
+        assert found.registered(worker, {**STATUS, "members": members}) == []
+    return found
+
+
+def adjust(members, joiners, change_id=7, global_batch=12):
+    return {
+        "change_id": change_id,
+        "members": list(members),
+        "joiners": list(joiners),
+        "global_batch": global_batch,
+    }
+
+
+def kinds(actions):
+    return [(getattr(a, "worker", "driver"), a.message["kind"]) for a in actions]
