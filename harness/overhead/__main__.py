@@ -21,6 +21,7 @@ from harness.overhead.record import (
     is_decided,
     make_record,
     record_path,
+    trials_of_record,
     write_json,
 )
 from harness.overhead.settings import DEFAULTS, Settings, read_settings
@@ -46,8 +47,8 @@ def build_parser() -> argparse.ArgumentParser:
         ),
         epilog=(
             "Keep the machine quiet meanwhile. Every finished trial is kept: the same command"
-            " goes on after a stop. Exit codes: 0 measured; 1 a trial failed; 2 a wrong"
-            " argument; 130 or 143 stopped."
+            " goes on after a stop, before which the record is written, too. Exit codes: 0"
+            " measured; 1 a trial failed; 2 a wrong argument; 130 or 143 stopped."
         ),
     )
     parser.add_argument("--workloads", metavar="POOL/NAME,...", help="such as toy/toy,tiny/bert")
@@ -80,6 +81,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--to", type=Path, default=Path("results/reference"), metavar="DIR",
         help=f"the record goes to DIR/HARDWARE/{NAME}/ (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--continue", dest="goes_on", action="store_true",
+        help="count the trials of the record that is there, if machine, libraries and settings are"
+        " the same: for a study that takes several sittings",
     )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="measure finished trials anew")
     parser.add_argument("--dry", action="store_true", help="say what would run; start nothing")
@@ -115,17 +121,23 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def measure(
-    store: TrialStore, trials: Sequence[Trial], folder: Path, *, force: bool
-) -> dict[Trial, Mapping[str, Any]]:
-    """Run the trials that are missing; all of them.
+    store: TrialStore,
+    trials: Sequence[Trial],
+    folder: Path,
+    found: dict[Trial, Mapping[str, Any]],
+    *,
+    force: bool,
+) -> None:
+    """Run the trials that are missing, and put all of them into ``found``, each as it is done.
 
     Raises:
         TrialError: one failed; those before it are kept.
     """
-    found = {} if force else {t: entry for t in trials if (entry := store.find(t)) is not None}
+    if not force:
+        found |= {trial: entry for trial in trials if (entry := store.find(trial)) is not None}
     missing = [trial for trial in trials if trial not in found]
     taken_s: list[float] = []
-    with SweepProgress(len(trials), len(found)) as progress:
+    with SweepProgress(len(trials), len(trials) - len(missing)) as progress:
         for number, trial in enumerate(missing):
             usual_s = sum(taken_s) / len(taken_s) if taken_s else _GUESS_S
             progress.waiting(usual_s * (len(missing) - number), [trial.name])
@@ -136,7 +148,6 @@ def measure(
             found[trial] = entry
             taken_s.append(time.monotonic() - began)
             progress.ended(trial.name, "done", taken_s[-1])
-    return found
 
 
 def show(record: Mapping[str, Any]) -> None:
@@ -200,8 +211,9 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
     cells = plan_cells(settings, options.work)
     trials = order_of(cells, settings.trials, settings.seed)
     about = environment(command)
-    store = TrialStore(options.work / "trials", about, settings)
     path = record_path(options.to, about, settings)
+    earlier = trials_of_record(path) if options.goes_on else {}
+    store = TrialStore(options.work / "trials", about, settings, earlier)
     if options.dry:
         left = sum(options.force or store.find(trial) is None for trial in trials)
         for trial in trials:
@@ -210,17 +222,21 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
         print(f"{len(trials)} trials, {left} to run, about {time_text}, then {path}")
         print("--dry: nothing was started.")
         return 0
-    with interruptible():
-        found = measure(store, trials, options.work, force=options.force)
-        record = make_record(settings, found, about)
-        for look in settings.looks[1:]:
-            more = _undecided(record, order_of(cells, look, settings.seed), found)
-            if not more:
-                break
-            write_json(path, record)
-            found |= measure(store, more, options.work, force=options.force)
+    found: dict[Trial, Mapping[str, Any]] = {}
+    try:
+        with interruptible():
+            measure(store, trials, options.work, found, force=options.force)
+            for look in settings.looks[1:]:
+                record = make_record(settings, found, about)
+                more = _undecided(record, order_of(cells, look, settings.seed), found)
+                if not more:
+                    break
+                measure(store, more, options.work, found, force=options.force)
+    finally:
+        # Also after a stop, so that what has been measured so far can be kept, and gone on with.
+        if found:
             record = make_record(settings, found, about)
-    write_json(path, record)
+            write_json(path, record)
     show(record)
     print(f"Record: {path}")
     return 0

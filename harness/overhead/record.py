@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,20 +20,27 @@ from harness.store import StoreError
 NAME = "bench_overhead"
 RECORD = "record.json"
 _USUAL = "static"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 @dataclass(frozen=True)
 class TrialStore:
-    """Finished trials below a folder, each in a file of its own."""
+    """Finished trials below a folder, each in a file of its own.
+
+    A trial is found as the record tells it: its steps (``median_s``, ``mean_s``, seconds by kind
+    of program), ``rounds``, and the commit, the load and the conditions that it had;
+    ``sitting`` is when the command that measured it was given.
+    """
 
     folder: Path
     environment: Mapping[str, Any]
     """Of this machine and this code, as in every manifest."""
     settings: Settings
+    earlier: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
+    """Trials of an earlier record that count as finished, by conditions and number."""
 
-    def path(self, trial: Trial) -> Path:
-        """Where a trial is; another machine, library or setting gives another name."""
+    def conditions(self, trial: Trial) -> str:
+        """Of all that a trial depends on: another machine, library or setting gives another."""
         hardware = self.environment["hardware"]
         packages = self.environment["packages"]
         used = self.settings
@@ -42,7 +49,11 @@ class TrialStore:
             *(trial.cell.facts, self.environment["python"]),
             *(hardware["cpu"], hardware["cores"], packages.get("torch")),
         ]
-        return self.folder / f"{trial.name}-{hash_json(conditions)[:8]}.json"
+        return hash_json(conditions)[:8]
+
+    def path(self, trial: Trial) -> Path:
+        """Where a trial is."""
+        return self.folder / f"{trial.name}-{self.conditions(trial)}.json"
 
     def find(self, trial: Trial) -> Mapping[str, Any] | None:
         """What was measured, or None.
@@ -50,16 +61,26 @@ class TrialStore:
         Raises:
             StoreError: the file is damaged.
         """
-        path = self.path(trial)
+        path, conditions = self.path(trial), self.conditions(trial)
         if not path.is_file():
-            return None
+            return self.earlier.get((conditions, trial.number))
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            assert all(set(periods) == set(Kind) for periods in found["rounds_s"])
+            document = json.loads(path.read_text(encoding="utf-8"))
+            rounds_s = document["rounds_s"]
+            assert all(set(periods) == set(Kind) for periods in rounds_s)
+            return {
+                "trial": trial.number,
+                "conditions": conditions,
+                "sitting": document["sitting"],
+                "git_commit": document["git_commit"],
+                "git_dirty": document["git_dirty"],
+                "load_1min": float(document["load_before"]["load_1min"]),
+                "rounds": len(rounds_s),
+                **{f"{name}_s": numbers.step_s(rounds_s, name) for name in numbers.CENTRES},
+            }
         except (OSError, ValueError, KeyError, TypeError, AssertionError):
             way_out = "remove it and run the command again"
             raise StoreError(f"{path}: is damaged; {way_out}") from None
-        return dict(found)
 
     def add(self, trial: Trial, rounds_s: Rounds, load: Mapping[str, float]) -> None:
         """Write a finished trial, in one step."""
@@ -67,12 +88,34 @@ class TrialStore:
             "workload": trial.cell.workload,
             "trial": trial.number,
             **trial.cell.facts,
+            "sitting": self.environment["created"],
             "git_commit": self.environment["git_commit"],
             "git_dirty": self.environment["git_dirty"],
             "load_before": dict(load),
             "rounds_s": rounds_s,
         }
         write_json(self.path(trial), document)
+
+
+def trials_of_record(path: Path) -> dict[tuple[str, int], Mapping[str, Any]]:
+    """The trials that a record holds, by conditions and number; none where there is no record.
+
+    Raises:
+        StoreError: the record is damaged, or of a version whose trials do not say their
+            conditions.
+    """
+    if not path.is_file():
+        return {}
+    way_out = "leave --continue out to measure anew, or give another --to"
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["schema_version"] != SCHEMA_VERSION:
+            fact = f"is of version {record['schema_version']}, not {SCHEMA_VERSION}"
+            raise StoreError(f"{path}: {fact}; {way_out}")
+        entries = [entry for cell in record["cells"] for entry in cell["trials"]]
+        return {(entry["conditions"], entry["trial"]): entry for entry in entries}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise StoreError(f"{path}: is damaged; {way_out}") from None
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -93,14 +136,15 @@ def make_record(
 ) -> dict[str, Any]:
     """Everything that the study says, from its finished trials."""
     cells = list(dict.fromkeys(trial.cell for trial in found))
-    loads = [float(entry["load_before"]["load_1min"]) for entry in found.values()]
+    entries = found.values()
+    loads = [entry["load_1min"] for entry in entries if entry["load_1min"] is not None]
     return {
         "name": NAME,
         "schema_version": SCHEMA_VERSION,
         **environment,
         "settings": asdict(settings),
-        "commits": sorted({str(entry["git_commit"]) for entry in found.values()}),
-        "any_dirty": any(entry["git_dirty"] for entry in found.values()),
+        "commits": sorted({str(entry["git_commit"]) for entry in entries}),
+        "any_dirty": any(entry["git_dirty"] for entry in entries),
         "load_1min": {"min": min(loads), "median": median(loads), "max": max(loads)},
         "cells": [_cell_record(cell, settings, found) for cell in cells],
     }
@@ -110,25 +154,21 @@ def _cell_record(
     cell: Cell, settings: Settings, found: Mapping[Trial, Mapping[str, Any]]
 ) -> dict[str, Any]:
     own = sorted((trial for trial in found if trial.cell is cell), key=lambda t: t.number)
-    made: dict[str, Any] = {"workload": cell.workload, **cell.facts, "trials": []}
-    num_looks = len(settings.looks)
-    centred: dict[str, list[dict[str, float]]] = {name: [] for name in numbers.CENTRES}
-    for trial in own:
-        rounds_s = found[trial]["rounds_s"]
-        entry: dict[str, Any] = {"trial": trial.number, "rounds": len(rounds_s)}
-        for name in numbers.CENTRES:
-            centred[name].append(numbers.step_s(rounds_s, name))
-            entry[f"{name}_s"] = centred[name][-1]
-        made["trials"].append(entry)
-    for name, values in centred.items():
+    entries = [found[trial] for trial in own]
+    made: dict[str, Any] = {"workload": cell.workload, **cell.facts, "trials": entries}
+    looks = settings.looks
+    # Between two looks the trials that were measured since the first of them are not judged.
+    judged = max((look for look in looks if look <= len(entries)), default=0)
+    for name in numbers.CENTRES:
+        values = [entry[f"{name}_s"] for entry in entries]
+        tests = numbers.tests(values[:judged], settings.margin, len(looks))
         made[name] = {
             "plain_s": median(v for t in values for v in (t[Kind.PLAIN], t[Kind.AGAIN])),
             "ratio": asdict(numbers.overhead(values)),
             "noise": asdict(numbers.noise(values)),
             "extra_us": numbers.extra_us(values),
             "equivalence": {
-                kind: None if test is None else asdict(test)
-                for kind, test in numbers.tests(values, settings.margin, num_looks).items()
+                kind: None if test is None else asdict(test) for kind, test in tests.items()
             },
         }
     return made

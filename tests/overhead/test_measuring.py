@@ -2,13 +2,15 @@
 
 import json
 import math
+from pathlib import Path
 from statistics import median
 
 import psutil
 import pytest
 
+from harness.overhead import __main__ as overhead
 from harness.overhead.__main__ import main
-from harness.overhead.trials import Kind
+from harness.overhead.trials import Kind, TrialError
 
 STEPS, DROP, TURN_S = 3000, 4, 0.2
 
@@ -84,6 +86,38 @@ def test_finished_trials_are_not_run_again(record, folder, words, capsys):
     assert captured.err.count("done in") == 1
     assert first.stat().st_ctime_ns == written
     assert len(list(folder.glob("work/trials/*.json"))) == 2
+
+
+def test_the_trials_of_a_record_count_where_that_is_asked_for(record, words, tmp_path, capsys):
+    elsewhere = [*words, "--work", str(tmp_path)]
+    assert main([*elsewhere, "--trials", "2", "--dry"]) == 0
+    assert "2 trials, 2 to run" in capsys.readouterr().out
+    assert main([*elsewhere, "--trials", "2", "--continue", "--dry"]) == 0
+    assert "2 trials, 1 to run" in capsys.readouterr().out
+    assert main([*elsewhere, "--continue", "--turn", "0.3", "--dry"]) == 0
+    assert "1 trials, 1 to run" in capsys.readouterr().out
+    assert main([*elsewhere, "--continue"]) == 0
+    assert not list(tmp_path.rglob("*.jsonl")), "nothing was trained"
+    (path,) = Path(words[words.index("--to") + 1]).glob("*/bench_overhead/record.json")
+    again = json.loads(path.read_text())
+    assert again["cells"] == record["cells"]
+    path.write_text(json.dumps({**again, "schema_version": 2}))
+    assert main([*elsewhere, "--continue"]) == 1
+    assert "is of version 2, not 3; leave --continue out" in capsys.readouterr().err
+    path.write_text(json.dumps(again))
+
+
+def test_a_record_is_written_of_what_was_measured_before_a_failure(
+    record, words, tmp_path, monkeypatch, capsys
+):
+    def fails(trial, settings, folder):
+        raise TrialError(f"{trial.name}: its script ended with 1")
+
+    monkeypatch.setattr(overhead, "run_trial", fails)
+    assert main([*words, "--trials", "2", "--to", str(tmp_path)]) == 1
+    assert "toy-toy-1w-t1: its script ended with 1" in capsys.readouterr().err
+    (path,) = tmp_path.glob("*/bench_overhead/record.json")
+    assert json.loads(path.read_text())["cells"] == record["cells"]
 
 
 def test_a_dry_run_starts_nothing(words, tmp_path, capsys):

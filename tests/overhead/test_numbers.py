@@ -1,13 +1,16 @@
 """From periods to an overhead, on numbers worked by hand; the order of trials."""
 
 import math
+from pathlib import Path
 
 import pytest
 
+from harness.contracts.training import TrainingOrder, WorkloadSpec
 from harness.overhead import numbers
 from harness.overhead.numbers import Ratio, extra_us, noise, overhead, ratio, step_s
+from harness.overhead.record import make_record
 from harness.overhead.settings import read_settings
-from harness.overhead.trials import Cell, Kind, order_of
+from harness.overhead.trials import Cell, Kind, Trial, order_of
 from harness.problems import UserError
 
 
@@ -76,7 +79,9 @@ def test_the_target_is_judged_by_the_interval(low, high, verdict):
 
 
 def cells(*names):
-    return [Cell(f"toy/{name}", 1, (), 20, 32, 0, None, (0,), {}) for name in names]
+    toy = WorkloadSpec("toy", "workloads.toy.Toy", {})
+    order = TrainingOrder("job", toy, 0, 20, Path("job"))
+    return [Cell(f"toy/{name}", 1, (), 20, 32, 0, order, (0,), {}) for name in names]
 
 
 def test_each_cell_has_its_first_trial_before_any_has_its_second():
@@ -131,6 +136,30 @@ def test_looks_double_until_the_budget_and_each_spends_its_share():
     assert read_settings(trials=5).looks == (5,)
     with pytest.raises(UserError, match="the first look is at 8"):
         read_settings(trials=8, max_trials=4)
+
+
+def test_only_the_trials_before_a_look_are_judged_at_it():
+    """Those measured since, before the next look, are in the ratio and not in the tests."""
+    (cell,) = cells("a")
+    settings = read_settings(workloads=["toy/a"], trials=5, max_trials=10)
+
+    def judged(count):
+        trials = [trial(1.0, 1.0 + 0.01 * number, 1.0) for number in range(count)]
+        found = {
+            Trial(cell, number): {
+                "git_commit": "a", "git_dirty": False, "load_1min": None if number else 0.5,
+                "median_s": steps, "mean_s": steps,
+            }
+            for number, steps in enumerate(trials)
+        }  # fmt: skip
+        record = make_record(settings, found, {})
+        assert record["load_1min"] == {"min": 0.5, "median": 0.5, "max": 0.5}
+        (made,) = record["cells"]
+        assert made["median"]["ratio"]["value"] == pytest.approx(overhead(trials).value)
+        return made["median"]["equivalence"]["ratio"]
+
+    assert judged(4) is None
+    assert judged(5) == judged(9) != judged(10)
 
 
 def test_two_one_sided_tests_of_the_ratios():
