@@ -1,7 +1,15 @@
 """What all tests have in common."""
 
+import os
+
 import pytest
 from hypothesis import settings
+
+# Several tests run at once, and a thread that waits for another one spins: with a thread for each
+# core the tests of models take three times as long. Before torch and numpy are imported; workers
+# of jobs have what their slots say.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
 
 # An example's time says nothing on a machine that also trains.
 settings.register_profile("elastrace", deadline=None)

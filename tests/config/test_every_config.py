@@ -16,6 +16,7 @@ from harness.study import load_study
 from harness.trace.build import TRACES, build_parts
 from harness.tracking import Target
 from reports.figures import FIGURES
+from tests.artifact.recorded import RECORDED
 
 FILES = [(group, option) for group in GROUPS for option in options(group)]
 
@@ -88,8 +89,8 @@ def plan_points(name, folder, library, most, **how):
     assert all(entry.status == "to run" for entry in entries)
 
 
-# Without building workloads, for seconds a study, and without those on the whole of Philly: the
-# long test below does all.
+# Without building workloads, for seconds a study, and without those on the whole of Philly: long
+# tests do all.
 @pytest.mark.parametrize(
     "name", [n for n in options("study") if n not in ("bench_elasticflow", "bench_philly")]
 )
@@ -97,8 +98,9 @@ def test_points_of_every_study_can_be_planned(name, tmp_path, library):
     plan_points(name, tmp_path, library, most=2, check_workloads=False)
 
 
+# Those on record are planned where their runs are looked up: tests/artifact.
 @pytest.mark.long
-@pytest.mark.parametrize("name", options("study"))
+@pytest.mark.parametrize("name", [n for n in options("study") if n not in RECORDED])
 def test_every_point_of_every_study_can_be_planned(name, tmp_path, library):
     plan_points(name, tmp_path, library, most=10**6)
 
