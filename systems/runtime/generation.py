@@ -117,10 +117,7 @@ class Generation:
                     self.hands.send(connection, message)
         elif kind == "left":
             self.left.add(rank)
-            if len(self.left) == len(self.handles):
-                for other, connection in self.connections.items():
-                    if other != 0:
-                        self.hands.send(connection, {"kind": "exit"})
+            self._let_go()
         elif kind == "failed":
             self.failures.append(WorkerFailure(rank, message["reason"], message["collective"]))
             self.failed_at = self.failed_at or time.monotonic()
@@ -133,6 +130,15 @@ class Generation:
             self.hands.server.drain(self.connections[rank])
             self.hands.server.close_connection(self.connections[rank])
         self.exits[rank] = end
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Who has left may go once nobody trains: one that died on its way out will not say that
+        it left, and nobody has to wait for that."""
+        if len(self.left | self.exits.keys()) == len(self.handles):
+            for other, connection in self.connections.items():
+                if other != 0:
+                    self.hands.send(connection, {"kind": "exit"})
 
     def kill(self) -> None:
         """Kill what is left."""

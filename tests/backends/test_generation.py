@@ -1,0 +1,62 @@
+"""Who may go when, of the workers of a generation: on what they say and how they end."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from harness.contracts.launcher import Exit
+from systems.runtime.driven_job import Hands
+from systems.runtime.generation import Generation
+
+KILLED = Exit(0, -9, "killed by SIGKILL")
+
+
+@dataclass
+class Sent:
+    """A server that only notes what is sent to whom."""
+
+    messages: list = field(default_factory=list)
+
+    def send(self, connection, message):
+        self.messages.append((connection, message["kind"]))
+
+    def drain(self, connection):
+        pass
+
+    def close_connection(self, connection):
+        pass
+
+
+@pytest.fixture
+def generation():
+    server = Sent()
+    made = Generation([], [], Hands("token", None, None, server, None))
+    made.handles = {rank: 100 + rank for rank in range(3)}
+    made.connections = {rank: f"to {rank}" for rank in range(3)}
+    return made
+
+
+def leave(generation, *ranks):
+    for rank in ranks:
+        generation.note(rank, {"kind": "left"})
+
+
+def test_nobody_goes_while_another_trains(generation):
+    leave(generation, 0, 1)
+    assert generation.hands.server.messages == []
+    leave(generation, 2)
+    assert generation.hands.server.messages == [("to 1", "exit"), ("to 2", "exit")]
+
+
+def test_one_that_died_after_its_last_step_is_not_waited_for(generation):
+    """It cannot say that it left; the others waited for that until they were overdue."""
+    leave(generation, 0, 1)
+    generation.exited(2, KILLED)
+    assert ("to 1", "exit") in generation.hands.server.messages
+    assert generation.unexplained_end().reason == "worker 2: killed by SIGKILL"
+
+
+def test_one_that_dies_in_a_step_lets_nobody_go(generation):
+    generation.exited(2, KILLED)
+    leave(generation, 1)
+    assert generation.hands.server.messages == []
