@@ -85,7 +85,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--continue", dest="goes_on", action="store_true",
         help="count the trials of the record that is there, if machine, libraries and settings are"
-        " the same: for a study that takes several sittings",
+        " the same, for a study that takes several sittings; the new record holds no other"
+        " workloads and workers than are asked for",
     )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="measure finished trials anew")
     parser.add_argument("--dry", action="store_true", help="say what would run; start nothing")
@@ -177,9 +178,10 @@ def show(record: Mapping[str, Any]) -> None:
         )
     out.print(table)
     load = record["load_1min"]
+    known = "not known" if load["min"] is None else f"{load['min']:.2f} to {load['max']:.2f}"
     out.print(
         f"ratio: {record['settings']['backend']} over plain, medians of steps; noise: plain over"
-        f" plain. Load average before trials: {load['min']:.2f} to {load['max']:.2f}."
+        f" plain. Load average before trials: {known}."
     )
 
 

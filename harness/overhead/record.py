@@ -145,7 +145,11 @@ def make_record(
         "settings": asdict(settings),
         "commits": sorted({str(entry["git_commit"]) for entry in entries}),
         "any_dirty": any(entry["git_dirty"] for entry in entries),
-        "load_1min": {"min": min(loads), "median": median(loads), "max": max(loads)},
+        "load_1min": {
+            "min": min(loads, default=None),
+            "median": median(loads) if loads else None,
+            "max": max(loads, default=None),
+        },
         "cells": [_cell_record(cell, settings, found) for cell in cells],
     }
 

@@ -143,23 +143,24 @@ def test_only_the_trials_before_a_look_are_judged_at_it():
     (cell,) = cells("a")
     settings = read_settings(workloads=["toy/a"], trials=5, max_trials=10)
 
-    def judged(count):
+    def judged(count, load=0.5):
         trials = [trial(1.0, 1.0 + 0.01 * number, 1.0) for number in range(count)]
         found = {
             Trial(cell, number): {
-                "git_commit": "a", "git_dirty": False, "load_1min": None if number else 0.5,
+                "git_commit": "a", "git_dirty": False, "load_1min": None if number else load,
                 "median_s": steps, "mean_s": steps,
             }
             for number, steps in enumerate(trials)
         }  # fmt: skip
         record = make_record(settings, found, {})
-        assert record["load_1min"] == {"min": 0.5, "median": 0.5, "max": 0.5}
+        assert record["load_1min"] == {"min": load, "median": load, "max": load}
         (made,) = record["cells"]
         assert made["median"]["ratio"]["value"] == pytest.approx(overhead(trials).value)
         return made["median"]["equivalence"]["ratio"]
 
     assert judged(4) is None
     assert judged(5) == judged(9) != judged(10)
+    assert judged(5, load=None) == judged(5), "of no trial is it known"
 
 
 def test_two_one_sided_tests_of_the_ratios():
