@@ -40,10 +40,10 @@ kick: $(INSTALLED) ## For evaluators: does it work here? Expected values, PASS o
 	@$(PY) -m harness.kick
 
 test: $(INSTALLED) ## The fast tests (no GPU, no network)
-	@$(PY) -m pytest -q -n $(TEST_JOBS) -m "not long"
+	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist worksteal -m "not long"
 
 test-long: $(INSTALLED) ## The longer randomised tests
-	@$(PY) -m pytest -q -n $(TEST_JOBS) -m "long"
+	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist worksteal -m "long"
 
 gpu: $(INSTALLED) ## The GPU set, in resumable parts, records kept; skipped aloud without a CUDA device
 	@$(PY) -m tests.gpu.run_parts

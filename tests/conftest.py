@@ -16,9 +16,10 @@ settings.register_profile("elastrace", deadline=None)
 settings.load_profile("elastrace")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def launcher():
-    """Starts workers from a process that has imported what they need."""
+    """Starts workers from a process that has imported what they need (that takes seconds, so
+    the tests of all files share one)."""
     from tests.backends.world import children, warm_launcher
 
     launcher = warm_launcher()

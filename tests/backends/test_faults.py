@@ -19,15 +19,7 @@ from tests.backends.world import (
     consumed_ids,
     descendants,
     expected_ids,
-    warm_launcher,
 )
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    yield launcher
-    launcher.close()
 
 
 @pytest.fixture

@@ -6,17 +6,10 @@ from harness.contracts.engine import ChangeKind
 from systems.backends.static import Static
 from systems.backends.stop_resume import StopResume
 from systems.runtime.step_log import read_lines
-from tests.backends.world import World, warm_launcher
+from tests.backends.world import World
 
 DIGESTS = ("digest_parameters", "digest_buffers", "digest_optimizer")
 STEPS, SEED = 30, 11
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    yield launcher
-    launcher.close()
 
 
 @pytest.fixture

@@ -10,16 +10,9 @@ from harness.contracts.training import ReportKind
 from harness.engines.consumed import count_samples
 from systems.backends.stop_resume import StopResume
 from systems.runtime.step_log import read_lines
-from tests.backends.world import World, consumed_ids, descendants, expected_ids, warm_launcher
+from tests.backends.world import World, consumed_ids, descendants, expected_ids
 
 STEPS, BATCH = 120, 12
-
-
-@pytest.fixture(scope="module")
-def launcher():
-    launcher = warm_launcher()
-    yield launcher
-    launcher.close()
 
 
 def some_slots(rng):

@@ -1,6 +1,7 @@
 """Every configuration file, found by a glob: a new one tests itself."""
 
 import pytest
+import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -105,11 +106,21 @@ def test_every_point_of_every_study_can_be_planned(name, tmp_path, library):
     plan_points(name, tmp_path, library, most=10**6)
 
 
+@pytest.mark.parametrize(("group", "option"), [*FILES])
+def test_no_option_reaches_out_of_its_group(group, option):
+    """So that options which were composed in other company can be put together."""
+    text = (CONFIG_DIR / group / f"{option}.yaml").read_text(encoding="utf-8")
+    assert "@package" not in text
+    assert set(yaml.safe_load(text).get("defaults", [])) <= {*options(group), "_self_"}
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ["engine=live", "scheduler=tiresias", "engine.steady_steps=12"],
         ["++scheduler.more={a: 1}", "~backend.start", "trace=itp195", "seed=7"],
+        ["scheduler=elasticflow", "profile=a100_edl_costs"],
+        ["scheduler=elasticflow", "engine=live"],  # each seen before, but not together
     ],
 )
 def test_a_configuration_is_what_hydra_composes(words):

@@ -106,12 +106,13 @@ def name(request):
 
 @pytest.fixture(params=Warmth, ids=str)
 def starter(request, name, tmp_path):
+    before = children()
     launcher = configured("launcher", name, preimport=["json"])
     launcher.open()
     yield Starter(launcher, request.param, tmp_path)
     launcher.close()
     launcher.close()
-    assert children() == []
+    assert children() == before
 
 
 def test_a_process_finds_its_arguments_environment_and_group(starter, tmp_path):

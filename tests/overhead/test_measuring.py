@@ -12,7 +12,7 @@ from harness.overhead import __main__ as overhead
 from harness.overhead.__main__ import main
 from harness.overhead.trials import Kind, TrialError
 
-STEPS, DROP, TURN_S = 3000, 4, 0.2
+STEPS, DROP, TURN_S = 1200, 4, 0.2
 
 
 @pytest.fixture(scope="module")
