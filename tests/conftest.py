@@ -20,10 +20,23 @@ settings.load_profile("elastrace")
 def launcher():
     """Starts workers from a process that has imported what they need (that takes seconds, so
     the tests of all files share one)."""
-    from tests.backends.world import children, warm_launcher
+    yield from _launcher()
+
+
+@pytest.fixture(scope="session")
+def catalogue_launcher():
+    """Starts workers that have also imported what the programs of the catalogue are made of."""
+    from tests.virtual.run_memory import names
+
+    targets = [entry["_target_"] for entry in names("tiny").values()]
+    yield from _launcher(sorted({target.rpartition(".")[0] for target in targets}))
+
+
+def _launcher(modules=()):
+    from tests.backends.world import descendants, warm_launcher
 
     launcher = warm_launcher()
-    launcher.open()
+    launcher.open(modules)
     yield launcher
     launcher.close()
-    assert children() == []
+    assert descendants() == []

@@ -40,7 +40,7 @@ def reference(folder, num_workers, batch, optimizer):
         *(sys.executable, "-m", "systems.reference.plain_ddp", "--bitwise"),
         *("tests.backends.tiny_workload.Tiny", "--options", json.dumps({"optimizer": optimizer})),
         *("--workers", str(num_workers), "--steps", str(STEPS), "--batch", str(batch)),
-        *("--seed", str(SEED), "--out", str(output)),
+        *("--seed", str(SEED), "--out", str(output), "--forked"),
     ]
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
     assert subprocess.run(command, env=environment, timeout=90, check=False).returncode == 0

@@ -15,9 +15,9 @@ STEPS = 3
 
 @pytest.mark.long
 @pytest.mark.parametrize("model", sorted(names("tiny")))
-def test_a_program_that_grows_and_shrinks(launcher, tmp_path, model):
+def test_a_program_that_grows_and_shrinks(catalogue_launcher, tmp_path, model):
     spec = workload("tiny", model)
-    world = stop_free(launcher, tmp_path / "free")
+    world = stop_free(catalogue_launcher, tmp_path / "free")
     try:
         world.until_change(world.start((0,), batch=BATCH, workload=spec))
         for slots in ((0, 1), (1,)):
@@ -30,5 +30,5 @@ def test_a_program_that_grows_and_shrinks(launcher, tmp_path, model):
         check_samples(world.job_dir(), end)
     finally:
         world.backend.close()
-    assert end.results == forced(launcher, tmp_path / "forced", segments, workload=spec)
+    assert end.results == forced(catalogue_launcher, tmp_path / "forced", segments, workload=spec)
     assert descendants() == []

@@ -25,7 +25,7 @@ def stock_training(folder, num_steps):
         *(sys.executable, "-m", "systems.reference.plain_ddp", "tests.virtual.without.Noisy"),
         *("--options", json.dumps(OPTIONS), "--workers", str(NUM_WORKERS)),
         *("--steps", str(num_steps), "--batch", str(BATCH), "--seed", str(SEED), "--out", str(out)),
-        *("--bitwise", "--streams", "--evidence", "tensors"),
+        *("--bitwise", "--streams", "--forked", "--evidence", "tensors"),
         *("--evidence-steps", "1", str(num_steps)),
     ]
     subprocess.run(command, check=True, timeout=300)

@@ -10,8 +10,8 @@ STEPS = 30
 @pytest.mark.long
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 @pytest.mark.parametrize("model", ["ncf", "bert", "resnet50"])
-def test_three_logical_workers_on_slots_that_change_twice(launcher, model, optimizer):
-    line = compared(launcher, model, optimizer, 3, STEPS)
+def test_three_logical_workers_on_slots_that_change_twice(catalogue_launcher, model, optimizer):
+    line = compared(catalogue_launcher, model, optimizer, 3, STEPS)
     assert line["equal"], line["problem"]
     assert line["steps"] >= STEPS
     assert len({tuple(slots) for slots in line["plan"]}) >= 2

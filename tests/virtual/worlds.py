@@ -20,7 +20,7 @@ def reference(
     """Losses by step and worker, and digests, of stock DistributedDataParallel on N workers."""
     out = folder / "reference.jsonl"
     command = [
-        *(sys.executable, "-m", "systems.reference.plain_ddp", workload, "--bitwise"),
+        *(sys.executable, "-m", "systems.reference.plain_ddp", workload, "--bitwise", "--forked"),
         *("--options", json.dumps(options), "--workers", str(num_workers)),
         *("--steps", str(num_steps), "--batch", str(batch), "--seed", str(SEED)),
         *("--out", str(out), "--streams", *script),

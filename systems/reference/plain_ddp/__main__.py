@@ -26,7 +26,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from .training import work
+from .worker import work
+
+PRELOADED = ("torch._dynamo", "torch.nn.parallel", "numpy", f"{__package__}.training")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -39,6 +41,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("workload", help="package.module.Class")
     parser.add_argument("--options", type=json.loads, default={}, help="of the class, as JSON")
     parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument(
+        "--forked",
+        action="store_true",
+        help="fork the workers from a process that has imported torch and the workload: sooner,"
+        " with the same bits (without it each is an interpreter of its own)",
+    )
     parser.add_argument(
         "--cores", type=int, nargs="*", default=[], help="one for each worker; none: not pinned"
     )
@@ -76,7 +84,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"--workers is {options.workers}; use 1 to {options.batch}, the batch")
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     with tempfile.TemporaryDirectory() as folder:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver" if options.forked else "spawn")
+        if options.forked:
+            module = options.workload.rpartition(".")[0]
+            context.set_forkserver_preload([*PRELOADED, module])
         workers = [
             context.Process(target=work, args=(options, rank, f"{folder}/store"))
             for rank in range(options.workers)

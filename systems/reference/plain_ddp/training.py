@@ -1,16 +1,11 @@
-"""One worker of the script: its process, and the training in it."""
+"""The training of one worker of the script."""
 
 from __future__ import annotations
 
 import argparse
 import hashlib
 import importlib
-import json
-import multiprocessing
-import multiprocessing.connection
-import os
 import random
-import threading
 import time
 import zlib
 from collections.abc import Iterator
@@ -18,26 +13,6 @@ from contextlib import nullcontext
 from typing import Any
 
 from .evidence import Evidence, digests
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    multiprocessing.connection.wait([parent.sentinel])
-    os._exit(1)
-
-
-def work(options: argparse.Namespace, rank: int, store: str) -> None:
-    """A process of worker ``rank``; the first one writes the lines of ``--out``."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    if options.cores:
-        os.sched_setaffinity(0, [options.cores[rank]])
-    lines = train(options, rank, store)
-    if rank == 0:
-        partial = options.out.with_name(options.out.name + ".partial")
-        partial.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-        partial.replace(options.out)
-    os._exit(0)  # nothing is left to do, and taking torch's threads down can fail
 
 
 def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, Any]]:
