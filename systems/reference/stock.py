@@ -47,7 +47,7 @@ def stock_training(options: RuntimeOptions, cluster: Cluster) -> Reference:
         )
     if problems:
         raise ValueError("\n".join(problems))
-    words = ["--bitwise"]
+    words = ["--bitwise", "--forked"]
     if options.random_states == "streams":
         words.append("--streams")
     if options.accumulation_steps > 1:

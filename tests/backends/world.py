@@ -248,7 +248,7 @@ class World:
         job = self._jobs[job_id]
         return Change(next(self._ids), kind, job, before, tuple(slots), batch, plan)
 
-    def until(self, wanted, timeout_s=60.0):
+    def until(self, wanted, timeout_s=180.0):
         """Poll until a report is ``wanted``; returns it.
 
         What came in the same poll after it is looked at by the next call.

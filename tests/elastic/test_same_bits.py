@@ -51,7 +51,7 @@ def test_fifty_random_lives(launcher, tmp_path_factory, part):
     def live(number, transfer):
         story = []
         try:
-            run_life(launcher, tmp_path_factory.mktemp("life"), number, transfer, 8, story)
+            run_life(launcher, tmp_path_factory.mktemp("life"), number, transfer, 5, story)
         finally:
             print(number, transfer, story)
 

@@ -151,13 +151,13 @@ def test_mistakes_are_told_before_anything_starts(words, more, fact, capsys):
 @pytest.mark.long
 def test_a_backend_that_watches_for_hangs_bears_its_turns(folder, words):
     """A worker without a turn is silent for longer than stop_free is patient by default."""
-    words = [*words, "--backend", "stop_free", "--turn", "1.2", "--steps", "30000"]
+    words = [*words, "--backend", "stop_free", "--turn", "1.2", "--steps", "8000"]
     assert main(words) == 0
     (path,) = folder.glob("reference/*/bench_overhead/record_stop_free.json")
     (cell,) = json.loads(path.read_text())["cells"]
     assert cell["trials"][0]["rounds"] >= 1
     (run,) = folder.glob("work/runs/*stop_free*/facts.json")
-    assert json.loads(run.read_text())["steps_executed"] == 30000
+    assert json.loads(run.read_text())["steps_executed"] == 8000
 
 
 @pytest.mark.long

@@ -198,7 +198,7 @@ def test_activations_in_the_midst_of_delays_failures_and_outages(make, jobs, sto
 
 @pytest.mark.long
 @pytest.mark.parametrize("make", [HuMilp, HuGreedy])
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=100)
 @given(jobs=traces(), storm=storms())
 def test_many_activations_in_the_midst_of_delays_failures_and_outages(make, jobs, storm):
     chaos = ChaosEngine(WHERE, **storm)

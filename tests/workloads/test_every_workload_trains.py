@@ -1,5 +1,5 @@
 """Every workload as a real job: on a fixed size and through rescales in the middle of an epoch,
-with samples that are augmented and fetched in advance by processes."""
+with samples that are augmented and fetched in advance (by processes where sizes change)."""
 
 from statistics import fmean
 
@@ -47,14 +47,18 @@ def num_samples_of(name):
 
 
 @pytest.fixture
-def train(launcher, tmp_path):
+def train(catalogue_launcher, tmp_path):
     """Trains on one slot, or on one, two and one; the end, and losses by step."""
 
     def train(kind, name, num_steps, *, is_elastic):
         backend = configured(
-            "backend", kind, start="preimported", prefetch_steps=2, loader_processes=1
+            "backend",
+            kind,
+            start="preimported",
+            prefetch_steps=2,
+            loader_processes=int(is_elastic),
         )
-        world = World(backend, launcher, tmp_path / kind)
+        world = World(backend, catalogue_launcher, tmp_path / kind)
         try:
             world.until_change(world.start((0,), batch=BATCH, workload=spec(name)))
             for slots in ((0, 1), (1,)) if is_elastic else ():
