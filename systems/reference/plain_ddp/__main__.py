@@ -24,7 +24,9 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from .worker import work
 
@@ -84,13 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"--workers is {options.workers}; use 1 to {options.batch}, the batch")
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     with tempfile.TemporaryDirectory() as folder:
-        context = multiprocessing.get_context("forkserver" if options.forked else "spawn")
-        if options.forked:
-            module = options.workload.rpartition(".")[0]
-            context.set_forkserver_preload([*PRELOADED, module])
         workers = [
-            context.Process(target=work, args=(options, rank, f"{folder}/store"))
-            for rank in range(options.workers)
+            _process(options, (options, rank, f"{folder}/store")) for rank in range(options.workers)
         ]
         for worker in workers:
             worker.start()
@@ -103,6 +100,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 1
             running = [worker for worker in running if worker.exitcode is None]
     return 0
+
+
+def _process(options: argparse.Namespace, of_worker: tuple[Any, ...]) -> BaseProcess:
+    if not options.forked:
+        return multiprocessing.get_context("spawn").Process(target=work, args=of_worker)
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload([*PRELOADED, options.workload.rpartition(".")[0]])
+    return server.Process(target=work, args=of_worker)
 
 
 if __name__ == "__main__":
