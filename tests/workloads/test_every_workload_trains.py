@@ -1,5 +1,5 @@
-"""Every workload as a real job: on a fixed size and through rescales in the middle of an epoch,
-with samples that are augmented and fetched in advance (by processes where sizes change)."""
+"""Every workload as a real job through rescales in the middle of an epoch, with samples that are
+augmented and fetched in advance by processes."""
 
 from statistics import fmean
 
@@ -46,54 +46,40 @@ def num_samples_of(name):
     return build({"_target_": spec(name).target, **spec(name).options}, "workload").num_samples
 
 
-@pytest.fixture
-def train(catalogue_launcher, tmp_path):
-    """Trains on one slot, or on one, two and one; the end, and losses by step."""
-
-    def train(kind, name, num_steps, *, is_elastic):
-        backend = configured(
-            "backend",
-            kind,
-            start="preimported",
-            prefetch_steps=2,
-            loader_processes=int(is_elastic),
-        )
-        world = World(backend, catalogue_launcher, tmp_path / kind)
-        try:
-            world.until_change(world.start((0,), batch=BATCH, workload=spec(name)))
-            for slots in ((0, 1), (1,)) if is_elastic else ():
-                world.until_step(world.reports[-1].step + num_steps // 3)
-                world.do(ChangeKind.RESCALE, slots, batch=BATCH)
-            world.until_step(max(num_steps, world.reports[-1].step + num_steps // 3))
-            backend.hold("job", 0)
-            end = world.until_end()
-        finally:
-            backend.close()
-        assert descendants() == []
-        lines = list(read_lines(world.job_dir() / "steps.jsonl"))
-        assert [line["step"] for line in lines] == list(range(1, end.step + 1))
-        sizes = list(dict.fromkeys(line["world"] for line in lines))
-        assert sizes == ([1, 2] if is_elastic else [1])
-        return world, end, [float.fromhex(line["loss"]) for line in lines]
-
-    return train
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("name", pool())
-def test_each_learns_and_consumes_every_sample_once(train, name):
+def test_each_learns_and_consumes_every_sample_once(catalogue_launcher, tmp_path, name):
+    """On one slot, on two and on another one; on fixed slots: test_losses_fall.py."""
     num_steps = NUM_STEPS.get(name, 60)
-    runs = [
-        train(kind, name, num_steps, is_elastic=kind == "stop_resume")
-        for kind in ("static", "stop_resume")
-    ]
-    num_samples = num_samples_of(name)
-    for world, end, losses in runs:
-        assert fmean(losses[-15:]) < 0.9 * fmean(losses[:15])
-        assert end.samples == BATCH * end.step
-        epochs, num_over = consumed_by_epoch(world, num_samples)
-        consumed = [sample for epoch in sorted(epochs) for sample in epochs[epoch]]
-        assert sorted(consumed) == sorted(expected_ids(end.samples, num_samples))
-        for epoch, ids in epochs.items():
-            assert len(set(ids)) == len(ids)
-            assert epoch >= num_over or len(ids) == num_samples
+    backend = configured(
+        "backend", "stop_resume", start="preimported", prefetch_steps=2, loader_processes=1
+    )
+    world = World(backend, catalogue_launcher, tmp_path)
+    try:
+        world.until_change(world.start((0,), batch=BATCH, workload=spec(name)))
+        for slots in ((0, 1), (1,)):
+            world.until_step(world.reports[-1].step + num_steps // 3)
+            world.do(ChangeKind.RESCALE, slots, batch=BATCH)
+        world.until_step(max(num_steps, world.reports[-1].step + num_steps // 3))
+        backend.hold("job", 0)
+        end = world.until_end()
+    finally:
+        backend.close()
+    assert descendants() == []
+    lines = list(read_lines(world.job_dir() / "steps.jsonl"))
+    assert [line["step"] for line in lines] == list(range(1, end.step + 1))
+    assert list(dict.fromkeys(line["world"] for line in lines)) == [1, 2]
+    losses = [float.fromhex(line["loss"]) for line in lines]
+    assert fmean(losses[-15:]) < 0.9 * fmean(losses[:15])
+    check_samples(world, end, num_samples_of(name))
+
+
+def check_samples(world, end, num_samples):
+    """Those of the order, each once in an epoch."""
+    assert end.samples == BATCH * end.step
+    epochs, num_over = consumed_by_epoch(world, num_samples)
+    consumed = [sample for epoch in sorted(epochs) for sample in epochs[epoch]]
+    assert sorted(consumed) == sorted(expected_ids(end.samples, num_samples))
+    for epoch, ids in epochs.items():
+        assert len(set(ids)) == len(ids)
+        assert epoch >= num_over or len(ids) == num_samples
