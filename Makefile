@@ -21,7 +21,7 @@ PIP := $(PY) -m pip install -qq --disable-pip-version-check --no-input
 OFFLINE := $(if $(WHEELHOUSE),--isolated --no-index --find-links $(WHEELHOUSE))
 
 .DEFAULT_GOAL := help
-.PHONY: help env run kick test test-long gpu validate report ui check wheelhouse clean
+.PHONY: help env run kick test test-long test-soak gpu validate report ui check wheelhouse clean
 
 help: ## List what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' \
@@ -40,10 +40,13 @@ kick: $(INSTALLED) ## For evaluators: does it work here? Expected values, PASS o
 	@$(PY) -m harness.kick
 
 test: $(INSTALLED) ## The fast tests (no GPU, no network)
-	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist worksteal -m "not long"
+	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist worksteal -m "not long and not soak"
 
 test-long: $(INSTALLED) ## The longer randomised tests
 	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist worksteal -m "long"
+
+test-soak: $(INSTALLED) ## The longest tests, a minute or more each, before a release
+	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist worksteal -m "soak"
 
 gpu: $(INSTALLED) ## The GPU set, in resumable parts, records kept; skipped aloud without a CUDA device
 	@$(PY) -m tests.gpu.run_parts

@@ -33,7 +33,7 @@ def test_help_names_every_option_and_key(command):
     assert max(map(len, answer.out.splitlines())) <= 100
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_examples_in_the_help_are_right(command):
     lines = [line.strip() for line in command("--help").out.splitlines()]
     start = lines.index("Examples:")

@@ -63,7 +63,7 @@ def test_every_step_is_executed_and_checked():
         assert not config.engine["fast_forward"]
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_the_study_finds_the_same_bits(command):
     """At half of its length, to be quick: too short on a slow machine for every job to change its

@@ -157,7 +157,7 @@ def test_nobody_is_taken_out_while_the_machine_is_busy(worlds):
     check_nobody_is_named(worlds(), 100)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_nobody_is_taken_out_in_a_long_run_on_a_busy_machine(worlds):
     check_nobody_is_named(worlds(), 2000)
 

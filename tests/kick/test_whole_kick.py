@@ -43,7 +43,7 @@ def reference(tmp_path):
     return folder
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_wrong_expectations_are_told_beside_what_passes(reference, tmp_path, capsys):
     assert main(["--reference", str(reference), "--out", str(tmp_path / "out")]) == 1
@@ -59,7 +59,7 @@ def test_wrong_expectations_are_told_beside_what_passes(reference, tmp_path, cap
     assert said[-1].startswith(f"FAIL: {checks - len(failed)} of {checks} checks passed")
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_ctrl_c_stops_it_with_its_command(tmp_path):
     words = [sys.executable, "-m", "harness.kick", "--out", str(tmp_path / "out")]
     kick = subprocess.Popen(

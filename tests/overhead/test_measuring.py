@@ -147,7 +147,7 @@ def test_mistakes_are_told_before_anything_starts(words, more, fact, capsys):
     assert captured.out == ""
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_backend_that_watches_for_hangs_bears_its_turns(folder, words):
     """A worker without a turn is silent for longer than stop_free is patient by default."""
     words = [*words, "--backend", "stop_free", "--turn", "1.2", "--steps", "8000"]
@@ -159,7 +159,7 @@ def test_a_backend_that_watches_for_hangs_bears_its_turns(folder, words):
     assert json.loads(run.read_text())["steps_executed"] == 8000
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("turn_s", "fact"),
     [

@@ -70,6 +70,8 @@ MORE = [
     ("workloads.speech.DeepSpeech2", "synthetic", 150, 0.5, "letter_error_rate", 0.5),
     ("workloads.detection.YOLOv3", "synthetic", 300, 0.2, "mean_average_precision", 0.05),
 ]
+SLOW = ("VGG19", "InceptionV3", "SwinT", "GPT2", "YOLOv3")
+"""A minute or two each; that their losses fall is seen in test_every_workload_trains.py, too."""
 TOY = ("workloads.toy.Toy", "digits", 60, 0.5, 0.8)
 # Thirty steps on a small batch teach it little more than how often each label occurs.
 BERT = ("workloads.language.BERT", "synthetic", 120, 0.5, 0.75)
@@ -98,11 +100,13 @@ def test_a_batch_that_is_seen_again_is_learnt(target, data):
     assert fmean(losses[-5:]) < 0.85 * fmean(losses[:5])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("target", "data", "num_steps", "remaining", "metric", "bound"),
-    MORE,
-    ids=[values[0].rpartition(".")[2] for values in MORE],
+    [
+        pytest.param(*values, id=name, marks=pytest.mark.soak if name in SLOW else pytest.mark.long)
+        for values in MORE
+        for name in [values[0].rpartition(".")[2]]
+    ],
 )
 def test_every_task_is_learnt(target, data, num_steps, remaining, metric, bound):
     losses, workload, model = trained(target, drawn(num_steps), data=data)
