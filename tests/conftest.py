@@ -17,14 +17,23 @@ settings.load_profile("elastrace")
 
 
 @pytest.fixture(scope="session")
-def launcher():
+def nothing_left():
+    """Once all launchers are closed, no process of theirs lives: not what they fork from either."""
+    from tests.backends.world import children
+
+    yield
+    assert children() == []
+
+
+@pytest.fixture(scope="session")
+def launcher(nothing_left):
     """Starts workers from a process that has imported what they need (that takes seconds, so
     the tests of all files share one)."""
     yield from _launcher()
 
 
 @pytest.fixture(scope="session")
-def catalogue_launcher():
+def catalogue_launcher(nothing_left):
     """Starts workers that have also imported what the programs of the catalogue are made of."""
     from tests.virtual.run_memory import names
 
@@ -33,10 +42,9 @@ def catalogue_launcher():
 
 
 def _launcher(modules=()):
-    from tests.backends.world import descendants, warm_launcher
+    from tests.backends.world import warm_launcher
 
     launcher = warm_launcher()
     launcher.open(modules)
     yield launcher
     launcher.close()
-    assert descendants() == []

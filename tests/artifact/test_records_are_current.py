@@ -4,7 +4,6 @@ An option that has got a default since, or a trace that is read otherwise, makes
 repeated the study could not hold what comes out against the record.
 """
 
-import os
 import random
 
 import pytest
@@ -17,8 +16,8 @@ from tests.artifact.recorded import RECORDED, folders
 
 ON_PHILLY = ("bench_elasticflow", "bench_philly", "edl_table3", "elasticflow_fig8b_philly")
 """Its 82,247 jobs take a while to read."""
-POINTS = int(os.environ.get("ELASTRACE_POINTS", "30"))
-"""Of each study in the long test; ELASTRACE_POINTS=100000 plans all (10 to 25 min on two cores)."""
+MANY = 30
+"""Points of each study; to plan all takes 10 to 25 min on two cores."""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,13 @@ def test_simulated_points_are_on_record(name, library):
 @pytest.mark.long
 @pytest.mark.parametrize("name", RECORDED)
 def test_many_points_can_be_planned_and_simulated_ones_are_on_record(name, library):
-    assert not missing(name, library, most=POINTS, check_workloads=True)
+    assert not missing(name, library, most=MANY, check_workloads=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", RECORDED)
+def test_all_points_can_be_planned_and_simulated_ones_are_on_record(name, library):
+    assert not missing(name, library, most=10**6, check_workloads=True)
 
 
 def test_a_run_that_is_not_on_record_is_found(library, monkeypatch):

@@ -45,7 +45,12 @@ def live_through(world, rng, num_kills):
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 20))]
+    "seed",
+    [
+        *range(3),
+        *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 20)),
+        *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(20, 40)),
+    ],
 )
 def test_no_kill_hangs_a_job_or_loses_or_repeats_a_sample(launcher, tmp_path, seed):
     rng = random.Random(seed)

@@ -189,6 +189,10 @@ def test_with_the_delay_of_15_s_a_job_stays_on_its_nodes_and_shrinking_is_immedi
 @settings(deadline=None, max_examples=10)
 @given(jobs=traces(), storm=storms())
 def test_activations_in_the_midst_of_delays_failures_and_outages(make, jobs, storm):
+    weather(make, jobs, storm)
+
+
+def weather(make, jobs, storm):
     """The shared suite's storms with a period of 4 s, so that plans meet changes in flight."""
     chaos = ChaosEngine(WHERE, **storm)
     records, recorder = run(jobs, make(every_s=4.0), WHERE, known=PROFILE, chaos=chaos)
@@ -201,10 +205,16 @@ def test_activations_in_the_midst_of_delays_failures_and_outages(make, jobs, sto
 @settings(deadline=None, max_examples=100)
 @given(jobs=traces(), storm=storms())
 def test_many_activations_in_the_midst_of_delays_failures_and_outages(make, jobs, storm):
-    chaos = ChaosEngine(WHERE, **storm)
-    records, recorder = run(jobs, make(every_s=4.0), WHERE, known=PROFILE, chaos=chaos)
-    examine(recorder)
-    assert {record.state for record in records.jobs} == {"finished"}
+    weather(make, jobs, storm)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("make", [HuMilp, HuGreedy])
+@settings(deadline=None, max_examples=250)
+@given(jobs=traces(), storm=storms())
+def test_very_many_activations_in_the_midst_of_all_that(make, jobs, storm):
+    weather(make, jobs, storm)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,16 @@ import pytest
 from tests.virtual.run_models import compared
 
 STEPS = 30
+OFTEN = [("ncf", "sgd"), ("ncf", "adamw"), ("bert", "adamw"), ("resnet50", "sgd")]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "optimizer"),
-    [("ncf", "sgd"), ("ncf", "adamw"), ("bert", "adamw"), ("resnet50", "sgd")],
+    [
+        *(pytest.param(*pair, marks=pytest.mark.long) for pair in OFTEN),
+        pytest.param("bert", "sgd", marks=pytest.mark.soak),
+        pytest.param("resnet50", "adamw", marks=pytest.mark.soak),
+    ],
 )
 def test_three_logical_workers_on_slots_that_change_twice(catalogue_launcher, model, optimizer):
     line = compared(catalogue_launcher, model, optimizer, 3, STEPS)
