@@ -18,10 +18,11 @@ from harness.overhead import numbers
 from harness.overhead.record import (
     NAME,
     TrialStore,
+    cells_of_record,
     is_decided,
     make_record,
     record_path,
-    trials_of_record,
+    trials_of,
     write_json,
 )
 from harness.overhead.settings import DEFAULTS, Settings, read_settings
@@ -56,7 +57,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, metavar="N", help="steps of a trial, of all workloads")
     parser.add_argument("--drop", type=int, metavar="N", help="first steps that do not count")
     parser.add_argument(
-        "--turn", type=float, metavar="S", help="seconds of a turn, 7 steps at least"
+        "--turn",
+        type=float,
+        metavar="S",
+        help="seconds of a turn of all workloads, 7 steps at least",
     )
     parser.add_argument("--trials", type=int, metavar="N", help="trials of each workload")
     parser.add_argument(
@@ -85,8 +89,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--continue", dest="goes_on", action="store_true",
         help="count the trials of the record that is there, if machine, libraries and settings are"
-        " the same, for a study that takes several sittings; the new record holds no other"
-        " workloads and workers than are asked for",
+        " the same, for a study that takes several sittings; cells that are not asked for stay in"
+        " it",
     )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="measure finished trials anew")
     parser.add_argument("--dry", action="store_true", help="say what would run; start nothing")
@@ -115,6 +119,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         steps_of=None if options.steps is None else {},
         drop=options.drop,
         turn_s=options.turn,
+        turn_s_of=None if options.turn is None else {},
         seed=options.seed,
         max_trials=options.until,
         margin=options.margin,
@@ -214,8 +219,8 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
     trials = order_of(cells, settings.trials, settings.seed)
     about = environment(command)
     path = record_path(options.to, about, settings)
-    earlier = trials_of_record(path) if options.goes_on else {}
-    store = TrialStore(options.work / "trials", about, settings, earlier)
+    earlier = cells_of_record(path) if options.goes_on else []
+    store = TrialStore(options.work / "trials", about, settings, trials_of(earlier))
     if options.dry:
         left = sum(options.force or store.find(trial) is None for trial in trials)
         for trial in trials:
@@ -229,7 +234,7 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
         with interruptible():
             measure(store, trials, options.work, found, force=options.force)
             for look in settings.looks[1:]:
-                record = make_record(settings, found, about)
+                record = make_record(settings, found, about, earlier)
                 more = _undecided(record, order_of(cells, look, settings.seed), found)
                 if not more:
                     break
@@ -237,7 +242,7 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
     finally:
         # Also after a stop, so that what has been measured so far can be kept, and gone on with.
         if found:
-            record = make_record(settings, found, about)
+            record = make_record(settings, found, about, earlier)
             write_json(path, record)
     show(record)
     print(f"Record: {path}")

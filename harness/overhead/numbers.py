@@ -1,7 +1,8 @@
 """From the periods of steps to an overhead: pure functions.
 
-A trial gives one ratio: the geometric mean, over its rounds, of the backend's step over the two
-plain programs' beside it. An estimate is the geometric mean over trials, with the central 95%
+A round gives one ratio: the backend's step over the geometric mean of the two plain programs'
+beside it. A trial's ratio is the median over its rounds, which bears that something else had the
+machine in some of them. An estimate is the geometric mean over trials, with the central 95%
 of the same mean over trials drawn with replacement (percentile bootstrap). The noise is
 estimated alike from the second plain program over the first, which differ in nothing.
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, geometric_mean, median
+from statistics import fmean, median
 
 import numpy as np
 
@@ -28,11 +29,12 @@ TARGET = 1.01
 ALPHA = 0.05
 """Probability of calling a backend equivalent that is not, over all looks."""
 
-Seconds = Mapping[str, float]
-"""A step by kind of program, in one trial."""
+OfTrial = Mapping[str, float]
+"""What a trial says: a plain step, ``plain_s``; the ``ratio`` to it; the ``noise`` of that."""
 CENTRES: Mapping[str, Callable[[Sequence[float]], float]] = {"median": median, "mean": fmean}
-"""How the steps of a turn become one number. The median is steady; the mean also sees what
-does not happen in every step (flushing logs, sampling the machine)."""
+"""How the steps of a turn become one number, and then the logarithms of a trial's rounds. The
+median is steady; the mean also sees what does not happen in every step (flushing logs, sampling
+the machine)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,45 +53,49 @@ class Ratio:
         return "yes" if self.high < TARGET else "no" if self.low >= TARGET else "undecided"
 
 
-def step_s(rounds: Sequence[Mapping[Kind, Sequence[float]]], centre: str) -> dict[str, float]:
-    """A step by kind of program: the geometric mean over rounds.
+def of_trial(rounds: Sequence[Mapping[Kind, Sequence[float]]], centre: str) -> dict[str, float]:
+    """What a trial says.
 
     Args:
         rounds: of each, the periods of each program's steps, seconds.
         centre: of ``CENTRES``.
     """
     of = CENTRES[centre]
-    return {kind: geometric_mean([of(periods[kind]) for periods in rounds]) for kind in rounds[0]}
+    logs = [{kind: math.log(of(periods[kind])) for kind in Kind} for periods in rounds]
+    plain = [(log[Kind.PLAIN] + log[Kind.AGAIN]) / 2 for log in logs]
+    return {
+        "plain_s": math.exp(of(plain)),
+        "ratio": math.exp(
+            of([log[Kind.BACKEND] - own for log, own in zip(logs, plain, strict=True)])
+        ),
+        "noise": math.exp(of([log[Kind.AGAIN] - log[Kind.PLAIN] for log in logs])),
+    }
 
 
-def overhead(trials: Sequence[Seconds]) -> Ratio:
+def overhead(trials: Sequence[OfTrial]) -> Ratio:
     """The backend's step over a plain one."""
-    return ratio([t[Kind.BACKEND] / math.sqrt(t[Kind.PLAIN] * t[Kind.AGAIN]) for t in trials])
+    return ratio([trial["ratio"] for trial in trials])
 
 
-def noise(trials: Sequence[Seconds]) -> Ratio:
+def noise(trials: Sequence[OfTrial]) -> Ratio:
     """A plain step over a plain step."""
-    return ratio([t[Kind.AGAIN] / t[Kind.PLAIN] for t in trials])
+    return ratio([trial["noise"] for trial in trials])
 
 
-def extra_us(trials: Sequence[Seconds]) -> float:
+def extra_us(trials: Sequence[OfTrial]) -> float:
     """What the backend adds to a step, microseconds: the median over trials."""
-    return median(1e6 * (t[Kind.BACKEND] - (t[Kind.PLAIN] + t[Kind.AGAIN]) / 2) for t in trials)
+    return median(1e6 * trial["plain_s"] * (trial["ratio"] - 1) for trial in trials)
 
 
 def tests(
-    trials: Sequence[Seconds], margin: float, num_looks: int
+    trials: Sequence[OfTrial], margin: float, num_looks: int
 ) -> dict[str, Equivalence | None]:
     """Two one-sided tests of the backend's ratio and of the noise; None: too few trials."""
-    logs = {
-        "ratio": [
-            math.log(t[Kind.BACKEND]) - (math.log(t[Kind.PLAIN]) + math.log(t[Kind.AGAIN])) / 2
-            for t in trials
-        ],
-        "noise": [math.log(t[Kind.AGAIN] / t[Kind.PLAIN]) for t in trials],
-    }
     limit, alpha = math.log1p(margin), ALPHA / num_looks
-    return {name: equivalence(values, limit, alpha) for name, values in logs.items()}
+    return {
+        name: equivalence([math.log(trial[name]) for trial in trials], limit, alpha)
+        for name in ("ratio", "noise")
+    }
 
 
 def ratio(values: Sequence[float], seed: int = 0) -> Ratio:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -18,18 +18,20 @@ from harness.overhead.trials import Cell, Kind, Rounds, Trial
 from harness.store import StoreError
 
 NAME = "bench_overhead"
+CellRecord = Mapping[str, Any]
+"""One workload at one number of workers: its trials, and what they say together."""
 RECORD = "record.json"
 _USUAL = "static"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 @dataclass(frozen=True)
 class TrialStore:
     """Finished trials below a folder, each in a file of its own.
 
-    A trial is found as the record tells it: its steps (``median_s``, ``mean_s``, seconds by kind
-    of program), ``rounds``, and the commit, the load and the conditions that it had;
-    ``sitting`` is when the command that measured it was given.
+    A trial is found as the record tells it: what it says by the centres of ``numbers``, how many
+    ``rounds`` it had, and the commit, the load and the conditions that it had; ``sitting`` is when
+    the command that measured it was given.
     """
 
     folder: Path
@@ -45,7 +47,7 @@ class TrialStore:
         packages = self.environment["packages"]
         used = self.settings
         conditions = [
-            *(used.reference, used.backend, used.turn_s, used.drop),
+            *(used.reference, used.backend, used.turn_of(trial.cell.workload), used.drop),
             *(trial.cell.facts, self.environment["python"]),
             *(hardware["cpu"], hardware["cores"], packages.get("torch")),
         ]
@@ -76,7 +78,7 @@ class TrialStore:
                 "git_dirty": document["git_dirty"],
                 "load_1min": float(document["load_before"]["load_1min"]),
                 "rounds": len(rounds_s),
-                **{f"{name}_s": numbers.step_s(rounds_s, name) for name in numbers.CENTRES},
+                **{centre: numbers.of_trial(rounds_s, centre) for centre in numbers.CENTRES},
             }
         except (OSError, ValueError, KeyError, TypeError, AssertionError):
             way_out = "remove it and run the command again"
@@ -97,25 +99,33 @@ class TrialStore:
         write_json(self.path(trial), document)
 
 
-def trials_of_record(path: Path) -> dict[tuple[str, int], Mapping[str, Any]]:
-    """The trials that a record holds, by conditions and number; none where there is no record.
+def cells_of_record(path: Path) -> list[CellRecord]:
+    """The cells that a record holds; none where there is no record.
 
     Raises:
-        StoreError: the record is damaged, or of a version whose trials do not say their
-            conditions.
+        StoreError: the record is damaged, or of a version whose trials say something else.
     """
     if not path.is_file():
-        return {}
+        return []
     way_out = "leave --continue out to measure anew, or give another --to"
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["schema_version"] != SCHEMA_VERSION:
             fact = f"is of version {record['schema_version']}, not {SCHEMA_VERSION}"
             raise StoreError(f"{path}: {fact}; {way_out}")
-        entries = [entry for cell in record["cells"] for entry in cell["trials"]]
-        return {(entry["conditions"], entry["trial"]): entry for entry in entries}
+        cells: list[CellRecord] = record["cells"]
+        for cell in cells:
+            _name(cell)
+            trials_of([cell])
     except (OSError, ValueError, KeyError, TypeError):
         raise StoreError(f"{path}: is damaged; {way_out}") from None
+    return cells
+
+
+def trials_of(cells: Sequence[CellRecord]) -> dict[tuple[str, int], Mapping[str, Any]]:
+    """The trials of a record's cells, by conditions and number."""
+    entries = [entry for cell in cells for entry in cell["trials"]]
+    return {(entry["conditions"], entry["trial"]): entry for entry in entries}
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -133,10 +143,20 @@ def make_record(
     settings: Settings,
     found: Mapping[Trial, Mapping[str, Any]],
     environment: Mapping[str, Any],
+    earlier: Sequence[CellRecord] = (),
 ) -> dict[str, Any]:
-    """Everything that the study says, from its finished trials."""
-    cells = list(dict.fromkeys(trial.cell for trial in found))
-    entries = found.values()
+    """Everything that the study says.
+
+    Args:
+        settings: of this sitting.
+        found: its finished trials.
+        environment: of this machine and this code.
+        earlier: cells of the record before; those that this sitting did not measure are kept.
+    """
+    made = [_cell_record(cell, settings, found) for cell in dict.fromkeys(t.cell for t in found)]
+    measured = {_name(cell) for cell in made}
+    cells = [*made, *(cell for cell in earlier if _name(cell) not in measured)]
+    entries = [entry for cell in cells for entry in cell["trials"]]
     loads = [entry["load_1min"] for entry in entries if entry["load_1min"] is not None]
     return {
         "name": NAME,
@@ -150,8 +170,12 @@ def make_record(
             "median": median(loads) if loads else None,
             "max": max(loads, default=None),
         },
-        "cells": [_cell_record(cell, settings, found) for cell in cells],
+        "cells": cells,
     }
+
+
+def _name(cell: CellRecord) -> tuple[str, int]:
+    return cell["workload"], cell["num_workers"]
 
 
 def _cell_record(
@@ -164,10 +188,10 @@ def _cell_record(
     # Between two looks the trials that were measured since the first of them are not judged.
     judged = max((look for look in looks if look <= len(entries)), default=0)
     for name in numbers.CENTRES:
-        values = [entry[f"{name}_s"] for entry in entries]
+        values = [entry[name] for entry in entries]
         tests = numbers.tests(values[:judged], settings.margin, len(looks))
         made[name] = {
-            "plain_s": median(v for t in values for v in (t[Kind.PLAIN], t[Kind.AGAIN])),
+            "plain_s": median(of_trial["plain_s"] for of_trial in values),
             "ratio": asdict(numbers.overhead(values)),
             "noise": asdict(numbers.noise(values)),
             "extra_us": numbers.extra_us(values),

@@ -46,6 +46,8 @@ class Settings:
     """Length of a turn: how long one program goes on while the others are stopped."""
     steps_of: Mapping[str, int] = field(default_factory=dict)
     """Steps of some workloads, instead of ``steps``."""
+    turn_s_of: Mapping[str, float] = field(default_factory=dict)
+    """Turns of some workloads, instead of ``turn_s``."""
     logical: int = 0
     """Logical workers of the job, for a backend whose workers are virtual; 0: one for each worker.
     Where they are more than the workers, the plain script accumulates as many micro-batches."""
@@ -87,10 +89,11 @@ class Settings:
             problems.append(Problem("--until", fact, "give at least as many"))
         if not 0 < self.margin < 1:
             problems.append(Problem("--margin", f"is {self.margin}", "give a share such as 0.01"))
-        if not 0 < self.turn_s <= _LONGEST_TURN_S:
-            fact = f"is {self.turn_s}"
-            way_out = f"give seconds above 0, at most {_LONGEST_TURN_S:g}"
-            problems.append(Problem("--turn", fact, way_out))
+        for name, turn_s in {"": self.turn_s, **self.turn_s_of}.items():
+            if not 0 < turn_s <= _LONGEST_TURN_S:
+                fact = f"{f'of {name} ' if name else ''}is {turn_s}"
+                way_out = f"give seconds above 0, at most {_LONGEST_TURN_S:g}"
+                problems.append(Problem("--turn", fact, way_out))
         if self.drop < 1:
             problems.append(Problem("--drop", f"is {self.drop}", "the first step always warms up"))
         for name, steps in {"": self.steps, **self.steps_of}.items():
@@ -112,6 +115,10 @@ class Settings:
     def num_steps(self, workload: str) -> int:
         """Steps of a program that trains this workload."""
         return self.steps_of.get(workload, self.steps)
+
+    def turn_of(self, workload: str) -> float:
+        """Length of a turn of programs that train this workload, seconds."""
+        return self.turn_s_of.get(workload, self.turn_s)
 
 
 def read_settings(**given: Any) -> Settings:

@@ -230,7 +230,9 @@ def run_trial(trial: Trial, settings: Settings, folder: Path) -> Rounds:
         Kind.BACKEND: Program(PointProcess(words, log), partial(_has_steps, planned)),
         **{kind: _script(cell, settings.reference, out) for kind, out in plain.items()},
     }
-    rounds = take_turns(programs, settings.turn_s, random.Random(f"turns {trial.name}"))
+    rounds = take_turns(
+        programs, settings.turn_of(cell.workload), random.Random(f"turns {trial.name}")
+    )
     started = {Kind.BACKEND: _steps_of_run(trial, planned, programs[Kind.BACKEND].process)}
     for kind, out in plain.items():
         try:

@@ -7,32 +7,55 @@ import pytest
 
 from harness.contracts.training import TrainingOrder, WorkloadSpec
 from harness.overhead import numbers
-from harness.overhead.numbers import Ratio, extra_us, noise, overhead, ratio, step_s
+from harness.overhead.numbers import Ratio, extra_us, noise, of_trial, overhead, ratio
 from harness.overhead.record import make_record
 from harness.overhead.settings import read_settings
 from harness.overhead.trials import Cell, Kind, Trial, order_of
 from harness.problems import UserError
 
 
-def trial(plain, backend, again):
+def turns(plain, backend, again):
+    """A round of three turns."""
     return {Kind.PLAIN: plain, Kind.BACKEND: backend, Kind.AGAIN: again}
 
 
-def test_a_step_is_the_geometric_mean_over_rounds_of_the_centre_of_a_turn():
-    rounds = [trial([1.0, 2.0, 6.0], [3.0], [5.0]), trial([8.0], [12.0], [5.0])]
-    assert step_s(rounds, "median") == pytest.approx(trial(4.0, 6.0, 5.0))  # of 2 and 8
-    assert step_s(rounds, "mean")[Kind.PLAIN] == pytest.approx((3 * 8) ** 0.5)
+def trial(plain, backend, again):
+    """What a trial of one round says, of one step each."""
+    return of_trial([turns([plain], [backend], [again])], "median")
 
 
-def test_overhead_is_the_geometric_mean_of_ratios_to_both_plain_programs():
-    # First: 6 over sqrt(1 x 4) = 3; second: 12 over sqrt(4 x 4) = 3; third: 3/4.
-    trials = [trial(1, 6, 4), trial(4, 12, 4), trial(4, 3, 4)]
+def test_a_round_gives_the_ratio_to_the_geometric_mean_of_both_plain_programs():
+    found = trial(1.0, 6.0, 4.0)
+    assert found == pytest.approx({"plain_s": 2.0, "ratio": 3.0, "noise": 4.0})
+
+
+def test_a_trial_is_the_centre_over_its_rounds_of_the_centre_of_a_turn():
+    rounds = [
+        turns([1.0, 2.0, 6.0], [4.0, 4.0, 7.0], [2.0]),
+        turns([8.0], [24.0], [8.0]),
+        turns([1.0], [6.0], [4.0]),
+    ]
+    # Medians of turns: 2, 4, 2, a ratio of 2; then 3 and 3. Means: 3, 5, 2.
+    assert of_trial(rounds, "median") == pytest.approx({"plain_s": 2, "ratio": 3, "noise": 1})
+    found = of_trial(rounds, "mean")
+    assert found["ratio"] == pytest.approx((5 / 6**0.5 * 3 * 3) ** (1 / 3))
+    assert found["noise"] == pytest.approx((2 / 3 * 1 * 4) ** (1 / 3))
+
+
+def test_rounds_in_which_something_else_had_the_machine_do_not_move_a_trial():
+    even = [turns([1.0] * 9, [1.1] * 9, [1.0] * 9)] * 5
+    disturbed = [turns([3.0] * 9, [1.1] * 9, [1.0] * 9), turns([1.0] * 9, [5.0] * 9, [1.0] * 9)]
+    assert of_trial([*even, *disturbed], "median") == pytest.approx(of_trial(even, "median"))
+
+
+def test_an_estimate_is_the_geometric_mean_over_trials():
+    trials = [trial(1, 6, 4), trial(4, 12, 4), trial(4, 3, 4)]  # ratios 3, 3, 3/4
     assert overhead(trials).value == pytest.approx((3 * 3 * 0.75) ** (1 / 3))
     assert noise(trials).value == pytest.approx(4 ** (1 / 3))
 
 
 def test_extra_time_is_the_median_over_trials_in_microseconds():
-    trials = [trial(1e-3, 1.5e-3, 2e-3), trial(1e-3, 1.2e-3, 1e-3), trial(1e-3, 2e-3, 1e-3)]
+    trials = [trial(1e-3, 1e-3, 1e-3), trial(1e-3, 1.2e-3, 1e-3), trial(1e-3, 2e-3, 1e-3)]
     assert extra_us(trials) == pytest.approx(200)  # of 0, 200, 1000
 
 
@@ -101,7 +124,8 @@ def test_flags_go_before_the_file():
     settings = read_settings(workers=[1], steps=None, steps_of={"tiny/bert": 90})
     assert settings.workers == (1,)
     assert settings.num_steps("tiny/bert") == 90
-    assert settings.num_steps("tiny/vgg16") == settings.steps == 250
+    assert settings.num_steps("tiny/vgg16") == settings.steps == 500
+    assert settings.turn_of("tiny/vgg16") == settings.turn_s < settings.turn_of("tiny/resnet50")
     assert settings.backend == "static"
 
 
@@ -115,6 +139,7 @@ def test_all_mistakes_of_the_settings_at_once():
             steps=3,
             steps_of={},
             turn_s=0.0,
+            turn_s_of={"toy/toy": 61.0},
         )
     places = [problem.place for problem in caught.value.problems]
     assert sorted(places) == sorted(
@@ -126,6 +151,7 @@ def test_all_mistakes_of_the_settings_at_once():
             "--trials",
             "--drop",
             "--steps",
+            "--turn",
             "--turn",
         ]
     )
@@ -148,9 +174,9 @@ def test_only_the_trials_before_a_look_are_judged_at_it():
         found = {
             Trial(cell, number): {
                 "git_commit": "a", "git_dirty": False, "load_1min": None if number else load,
-                "median_s": steps, "mean_s": steps,
+                "median": of_trial, "mean": of_trial,
             }
-            for number, steps in enumerate(trials)
+            for number, of_trial in enumerate(trials)
         }  # fmt: skip
         record = make_record(settings, found, {})
         assert record["load_1min"] == {"min": load, "median": load, "max": load}
@@ -161,6 +187,27 @@ def test_only_the_trials_before_a_look_are_judged_at_it():
     assert judged(4) is None
     assert judged(5) == judged(9) != judged(10)
     assert judged(5, load=None) == judged(5), "of no trial is it known"
+
+
+def test_a_record_keeps_the_cells_that_a_sitting_did_not_measure():
+    first, second = cells("a", "b")
+
+    def of_sitting(cell, ratio, earlier, **other):
+        said = {"median": trial(1.0, ratio, 1.0), "mean": trial(1.0, ratio, 1.0)}
+        about = {"git_commit": f"{ratio}", "git_dirty": False, "load_1min": ratio}
+        found = {Trial(cell, 0): {"trial": 0, "conditions": cell.name, **about, **said}}
+        settings = read_settings(workloads=[cell.workload], trials=1)
+        return make_record(settings, found, {}, earlier)
+
+    before = of_sitting(first, 1.5, [])
+    both = of_sitting(second, 2.0, before["cells"])
+    assert [cell["workload"] for cell in both["cells"]] == ["toy/b", "toy/a"]
+    assert both["cells"][1] == before["cells"][0]
+    assert both["commits"] == ["1.5", "2.0"], "of all cells"
+    assert both["load_1min"] == {"min": 1.5, "median": 1.75, "max": 2.0}
+    anew = of_sitting(first, 3.0, both["cells"])
+    values = {cell["workload"]: cell["median"]["ratio"]["value"] for cell in anew["cells"]}
+    assert values == pytest.approx({"toy/a": 3.0, "toy/b": 2.0})
 
 
 def test_two_one_sided_tests_of_the_ratios():

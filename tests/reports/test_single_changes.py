@@ -41,10 +41,15 @@ def steps_of(changes: int, stop_s: float, at_s: float = 0.0) -> list[StepRecord]
 
 
 def write_changes(
-    root: Path, transfer: str, stop_s: float, window_s: float = 0.0, **pool: int
+    root: Path,
+    transfer: str,
+    stop_s: float,
+    window_s: float = 0.0,
+    backend: str = "stop_free",
+    **pool: int,
 ) -> StoredRun:
     """A live run of six rescales that stop for so long, and one fault in the last stretch."""
-    like = write_run(root / "like", live=True, backend="stop_free")
+    like = write_run(root / "like", live=True, backend=backend)
     steps = steps_of(6, stop_s)
     records = RunRecords(steps=steps)
     for number in range(6):
@@ -104,7 +109,10 @@ def test_trials_have_their_losses_and_noise_beside_them(runs: list[ReportRun]) -
 
 @pytest.mark.parametrize(
     "figure",
-    ["rescale_cost", "samples_lost_noise", "rescale_phases", "state_size", "recovery_time"],
+    [
+        *("rescale_cost", "samples_lost_noise", "rescale_phases", "state_size", "recovery_time"),
+        "loss_over_step_time",
+    ],
 )
 def test_figures_of_single_changes_are_drawn_and_labelled(
     figure: str, runs: list[ReportRun]
@@ -131,6 +139,27 @@ def test_the_table_has_medians_and_no_interval_below_five(runs: list[ReportRun])
     assert (cells["n"], cells["stop p50 ms"]) == ("3", "500")
     assert cells["lost p50 steps"] == "5.00"
     assert row[3] == "none, n = 3"
+
+
+def test_a_loss_stands_beside_a_warm_restarts_at_the_same_step_and_state(tmp_path: Path) -> None:
+    runs = name(
+        [
+            write_changes(tmp_path, "background", 0.004, state_bytes=10**8),
+            write_changes(tmp_path, "none", 0.5, backend="warm_restart", state_bytes=10**8),
+            write_changes(tmp_path, "elsewhere", 0.25, backend="warm_restart", state_bytes=10**7),
+        ]
+    )
+    with mpl.rc_context(style.RC):
+        drawing = FIGURES["loss_over_step_time"](runs)[0]
+    assert drawing.table is not None
+    assert drawing.figure is not None
+    assert {(row[0].split(",", 1)[1], *row[1:]) for row in drawing.table.rows} == {
+        (" 10 MB, 100 ms", "3", "2.500", "none, n = 3", ""),
+        (" 100 MB, 100 ms", "3", "5.000", "none, n = 3", ""),
+        (" 100 MB, 100 ms", "3", "0.040", "none, n = 3", "0.01"),
+    }
+    titles = [axis.get_title("left") for axis in drawing.figure.axes]
+    assert titles == ["10 MB of state", "100 MB of state"]
 
 
 @pytest.mark.parametrize("figure", sorted({"parallelism", "transient_slots"}))

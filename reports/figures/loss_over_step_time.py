@@ -1,0 +1,151 @@
+"""What a change loses against the length of a step, for each size of the state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from harness.statistics import percentile_interval
+from reports import style
+from reports.drawing import Drawing, Table
+from reports.figures.rescale_cost import interval_text
+from reports.figures.state_size import state_bytes
+from reports.rescales import Measured, Noise, Trial, measure, system_names
+from reports.selection import ReportRun
+
+TITLE = "Loss against the length of a step"
+_BASELINE = "warm_restart"
+_SHARE = 10
+"""A system is looked for whose loss is the baseline's over this."""
+
+_Point = tuple[float, str, float]
+"""State in bytes, system, padded length of a step in seconds."""
+
+
+def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
+    """One figure per change of size."""
+    sized = [run for run in runs if state_bytes(run) is not None]
+    measured = measure(sized)
+    known = [trial for trial in measured.trials if trial.net_steps is not None]
+    changes = sorted({(t.cell.kind, t.cell.before, t.cell.after) for t in known})
+    drawings = [
+        _chart(f"loss-over-step-time-{number}", measured, known, change)
+        for number, change in enumerate(changes, 1)
+    ]
+    reason = "No live run of the selection trains a workload whose options tell state_bytes."
+    return drawings or [Drawing("loss-over-step-time", TITLE, missing=reason)]
+
+
+def _chart(
+    name: str, measured: Measured, known: Sequence[Trial], change: tuple[str, int, int]
+) -> Drawing:
+    names = system_names(measured.runs)
+    runs = {run.run_id: run for run in measured.runs}
+    points: dict[_Point, list[Trial]] = {}
+    for trial in known:
+        cell = trial.cell
+        if (cell.kind, cell.before, cell.after) == change:
+            run = runs[trial.run_id]
+            place = (state_bytes(run) or 0.0, names[run.run_id], run.dilation)
+            points.setdefault(place, []).append(trial)
+    noise = [
+        one for one in measured.noise if (one.cell.kind, one.cell.before, one.cell.after) == change
+    ]
+    baselines = {names[run.run_id] for run in measured.runs if run.backend == _BASELINE}
+    systems = sorted({system for _, system, _ in points})
+    sizes = sorted({size for size, _, _ in points})
+    looks = style.Looks(systems)
+    figure = style.new_figure(3.4)
+    panels = figure.subplots(1, len(sizes), sharex=True, sharey=True, squeeze=False)[0]
+    lengths_ms = [1000 * _step_s(trials) for trials in points.values()]
+    for axis, size in zip(panels, sizes, strict=True):
+        for system in systems:
+            own = [points[key] for key in sorted(points) if key[:2] == (size, system)]
+            _line(axis, own, looks, system, is_baseline=system in baselines)
+        settings = {t.cell.setting for key in points if key[0] == size for t in points[key]}
+        _band(axis, [one for one in noise if one.cell.setting in settings])
+        axis.set_title(f"{size / 1e6:,.0f} MB of state")
+        axis.set_xlim(min(lengths_ms) / 1.3, max(lengths_ms) * 1.3)
+        axis.set_xscale("log")
+        axis.set_yscale("symlog", linthresh=0.1)
+        axis.set_xlabel("step before the change (ms)")
+        style.plain_log_ticks(axis.xaxis)
+    panels[0].set_ylabel("samples lost, net (steps)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=3)
+    ids = {trial.run_id for trials in points.values() for trial in trials}
+    used = [run for run in measured.runs if run.run_id in ids]
+    style.put_count_note(figure, [len(trials) for trials in points.values()], used)
+    cell = next(iter(points.values()))[0].cell
+    return Drawing(
+        name=name,
+        title=f"{TITLE}: {cell.change}",
+        caption="Medians; bars from the lower to the upper quartile. Dashed: a tenth of what a warm"
+        " restart loses. Grey: 90% of the A/A trials, where nothing was changed. Net: the steps"
+        " after the switch are held to the speed that the new size settles at. Logarithmic beyond"
+        " ±0.1.",
+        run_ids=[run.run_id for run in used],
+        figure=figure,
+        table=_table(points, baselines),
+    )
+
+
+def _line(
+    axis: Axes,
+    points: Sequence[Sequence[Trial]],
+    looks: style.Looks,
+    system: str,
+    is_baseline: bool,
+) -> None:
+    lengths = [1000 * _step_s(trials) for trials in points]
+    quartiles = [np.percentile(_losses(trials), [25, 50, 75]) for trials in points]
+    if not lengths:
+        return
+    low, middle, high = (np.array(values) for values in zip(*quartiles, strict=True))
+    axis.errorbar(
+        lengths, middle, yerr=[middle - low, high - middle], marker="o", markersize=4, capsize=2,
+        linewidth=1.3, label=system, **looks.line(system),
+    )  # fmt: skip
+    if is_baseline:
+        axis.plot(
+            lengths, middle / _SHARE, linestyle=style.DASHES[1], linewidth=1,
+            color=looks.line(system)["color"], label=f"a tenth of {system}",
+        )  # fmt: skip
+
+
+def _band(axis: Axes, noise: Sequence[Noise]) -> None:
+    found = [one.net_steps for one in noise if one.net_steps is not None]
+    if found:
+        low, high = np.percentile(found, [5, 95])
+        axis.axhspan(low, high, color=style.MUTED, alpha=0.2, label="A/A: nothing was changed")
+    axis.axhline(0, color=style.INK, linewidth=0.7)
+
+
+def _table(points: dict[_Point, list[Trial]], baselines: set[str]) -> Table:
+    rows = []
+    for (size, system, dilation), trials in sorted(points.items()):
+        lost = _losses(trials)
+        beside = [
+            median(_losses(own))
+            for (other, name, length), own in points.items()
+            if name in baselines and (other, length) == (size, dilation)
+        ]
+        share = f"{median(lost) / beside[0]:.2f}" if beside and system not in baselines else ""
+        middle = percentile_interval(lost)
+        rows.append(
+            [f"{system}, {size / 1e6:,.0f} MB, {1000 * _step_s(trials):,.0f} ms", str(len(lost)),
+             f"{middle.value:.3f}", interval_text(middle, ".3f"), share]
+        )  # fmt: skip
+    heads = ["system, state, step", "n", "lost p50, steps", "95% interval", "of a warm restart's"]
+    return Table(heads, rows)
+
+
+def _losses(trials: Sequence[Trial]) -> list[float]:
+    return [trial.net_steps for trial in trials if trial.net_steps is not None]
+
+
+def _step_s(trials: Sequence[Trial]) -> float:
+    return median(trial.window.period_s for trial in trials if trial.window is not None)
