@@ -49,9 +49,9 @@ class StoreError(Exception):
     """A run that cannot be written or read; the text names the place and the way out."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StoredRun:
-    """A finished run on disk. Tables are read when they are first asked for."""
+    """A finished run on disk, as it was read. Tables are read when they are first asked for."""
 
     path: Path
     manifest: Mapping[str, Any]

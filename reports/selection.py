@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from harness import levels
 from harness.benchmark import VersionError, one_version
@@ -316,8 +317,16 @@ def _told_apart_by(run: StoredRun) -> dict[str, str]:
     return {k: text for k, text in _texts(run).items() if not (k.endswith(".seed") and text == own)}
 
 
-def _texts(run: StoredRun) -> dict[str, str]:
-    return {key: str(value) for key, value in flat_options(run.config).items()}
+_TEXTS: WeakKeyDictionary[StoredRun, Mapping[str, str]] = WeakKeyDictionary()
+"""By run, as it was read: pages, figures and verdicts ask for the options of each many times."""
+
+
+def _texts(run: StoredRun) -> Mapping[str, str]:
+    found = _TEXTS.get(run)
+    if found is None:
+        found = {key: str(value) for key, value in flat_options(run.config).items()}
+        _TEXTS[run] = found
+    return found
 
 
 def flat_options(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -181,14 +181,16 @@ def put_count_note(figure: Figure, counts: Sequence[int], runs: Sequence[ReportR
     _put_below(figure, "; ".join(texts))
 
 
-def plain_log_ticks(axis: Axis, is_symmetric: bool = False) -> None:
+def plain_log_ticks(axis: Axis, linear_to: float | None = None) -> None:
     """Ticks of a logarithmic axis as plain numbers, as many as fit between its limits.
 
-    A symmetric one is linear between -1 and 1.
+    Args:
+        axis: logarithmic, or symmetric.
+        linear_to: a symmetric one is linear between minus this and this.
     """
     low, high = sorted(axis.get_view_interval())
-    least = 1.0 if is_symmetric else low
-    decades = math.log10(max(high, 1.001 * least, -low if is_symmetric else 0.0) / least)
+    least = low if linear_to is None else linear_to
+    decades = math.log10(max(high, 1.001 * least, 0.0 if linear_to is None else -low) / least)
     steps: tuple[float, ...] = (1,)
     for most, finer in (
         (0.5, (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)),
@@ -200,8 +202,8 @@ def plain_log_ticks(axis: Axis, is_symmetric: bool = False) -> None:
             break
     powers = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(least) + decades) + 2)
     ticks = [step * 10.0**power for power in powers for step in steps]
-    if is_symmetric:
-        ticks = [tick for tick in ticks if tick >= 1.0]
+    if linear_to is not None:
+        ticks = [tick for tick in ticks if tick >= linear_to]
         ticks = [*(-tick for tick in reversed(ticks)), 0.0, *ticks]
     axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))

@@ -21,6 +21,9 @@ _BASELINE = "warm_restart"
 _SHARE = 10
 """A system is looked for whose loss is the baseline's over this."""
 
+_LINEAR_TO = 0.1
+"""Steps; beyond it the axis of losses is logarithmic."""
+
 _Point = tuple[float, str, float]
 """State in bytes, system, padded length of a step in seconds."""
 
@@ -70,9 +73,10 @@ def _chart(
         axis.set_title(f"{size / 1e6:,.0f} MB of state")
         axis.set_xlim(min(lengths_ms) / 1.3, max(lengths_ms) * 1.3)
         axis.set_xscale("log")
-        axis.set_yscale("symlog", linthresh=0.1)
+        axis.set_yscale("symlog", linthresh=_LINEAR_TO)
         axis.set_xlabel("step before the change (ms)")
         style.plain_log_ticks(axis.xaxis)
+    style.plain_log_ticks(panels[0].yaxis, linear_to=_LINEAR_TO)
     panels[0].set_ylabel("samples lost, net (steps)")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=3)

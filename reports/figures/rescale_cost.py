@@ -73,7 +73,7 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], measured: Measured) -> Dra
     left.set_xlim(low, high * (high / low) ** 0.12)
     style.plain_log_ticks(left.xaxis)
     right.set_xscale("symlog", linthresh=1.0, linscale=1.0)
-    style.plain_log_ticks(right.xaxis, is_symmetric=True)
+    style.plain_log_ticks(right.xaxis, linear_to=1.0)
     right.axvline(0, color=style.INK, linewidth=0.8)
     left.set_yticks(np.arange(len(rows)), [workload for workload, _ in rows])
     left.set_ylim(len(rows) - 0.45, -0.55)

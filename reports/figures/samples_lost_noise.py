@@ -74,7 +74,7 @@ def _chart(name: str, measured: Measured, kind: str, before: int, after: int) ->
     for axis in axes.flat:
         axis.set_xscale("symlog", linthresh=1.0)
     for axis in axes.flat:
-        style.plain_log_ticks(axis.xaxis, is_symmetric=True)
+        style.plain_log_ticks(axis.xaxis, linear_to=1.0)
         axis.set_xlabel("samples lost (steps, logarithmic beyond ±1)")
         axis.set_ylabel("trials up to this loss (share)")
         axis.label_outer()

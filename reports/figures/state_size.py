@@ -88,7 +88,7 @@ def _chart(
     right.axhline(0, color=style.INK, linewidth=0.7)
     for axis in (left.xaxis, left.yaxis, right.xaxis):
         style.plain_log_ticks(axis)
-    style.plain_log_ticks(right.yaxis, is_symmetric=True)
+    style.plain_log_ticks(right.yaxis, linear_to=1.0)
     left.set_ylabel("stopping time (ms, logarithmic)")
     right.set_ylabel("samples lost (steps, logarithmic beyond ±1)")
     for plain in (left, right):
