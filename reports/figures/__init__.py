@@ -136,6 +136,7 @@ ON_REQUEST = frozenset(
         "samples_lost_noise",
         "rescale_phases",
         "state_size",
+        "loss_over_step_time",
         "recovery_time",
         "hang_detection",
         "transient_slots",

@@ -1,20 +1,21 @@
 """The figure of growing costs, on costs that grow by known powers."""
 
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 
+from harness.store import StoredRun
 from reports.figures import FIGURES, FROM_METRICS, growth
 from reports.selection import ReportRun
 
 
 def replay(system, jobs, slots, wall_s, latency_ms=0.5, trial=0, trace="t"):
     """A run without tables: what the figure asks for is in metrics and facts."""
-    stored = SimpleNamespace(
-        run_id=f"{system}-{jobs}-{slots}-{trial}-{trace}",
+    about = {"repetition": trial, "choices": {"trace": trace}, "trace": {}, "profile": {}}
+    stored = StoredRun(
+        path=Path("nowhere"),
         config={},
-        facts={"num_slots": float(slots)},
-        manifest={"repetition": trial, "choices": {"trace": trace}, "trace": {}, "profile": {}},
+        manifest={**about, "run_id": f"{system}-{jobs}-{slots}-{trial}-{trace}"},
         metrics={
             "jobs_submitted": float(jobs),
             "replay_wall_s": wall_s,
@@ -23,6 +24,7 @@ def replay(system, jobs, slots, wall_s, latency_ms=0.5, trial=0, trace="t"):
             "decision_latency_p99_ms": 2.0 * latency_ms,
         },
     )
+    vars(stored)["facts"] = {"num_slots": float(slots)}  # as if they had been read
     return ReportRun(stored, f"{trace}, {jobs} jobs, {slots} slots", system, "simulated")
 
 
