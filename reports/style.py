@@ -197,7 +197,8 @@ def plain_log_ticks(axis: Axis, linear_to: float | None = None) -> None:
         (1.6, (1, 2, 5)),
         (3.2, (1, 3)),
     ):
-        if decades < most:
+        # Of a symmetric axis the decades have only a part, too little for the finest.
+        if decades < most and (linear_to is None or most > 0.5):
             steps = finer
             break
     powers = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(least) + decades) + 2)

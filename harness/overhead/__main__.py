@@ -21,6 +21,7 @@ from harness.overhead.record import (
     cells_of_record,
     is_decided,
     make_record,
+    name_of,
     record_path,
     trials_of,
     write_json,
@@ -32,7 +33,7 @@ from harness.progress import SweepProgress
 from harness.store import StoreError
 from harness.summary import console, seconds
 
-_GUESS_S = 60.0
+_GUESS_S = 100.0
 """What a trial may take, until one has been measured."""
 
 
@@ -57,11 +58,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, metavar="N", help="steps of a trial, of all workloads")
     parser.add_argument("--drop", type=int, metavar="N", help="first steps that do not count")
     parser.add_argument(
-        "--turn",
-        type=float,
-        metavar="S",
-        help="seconds of a turn of all workloads, 7 steps at least",
-    )
+        "--turn", type=float, metavar="S",
+        help="seconds of a turn, of all workloads; 7 steps at least",
+    )  # fmt: skip
     parser.add_argument("--trials", type=int, metavar="N", help="trials of each workload")
     parser.add_argument(
         "--until", type=int, metavar="N",
@@ -89,8 +88,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--continue", dest="goes_on", action="store_true",
         help="count the trials of the record that is there, if machine, libraries and settings are"
-        " the same, for a study that takes several sittings; cells that are not asked for stay in"
-        " it",
+        " the same, for a study that takes several sittings; cells that are not asked for and"
+        " were measured so stay in it",
     )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="measure finished trials anew")
     parser.add_argument("--dry", action="store_true", help="say what would run; start nothing")
@@ -221,6 +220,11 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
     path = record_path(options.to, about, settings)
     earlier = cells_of_record(path) if options.goes_on else []
     store = TrialStore(options.work / "trials", about, settings, trials_of(earlier))
+    kept = [cell for cell in earlier if store.counts(cell)]
+    asked = {(cell.workload, cell.num_workers) for cell in cells}
+    for workload, num_workers in sorted({*map(name_of, earlier)} - {*map(name_of, kept)} - asked):
+        fact = "was measured on another machine, with other libraries or other settings"
+        print(f"{workload} on {num_workers}: {fact}; it leaves {path}", file=sys.stderr)
     if options.dry:
         left = sum(options.force or store.find(trial) is None for trial in trials)
         for trial in trials:
@@ -234,7 +238,7 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
         with interruptible():
             measure(store, trials, options.work, found, force=options.force)
             for look in settings.looks[1:]:
-                record = make_record(settings, found, about, earlier)
+                record = make_record(settings, found, about, kept)
                 more = _undecided(record, order_of(cells, look, settings.seed), found)
                 if not more:
                     break
@@ -242,7 +246,7 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
     finally:
         # Also after a stop, so that what has been measured so far can be kept, and gone on with.
         if found:
-            record = make_record(settings, found, about, earlier)
+            record = make_record(settings, found, about, kept)
             write_json(path, record)
     show(record)
     print(f"Record: {path}")

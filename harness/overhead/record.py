@@ -43,12 +43,22 @@ class TrialStore:
 
     def conditions(self, trial: Trial) -> str:
         """Of all that a trial depends on: another machine, library or setting gives another."""
+        return self._conditions(trial.cell.workload, trial.cell.facts)
+
+    def counts(self, cell: CellRecord) -> bool:
+        """Whether all trials of a record's cell had the conditions of today."""
+        made = {"workload", "trials", *numbers.CENTRES}
+        facts = {key: value for key, value in cell.items() if key not in made}
+        own = self._conditions(cell["workload"], facts)
+        return all(entry["conditions"] == own for entry in cell["trials"])
+
+    def _conditions(self, workload: str, facts: Mapping[str, Any]) -> str:
         hardware = self.environment["hardware"]
         packages = self.environment["packages"]
         used = self.settings
         conditions = [
-            *(used.reference, used.backend, used.turn_of(trial.cell.workload), used.drop),
-            *(trial.cell.facts, self.environment["python"]),
+            *(used.reference, used.backend, used.turn_of(workload), used.drop),
+            *(facts, self.environment["python"]),
             *(hardware["cpu"], hardware["cores"], packages.get("torch")),
         ]
         return hash_json(conditions)[:8]
@@ -114,8 +124,8 @@ def cells_of_record(path: Path) -> list[CellRecord]:
             fact = f"is of version {record['schema_version']}, not {SCHEMA_VERSION}"
             raise StoreError(f"{path}: {fact}; {way_out}")
         cells: list[CellRecord] = record["cells"]
-        for cell in cells:
-            _name(cell)
+        for cell in cells:  # what is read of them later
+            name_of(cell)
             trials_of([cell])
     except (OSError, ValueError, KeyError, TypeError):
         raise StoreError(f"{path}: is damaged; {way_out}") from None
@@ -154,8 +164,8 @@ def make_record(
         earlier: cells of the record before; those that this sitting did not measure are kept.
     """
     made = [_cell_record(cell, settings, found) for cell in dict.fromkeys(t.cell for t in found)]
-    measured = {_name(cell) for cell in made}
-    cells = [*made, *(cell for cell in earlier if _name(cell) not in measured)]
+    measured = {name_of(cell) for cell in made}
+    cells = [*made, *(cell for cell in earlier if name_of(cell) not in measured)]
     entries = [entry for cell in cells for entry in cell["trials"]]
     loads = [entry["load_1min"] for entry in entries if entry["load_1min"] is not None]
     return {
@@ -174,7 +184,8 @@ def make_record(
     }
 
 
-def _name(cell: CellRecord) -> tuple[str, int]:
+def name_of(cell: CellRecord) -> tuple[str, int]:
+    """Workload and number of workers."""
     return cell["workload"], cell["num_workers"]
 
 

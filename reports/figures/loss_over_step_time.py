@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +14,7 @@ from reports import style
 from reports.drawing import Drawing, Table
 from reports.figures.rescale_cost import interval_text
 from reports.figures.state_size import state_bytes
-from reports.rescales import Measured, Noise, Trial, measure, system_names
+from reports.rescales import Measured, Noise, Trial, measure
 from reports.selection import ReportRun
 
 TITLE = "Loss against the length of a step"
@@ -22,10 +23,10 @@ _SHARE = 10
 """A system is looked for whose loss is the baseline's over this."""
 
 _LINEAR_TO = 0.1
-"""Steps; beyond it the axis of losses is logarithmic."""
+"""Steps; beyond it the axis of losses is logarithmic, where it goes on for long enough."""
 
 _Point = tuple[float, str, float]
-"""State in bytes, system, padded length of a step in seconds."""
+"""State in bytes, system, dilation: by how much the profile's steps are longer."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
@@ -38,26 +39,25 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         _chart(f"loss-over-step-time-{number}", measured, known, change)
         for number, change in enumerate(changes, 1)
     ]
-    reason = "No live run of the selection trains a workload whose options tell state_bytes."
+    reason = "No live run of the selection rescales a workload whose options tell state_bytes."
     return drawings or [Drawing("loss-over-step-time", TITLE, missing=reason)]
 
 
 def _chart(
     name: str, measured: Measured, known: Sequence[Trial], change: tuple[str, int, int]
 ) -> Drawing:
-    names = system_names(measured.runs)
     runs = {run.run_id: run for run in measured.runs}
     points: dict[_Point, list[Trial]] = {}
     for trial in known:
         cell = trial.cell
         if (cell.kind, cell.before, cell.after) == change:
             run = runs[trial.run_id]
-            place = (state_bytes(run) or 0.0, names[run.run_id], run.dilation)
+            place = (state_bytes(run) or 0.0, cell.system, run.dilation)
             points.setdefault(place, []).append(trial)
     noise = [
         one for one in measured.noise if (one.cell.kind, one.cell.before, one.cell.after) == change
     ]
-    baselines = {names[run.run_id] for run in measured.runs if run.backend == _BASELINE}
+    baselines = {t.cell.system for t in known if runs[t.run_id].backend == _BASELINE}
     systems = sorted({system for _, system, _ in points})
     sizes = sorted({size for size, _, _ in points})
     looks = style.Looks(systems)
@@ -73,13 +73,21 @@ def _chart(
         axis.set_title(f"{size / 1e6:,.0f} MB of state")
         axis.set_xlim(min(lengths_ms) / 1.3, max(lengths_ms) * 1.3)
         axis.set_xscale("log")
-        axis.set_yscale("symlog", linthresh=_LINEAR_TO)
         axis.set_xlabel("step before the change (ms)")
         style.plain_log_ticks(axis.xaxis)
-    style.plain_log_ticks(panels[0].yaxis, linear_to=_LINEAR_TO)
+    # Shared by all panels; with no more than zero on it, such an axis would have no other number.
+    is_logarithmic = panels[0].get_ylim()[1] > 2 * _LINEAR_TO
+    if is_logarithmic:
+        panels[0].set_yscale("symlog", linthresh=_LINEAR_TO)
+        style.plain_log_ticks(panels[0].yaxis, linear_to=_LINEAR_TO)
     panels[0].set_ylabel("samples lost, net (steps)")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=3)
+    named: dict[str, Any] = {}
+    for axis in panels:
+        handles, labels = axis.get_legend_handles_labels()
+        named |= dict(zip(labels, handles, strict=True))
+    figure.legend(
+        handles=list(named.values()), labels=list(named), loc="outside upper left", ncols=3
+    )
     ids = {trial.run_id for trials in points.values() for trial in trials}
     used = [run for run in measured.runs if run.run_id in ids]
     style.put_count_note(figure, [len(trials) for trials in points.values()], used)
@@ -89,8 +97,8 @@ def _chart(
         title=f"{TITLE}: {cell.change}",
         caption="Medians; bars from the lower to the upper quartile. Dashed: a tenth of what a warm"
         " restart loses. Grey: 90% of the A/A trials, where nothing was changed. Net: the steps"
-        " after the switch are held to the speed that the new size settles at. Logarithmic beyond"
-        " ±0.1.",
+        " after the switch are held to the speed that the new size settles at."
+        + (f" Logarithmic beyond ±{_LINEAR_TO:g}." if is_logarithmic else ""),
         run_ids=[run.run_id for run in used],
         figure=figure,
         table=_table(points, baselines),
@@ -115,7 +123,7 @@ def _line(
     )  # fmt: skip
     if is_baseline:
         axis.plot(
-            lengths, middle / _SHARE, linestyle=style.DASHES[1], linewidth=1,
+            lengths, middle / _SHARE, marker="_", linestyle=style.DASHES[1], linewidth=1,
             color=looks.line(system)["color"], label=f"a tenth of {system}",
         )  # fmt: skip
 

@@ -1,14 +1,19 @@
 """A whole study, tiny but real: the plain script and the live engine train toy."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import psutil
 import pytest
 
+from harness.manifest import environment
 from harness.overhead import __main__ as overhead
 from harness.overhead.__main__ import main
+from harness.overhead.record import TrialStore
+from harness.overhead.settings import read_settings
 from harness.overhead.trials import Kind, TrialError
 
 STEPS, DROP, TURN_S = 4000, 4, 0.1
@@ -60,8 +65,8 @@ def test_every_trial_is_a_file_with_the_periods_of_all_rounds(record, folder):
         assert sum(len(periods[kind]) for periods in rounds_s) < STEPS - DROP
         assert all(0 < sum(periods[kind]) < 2 * TURN_S for periods in rounds_s)
     (trial,) = record["cells"][0]["trials"]
-    noise = median(median(turns["again"]) / median(turns["plain"]) for turns in rounds_s)
-    assert trial["median"]["noise"] == pytest.approx(noise, rel=0.05)
+    noise = [math.log(median(of["again"]) / median(of["plain"])) for of in rounds_s]
+    assert trial["median"]["noise"] == pytest.approx(math.exp(median(noise)))
 
 
 def test_the_backend_went_through_the_ordinary_engine(record, folder):
@@ -101,6 +106,17 @@ def test_the_trials_of_a_record_count_where_that_is_asked_for(record, words, tmp
     assert main([*elsewhere, "--continue"]) == 1
     assert "is of version 3, not 4; leave --continue out" in capsys.readouterr().err
     path.write_text(json.dumps(again))
+
+
+def test_a_cell_stays_in_a_record_only_under_the_conditions_that_it_had(record):
+    (cell,) = record["cells"]
+    settings = read_settings(steps=STEPS, steps_of={}, drop=DROP, turn_s=TURN_S, turn_s_of={})
+    about = environment([])
+    assert TrialStore(Path(), about, settings).counts(cell)
+    assert not TrialStore(Path(), about, settings).counts({**cell, "batch": 64})
+    assert not TrialStore(Path(), {**about, "python": "3.0"}, settings).counts(cell)
+    longer = replace(settings, turn_s_of={"toy/toy": 2 * TURN_S})
+    assert not TrialStore(Path(), about, longer).counts(cell)
 
 
 def test_a_record_is_written_of_what_was_measured_before_a_failure(

@@ -192,7 +192,7 @@ def test_only_the_trials_before_a_look_are_judged_at_it():
 def test_a_record_keeps_the_cells_that_a_sitting_did_not_measure():
     first, second = cells("a", "b")
 
-    def of_sitting(cell, ratio, earlier, **other):
+    def of_sitting(cell, ratio, earlier):
         said = {"median": trial(1.0, ratio, 1.0), "mean": trial(1.0, ratio, 1.0)}
         about = {"git_commit": f"{ratio}", "git_dirty": False, "load_1min": ratio}
         found = {Trial(cell, 0): {"trial": 0, "conditions": cell.name, **about, **said}}

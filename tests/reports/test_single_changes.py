@@ -162,6 +162,21 @@ def test_a_loss_stands_beside_a_warm_restarts_at_the_same_step_and_state(tmp_pat
     assert titles == ["10 MB of state", "100 MB of state"]
 
 
+@pytest.mark.parametrize(("stop_s", "scale"), [(0.004, "linear"), (0.5, "symlog")])
+def test_an_axis_of_losses_has_numbers_however_small_they_are(
+    stop_s: float, scale: str, tmp_path: Path
+) -> None:
+    runs = name([write_changes(tmp_path, "background", stop_s, state_bytes=10**8)])
+    with mpl.rc_context(style.RC):
+        drawing = FIGURES["loss_over_step_time"](runs)[0]
+    assert drawing.figure is not None
+    (axis,) = drawing.figure.axes
+    assert axis.get_yscale() == scale
+    low, high = axis.get_ylim()
+    assert sum(low <= tick <= high for tick in axis.get_yticks()) >= 3
+    assert ("Logarithmic" in drawing.caption) == (scale == "symlog")
+
+
 @pytest.mark.parametrize("figure", sorted({"parallelism", "transient_slots"}))
 def test_figures_without_their_runs_say_so(figure: str, runs: list[ReportRun]) -> None:
     (drawing,) = FIGURES[figure](runs)
