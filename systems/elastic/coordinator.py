@@ -11,10 +11,11 @@ words (``words``), which all members see at the same step, instead of by a messa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from systems.elastic.actions import Action, Answer, Tell, failed
 from systems.elastic.adjustment import Adjustment
+from systems.elastic.attendance import Attendance
 from systems.elastic.recovery import Halted, Membership, Recovery, plan_resume
 from systems.elastic.stops import Stop, Stops
 from systems.runtime.control import Message
@@ -45,21 +46,15 @@ class Coordinator:
         """By generation; of old ones only the one before the present is kept."""
         self.generation = generation
         self._highest = generation
+        """The highest number that any generation has been given."""
         self._transfer = transfer
         self._mode = recovery
         self._stops_first = stops_first
-        self._registered: set[str] = set()
-        self._standings: dict[str, Sequence[str]] = {}
-        """With whom each worker trains, as far as this leader has heard."""
-        self._receivers: dict[str, tuple[str, int]] = {}
-        """Where a worker takes the state, of those that are prepared to."""
-        self._dead: set[str] = set()
+        self._attendance = Attendance(generation)
         self._done: set[int] = set()
         """Changes that were made, as far as this leader has heard."""
         self._withdrawn: set[int] = set()
         """Changes that the driver no longer wants."""
-        self._entered: dict[str, int] = {}
-        """The latest generation that each worker has entered, as far as this leader has heard."""
         self._postponed: int | None = None
         """A change of which a recovery will tell whether a leader before this one has made it."""
         self._stops = Stops()
@@ -74,29 +69,24 @@ class Coordinator:
         return self._memberships[self.generation].members
 
     def missing(self) -> set[str]:
-        """Members of the present generation that have not come to this leader, once one that
-        has entered it has: before that they may not have been started."""
-        has_begun = any(tuple(self._standings[w]) == self.members for w in self._registered)
-        return set(self.members) - self._registered - self._dead if has_begun else set()
+        """Members of the present generation that have not come to this leader, but should have."""
+        return self._attendance.missing(self.members)
 
     # Inputs.
 
     def registered(self, worker: str, status: Message) -> list[Action]:
         """A worker has connected; ``status`` is its greeting."""
-        if worker in self._dead:
+        if worker in self._attendance.dead:
             return []
-        is_new = worker not in self._registered
-        self._registered.add(worker)
-        self._standings[worker] = status["members"]
+        is_new = self._attendance.came(worker, status)
         self._highest = max(self._highest, status["highest"])
-        if status["prepared"]:
-            self._receivers[worker] = (status["address"], status["port"])
         if self.recovery is not None and worker in self._concerned():
             if is_new and status["highest"] >= self.recovery.number:
                 return self._halt()  # a leader before this one has used the number
             self.recovery.told.add(worker)
             return [Tell(worker, self.recovery.halt_message())]
-        if self.recovery is None and self._are_hurt([worker], self._dead):
+        is_to_go_on = {worker}.intersection(self.members)
+        if self.recovery is None and self._attendance.are_hurt(is_to_go_on, self._attendance.dead):
             return self._halt()
         return self._advance()
 
@@ -115,7 +105,7 @@ class Coordinator:
             self._postponed = change_id
             return []
         unknown = set(target.members) - set(self.members) - set(request["joiners"])
-        if dead := sorted(self._dead & set(target.members)):
+        if dead := sorted(self._attendance.dead & set(target.members)):
             reason = f"{', '.join(dead)} died"
         elif unknown:
             reason = f"{', '.join(sorted(unknown))} neither train nor join"
@@ -139,13 +129,14 @@ class Coordinator:
         is_present = adjustment is not None and adjustment.change_id == change_id
         # Who was ready for a switch has heard of a number that this leader did not give.
         is_unknown = not is_present and change_id not in self._asked | self._done
-        is_unknown &= self._mode != "none"  # then nobody can halt
-        if is_unknown and (self.recovery is not None or self._highest > self.generation):
-            self._postponed = change_id
-            return [] if self.recovery is not None else self._halt("a change was given up")
         if self.recovery is not None:
+            self._postponed = change_id if is_unknown else self._postponed
             return []
-        if is_present and adjustment is not None and not adjustment.is_announced:
+        is_open = is_present and adjustment is not None and not adjustment.is_announced
+        if (is_open or is_unknown) and self._may_have_been_announced:
+            self._postponed = change_id
+            return self._halt("a change was given up")
+        if is_open:
             return self._cancel(reason)
         if is_present or change_id in self._done:
             return [Answer({"kind": "adjust_kept", "change_id": change_id})]
@@ -153,7 +144,7 @@ class Coordinator:
 
     def prepared(self, worker: str, address: str, port: int) -> list[Action]:
         """A joiner can take the state now."""
-        self._receivers[worker] = (address, port)
+        self._attendance.receivers[worker] = (address, port)
         return self._advance()
 
     def stopped(self, worker: str, at: Stop, *, goes_on: bool) -> list[Action]:
@@ -178,10 +169,9 @@ class Coordinator:
     ) -> list[Action]:
         """A worker works in this generation now, so all of its members will, or have died.
 
-        ``change_id``: of the change that led there; None after a death and for founders.
+        ``change_id``: of the last change that it went through; None: of none.
         """
-        self._standings[worker] = membership.members
-        self._entered[worker] = max(generation, self._entered.get(worker, 0))
+        self._attendance.switched(worker, generation, membership)
         if change_id is not None:
             self._done.add(change_id)
         self._highest = max(self._highest, generation)
@@ -204,21 +194,20 @@ class Coordinator:
         """A survivor has stopped at a step boundary and waits."""
         if self.recovery is None and number > self.generation:
             return self._halt()  # a leader before this one had begun, and is gone
-        actions: list[Action] = []
         if self.recovery is not None and self.recovery.number == number:
             self.recovery.halted[worker] = report
-            actions = self._learn(report, self.recovery)
-        return [*actions, *self._advance()]
+            self._learn(report)
+        return self._advance()
 
     def lost(self, workers: Sequence[str]) -> list[Action]:
         """Workers have died; whoever says it may say it again."""
-        new = {worker for worker in workers if worker not in self._dead}
+        new = self._attendance.died(workers)
         if not new:
             return []
-        self._dead |= new
-        self._registered -= new
         adjustment = self.adjustment
-        if new & self._concerned(dead=True) or self._are_hurt(self.members, new):
+        if self._may_have_been_announced:
+            return self._halt()
+        if new & self._concerned(dead=True) or self._attendance.are_hurt(self.members, new):
             if adjustment is None or not new <= set(adjustment.joiners) or adjustment.is_announced:
                 return self._halt()
         elif adjustment is None or not new & set(adjustment.joiners):
@@ -228,7 +217,7 @@ class Coordinator:
 
     def left(self, worker: str) -> list[Action]:
         """A worker has parted from the others in order."""
-        self._registered.discard(worker)
+        self._attendance.here.discard(worker)
         if self.recovery is not None:
             self.recovery.halted.pop(worker, None)
         return self._advance()
@@ -243,29 +232,31 @@ class Coordinator:
             return self._halt(why)
         if self.adjustment is not None and self.adjustment.generation == generation:
             return self._halt(why) if self.adjustment.is_announced else self._cancel(why)
-        if worker in self.members and self._entered.get(worker, 0) <= generation < self.generation:
+        if (
+            worker in self.members
+            and self._attendance.entered.get(worker, 0) <= generation < self.generation
+        ):
             return self._halt(why)  # its group broke in the step with which the others went on
         return []
 
     # What follows.
+
+    @property
+    def _may_have_been_announced(self) -> bool:
+        """Whether a leader before this one had given a number to a change that this one has not
+        seen made or given up: it may have announced it. Who halts will tell; without recovery
+        nobody can."""
+        return self._mode != "none" and self._attendance.heard > self.generation
 
     def _concerned(self, *, dead: bool = False) -> set[str]:
         """Who trains now, or is about to after a topology was sent, or has just left: until
         it is gone, a leaver may be the only one that has the last step's state."""
         workers = set(self.members)
         for membership in self._memberships.values():
-            workers |= set(membership.members) & self._registered
+            workers |= set(membership.members) & self._attendance.here
         if self.adjustment is not None and self.adjustment.generation:
             workers |= set(self.adjustment.target.members)
-        return workers if dead else workers - self._dead
-
-    def _are_hurt(self, workers: Sequence[str], dead: Collection[str]) -> bool:
-        """Whether one of these, that is to go on, has not parted from these dead yet, or is
-        only just coming: its donor may be one of them."""
-        if not dead:
-            return False
-        staying = [self._standings[w] for w in self._registered.intersection(workers, self.members)]
-        return any(not standing or not set(dead).isdisjoint(standing) for standing in staying)
+        return workers if dead else workers - self._attendance.dead
 
     def _enter(self, generation: int, membership: Membership) -> None:
         before = self._memberships[self.generation]
@@ -288,8 +279,8 @@ class Coordinator:
     def _advance_adjustment(self, adjustment: Adjustment) -> list[Action]:
         new = set(adjustment.target.members)
         if not adjustment.generation:
-            are_here = new | set(self.members) <= self._registered
-            if are_here and set(adjustment.joiners) <= set(self._receivers):
+            are_here = new | set(self.members) <= self._attendance.here
+            if are_here and set(adjustment.joiners) <= set(self._attendance.receivers):
                 return self._send_topology(adjustment)
         elif not adjustment.is_announced and self._are_ready(adjustment):
             adjustment.is_announced = True
@@ -309,7 +300,7 @@ class Coordinator:
 
     def _send_topology(self, adjustment: Adjustment) -> list[Action]:
         adjustment.generation = self._next_generation()
-        message = adjustment.topology_message(self.members, self._receivers)
+        message = adjustment.topology_message(self.members, self._attendance.receivers)
         everybody = dict.fromkeys([*self.members, *adjustment.target.members])
         return [Tell(worker, message) for worker in everybody]
 
@@ -326,12 +317,16 @@ class Coordinator:
         actions: list[Action] = [
             Tell(worker, {"kind": "dismissed"})
             for worker in adjustment.joiners
-            if worker in self._registered
+            if worker in self._attendance.here
         ]
         self._stops.told(adjustment.change_id)
         if adjustment.generation or self._stops_first:
             cancel = adjustment.cancel_message()
-            actions += [Tell(worker, cancel) for worker in self.members if worker not in self._dead]
+            actions += [
+                Tell(worker, cancel)
+                for worker in self.members
+                if worker not in self._attendance.dead
+            ]
         return [*actions, failed(adjustment.change_id, reason)]
 
     def _halt(self, reason: str = "a worker died") -> list[Action]:
@@ -346,32 +341,35 @@ class Coordinator:
 
     def _tell_halt(self, recovery: Recovery) -> list[Action]:
         """Tell everybody concerned that was not told yet."""
-        new = (self._concerned() & self._registered) - recovery.told
+        new = (self._concerned() & self._attendance.here) - recovery.told
         recovery.told |= new
         return [Tell(worker, recovery.halt_message()) for worker in sorted(new)]
 
-    def _learn(self, report: Halted, recovery: Recovery) -> list[Action]:
+    def _learn(self, report: Halted) -> None:
         """Who has halted in a generation that this leader has not heard of, such as a leaver that
         leads after the death of the leader that had sent it away, says who is in it."""
         adjustment, generation = self.adjustment, report.generation
         is_known = adjustment is not None and adjustment.generation == generation
         if generation <= self.generation or is_known or report.membership is None:
-            return []
+            return
         self._enter(generation, report.membership)
         if report.change_id is not None:
             self._done.add(report.change_id)
         if adjustment is not None and adjustment.change_id in self._done:
             self.adjustment = None
-        return self._tell_halt(recovery)
 
     def _advance_recovery(self, recovery: Recovery) -> list[Action]:
-        if recovery.resumed is not None or not self._concerned() <= set(recovery.halted):
+        if recovery.resumed is not None:
             return []
+        # Of whom it concerns, this leader may have heard only now.
+        halts = self._tell_halt(recovery)
+        if not self._concerned() <= set(recovery.halted):
+            return halts
         known = dict(self._memberships)
         adjustment = self.adjustment
         if adjustment is not None and adjustment.generation:
             known[adjustment.generation] = adjustment.target
-        plan = plan_resume(recovery.halted, known, self._dead, self._mode)
+        plan = plan_resume(recovery.halted, known, self._attendance.dead, self._mode)
         if plan is None:
             reason = "no survivor has the whole state"
             return [Answer({"kind": "recovery_failed", "reason": reason})]
@@ -387,7 +385,9 @@ class Coordinator:
                 actions += [
                     Tell(worker, {"kind": "dismissed"})
                     for worker in adjustment.joiners
-                    if worker in self._registered and worker not in recovery.halted
+                    if worker in self._attendance.here and worker not in recovery.halted
                 ]
                 actions.append(failed(adjustment.change_id, recovery.reason))
+                if self._postponed == adjustment.change_id:
+                    self._postponed = None
         return actions

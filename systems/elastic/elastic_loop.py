@@ -69,6 +69,8 @@ class ElasticLoop:
         """Number of the last one for which all that went on before it was ended."""
         self.resumed = 0
         """Number of the last one that it came through."""
+        self.last_change_id: int | None = None
+        """Of the last change that this worker went through."""
         self.meeting: Group | None = None
         """The group over which the state is being broadcast."""
         self.is_dismissed = False
@@ -234,7 +236,10 @@ class ElasticLoop:
         *,
         change_id: int | None = None,
     ) -> None:
-        """Belong to a generation from now on; ``change_id``: of the change that led there."""
+        """Belong to a generation from now on; ``change_id``: of the change that led there, or to
+        the one before where death has made that smaller."""
+        if change_id is not None:
+            self.last_change_id = change_id
         old, self.group = self.group, group
         if self.is_halted:  # it came while nobody could give this group up
             group.give_up()
@@ -251,7 +256,7 @@ class ElasticLoop:
             self.bench.report.begin_generation(generation, membership)
         if old is not None and old is not group:
             old.drop()
-        self.member.switched(generation, membership, change_id)
+        self.member.switched(generation, membership, self.last_change_id)
         self.bench.mark.first(self.rank == 0)
         self.bench.mark.now(Doing.BETWEEN)
 

@@ -3,63 +3,11 @@
 Each of the model's workers knows what a real one does, and messages take their time.
 """
 
-from dataclasses import dataclass, field
-
 from systems.elastic.actions import Tell
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.recovery import Halted, Membership
 from systems.elastic.stops import Stop
-
-
-@dataclass
-class Peer:
-    name: str
-    generation: int = 0
-    step: int = -1
-    membership: Membership | None = None
-    halted: int = 0
-    pause: int = 0
-    """1 more than the change for which it was told to have all stop; 0: none."""
-    stops_for: int = 0
-    """As ``pause``: for this it will stop, as soon as its step is committed."""
-    stopped_for: int = 0
-    """1 more than the change for which it has stopped; 0: none."""
-    announced: int = 0
-    directives: list = field(default_factory=list)
-    """What it reads only when it has stopped."""
-    topology: dict = field(default_factory=dict)
-    inbox: list = field(default_factory=list)
-    gone: bool = False
-    standing: tuple | None = None
-    """Generation and members by which it would lead; None: it does not stand for election."""
-    facts: dict = field(default_factory=dict)
-    """The last of each kind that it has said, which every new leader is told."""
-
-    def starts(self):
-        """It waits no more for what becomes of a change."""
-        self.stops_for = self.stopped_for = 0
-        self.facts.pop("stopped", None)
-
-    @property
-    def status(self):
-        """With what it greets a leader."""
-        highest = max([self.generation, self.halted, 1, *self.topology])
-        members = self.standing[1].members if self.standing else ()
-        is_prepared = "prepared" in self.facts
-        return {
-            "members": members, "highest": highest, "prepared": is_prepared,
-            "address": "h", "port": 1,
-        }  # fmt: skip
-
-    @property
-    def trains(self):
-        """Whether it would make a step."""
-        return not self.halted and not self.stops_for and not self.stopped_for
-
-    @property
-    def is_leaver(self):
-        """Whether it waits to be let go."""
-        return self.membership is not None and self.name not in self.membership.members
+from tests.elastic.model_peer import Peer
 
 
 class Model:
@@ -69,6 +17,8 @@ class Model:
         own = Membership(members, 12)
         self.options = options
         self.lead = Coordinator(own, 1, **self.options)
+        self.leader = ""
+        """Who leads, once somebody was elected."""
         self.peers = {n: Peer(n, 1, 0, own, standing=(1, own)) for n in members}
         self.outbox = []
         self.answers = []
@@ -93,6 +43,15 @@ class Model:
             else:
                 self.answers.append(action.message)
 
+    def wanted(self):
+        """Whether the driver waits for a change that it has asked for."""
+        ended = self.answered("adjust_failed") | self.known
+        return self.request is not None and self.request["change_id"] not in ended
+
+    def is_free(self):
+        """Whether the driver may ask for a change: those that leave by the last one have gone."""
+        return not self.wanted() and not any(peer.awaits for peer in self.alive())
+
     def answered(self, kind):
         """The changes that the driver was told this about."""
         return {a["change_id"] for a in self.answers if a["kind"] == kind}
@@ -107,7 +66,7 @@ class Model:
         request = {"change_id": self.next_change, "members": list(members), "joiners": joiners}
         self.request = {**request, "global_batch": 12}
         self.joiners[self.next_change] = joiners
-        self.act(self.lead.adjust(self.request))
+        self.tell_leader("adjust")
         self.next_change += 1
         for name in joiners:
             self.outbox.append((name, "registered"))
@@ -117,6 +76,11 @@ class Model:
         """To this leader, and to every later one."""
         self.peers[name].facts[what] = (name, what, *details)
         self.outbox.append((name, what, *details))
+
+    def tell_leader(self, what, early=0):
+        """From the driver; the leader has heard by then what it has said itself."""
+        own = max((n for n, entry in enumerate(self.outbox) if entry[0] == self.leader), default=-1)
+        self.outbox.insert(own + 1 + early, ("", what))
 
     def candidates(self):
         """Who may lead next; who only joins knows too little."""
@@ -129,6 +93,7 @@ class Model:
             for name in self.joiners.get(change_id, ()):
                 self.peers[name].gone |= self.peers[name].standing is None
         generation, membership = peer.standing
+        self.leader = peer.name
         self.lead = Coordinator(membership, generation, **self.options)
         self.outbox.clear()
         for other in sorted(self.alive(), key=lambda p: p is not peer):
@@ -139,11 +104,20 @@ class Model:
                 self.outbox.append((other.name, "registered", other.status))
             self.outbox += other.facts.values()
             self.outbox.append((other.name, "lost"))
-        wanted = self.request and self.request["change_id"]
-        if wanted and wanted not in self.answered("adjust_failed") | self.known:
-            # Anywhere after what the leader says itself.
-            own = [entry[0] for entry in self.outbox].count(peer.name)
-            self.outbox.insert(own + early, ("", "adjust"))
+        if self.wanted():
+            self.tell_leader("adjust", early)
+
+    def members(self):
+        """Who trains, as far as anybody knows."""
+        known = [peer for peer in self.alive() if peer.membership is not None]
+        last = max(known, key=lambda peer: peer.generation)
+        return list(last.membership.members)
+
+    def can_go_on(self, survivors):
+        """Whether one of these is to train in the last generation that one of them knows: who has
+        left for good can give its state to another, and no more."""
+        last = max(survivors, key=lambda peer: peer.generation)
+        return any(peer.name in last.membership.members for peer in survivors)
 
     def training(self):
         """The members of one generation, if all of them are there to make a step."""
@@ -220,7 +194,8 @@ class Model:
         if peer.generation >= generation:
             return
         topology = peer.topology[generation]
-        self.made.add(topology["change_id"])
+        peer.made = topology["change_id"]
+        self.made.add(peer.made)
         self.switches[topology["change_id"]] = generation, topology["members"]
         peer.generation, peer.step = generation, step
         peer.membership = Membership(tuple(topology["members"]), 12)
@@ -243,15 +218,18 @@ class Model:
                 new = [self.peers[n] for n in made[1] if n not in self.dead]
                 if new and all(p.generation >= made[0] and not p.halted for p in new):
                     self.leave(peer)
-            if not peer.is_leaver or peer.halted:
+            if peer.awaits is None or peer.halted or peer.gone:
                 continue
-            new = [self.peers[n] for n in peer.membership.members if n not in self.dead]
-            if new and all(p.generation >= peer.generation and not p.halted for p in new):
+            generation, members = peer.awaits
+            new = [self.peers[n] for n in members if n not in self.dead]
+            if new and all(p.generation >= generation and not p.halted for p in new):
                 self.leave(peer)
 
     def leave(self, peer):
         peer.gone = True
         self.outbox.append((peer.name, "left"))
+        if peer.name == self.leader and self.candidates():
+            self.elect(self.candidates()[0])
 
     def kill(self, name):
         self.dead.add(name)
@@ -295,7 +273,9 @@ class Model:
             self.say(peer.name, "halted", message["generation"])
         elif kind == "resume" and peer.halted == message["generation"]:
             if peer.name not in message["members"]:
-                self.leave(peer)
+                peer.halted = 0
+                peer.parted = message["generation"], message["members"]
+                self.let_go()
                 return True
             if peer.name in message["behind"] and message["source"] in self.dead:
                 return True  # it keeps its own state, and waits for another recovery
@@ -309,7 +289,8 @@ class Model:
             peer.generation = message["generation"]
             peer.membership = Membership(tuple(message["members"]), 12)
             if topology := peer.topology.get(message["from_generation"]):
-                self.known.add(topology["change_id"])
+                peer.made = topology["change_id"]
+                self.known.add(peer.made)
             self.stand(peer)
             self.let_go()
         return True
@@ -321,6 +302,9 @@ class Model:
         name, what = entry[:2]
         if what == "adjust":
             self.act(self.lead.adjust(self.request))
+            return True
+        if what == "withdraw":
+            self.act(self.lead.withdraw(self.next_change - 1, "late"))
             return True
         peer = self.peers[name]
         if name in self.dead:
@@ -341,9 +325,7 @@ class Model:
         elif what == "caught_up":
             self.act(self.lead.caught_up(name, entry[2]))
         elif what == "switched":
-            topology = peer.topology.get(peer.generation)
-            change_id = topology["change_id"] if topology else None
-            self.act(self.lead.switched(name, peer.generation, peer.membership, change_id))
+            self.act(self.lead.switched(name, peer.generation, peer.membership, peer.made))
         elif what == "halted" and peer.halted == entry[2]:
             topology = peer.topology.get(peer.generation)
             change_id = topology["change_id"] if topology else None

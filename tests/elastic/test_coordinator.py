@@ -196,6 +196,20 @@ def test_a_leaver_that_leads_after_a_death_in_the_switch_has_the_newcomer_go_on(
     assert lead.recovery is None
 
 
+def test_a_newcomer_that_says_first_where_it_trains_is_halted_with_the_others():
+    """As above, but the newcomer, which has entered, is heard before the leaver has halted."""
+    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
+    lead.registered("b", {**STATUS, "members": ("a", "b"), "highest": 7})
+    assert kinds(lead.lost(["a"])) == halts("b")
+    new = Membership(("a", "c"), 12)
+    assert lead.registered("c", {**JOINS, "members": new.members}) == []
+    assert kinds(lead.switched("c", 7, new, 5)) == [("c", "halt")]
+    assert lead.halted("b", 8, Halted(7, 114, "", 0, "", new, 5)) == []
+    sent = lead.halted("c", 8, Halted(7, 114, "h", 3, "", new, 5))
+    assert kinds(sent) == [("b", "resume"), ("c", "resume")]
+    assert sent[0].message["members"] == ["c"]
+
+
 def test_who_trained_in_a_generation_that_the_leader_has_not_heard_of_can_go_on():
     halted = {"b": Halted(1, 7, "h", 1, "", Membership(("a", "b"), 12))}
     plan = plan_resume(halted, {2: Membership(("c", "b"), 12)}, {"a", "c"}, "exact")
@@ -211,13 +225,13 @@ def test_a_change_asked_for_again_in_a_recovery_is_answered_when_it_is_known(was
     lead.lost(["b"])
     assert lead.adjust(adjust("ad", "d", 5)) == []
     new = Membership(("a", "d") if was_made else ("a", "b"), 12)
-    sent = lead.halted("a", 8, Halted(7 if was_made else 6, 10, "h", 1, "", new, 5))
+    sent = lead.halted("a", 9, Halted(7 if was_made else 6, 10, "h", 1, "", new, 5))
     if was_made:
         lead.registered("d", JOINS)
-        sent = lead.halted("d", 8, Halted(0, -1, "h", 3))
+        sent = lead.halted("d", 9, Halted(0, -1, "h", 3))
     members = ["a", "d"] if was_made else ["a"]
     assert sent[0].message["members"] == members
-    answers = lead.switched("a", 8, Membership(tuple(members), 12))
+    answers = lead.switched("a", 9, Membership(tuple(members), 12))
     assert kinds(answers) == ([] if was_made else [("driver", "adjust_failed")])
 
 
@@ -231,6 +245,29 @@ def test_what_became_of_a_change_of_the_leader_before_is_found_out_before_it_is_
     lead.halted("a", 8, Halted(7, 10, "h", 1, "", new, 5))
     lead.halted("b", 8, Halted(7, 10, "", 0, "", new, 5))
     assert kinds(lead.switched("a", 8, new)) == [("driver", "adjust_kept")]
+
+
+def test_what_a_leader_before_may_have_announced_is_not_given_up_though_asked_for_again():
+    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
+    lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 7})
+    assert lead.adjust(adjust("a", "", 5)) == [], "b is not here yet"
+    assert kinds(lead.withdraw(5, "late")) == halts("a")
+    assert kinds(lead.registered("b", {**STATUS, "members": ("a", "b"), "highest": 7})) == [
+        ("b", "halt")
+    ]
+    old = Membership(("a", "b"), 12)
+    for worker in "ab":
+        sent = lead.halted(worker, 8, Halted(6, 10, "h", 1, "", old))
+    assert kinds(sent) == [("a", "resume"), ("b", "resume"), ("driver", "adjust_failed")]
+    assert lead.switched("a", 8, old) == [], "it was answered"
+
+
+def test_others_may_count_on_a_newcomer_that_a_new_leader_has_not_heard_of():
+    """It died; the leader before may have announced the switch to a group with it."""
+    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
+    for worker in "ab":
+        lead.registered(worker, {**STATUS, "members": ("a", "b"), "highest": 7})
+    assert kinds(lead.lost(["c"])) == halts("a", "b")
 
 
 def test_a_change_that_no_leader_has_begun_is_given_up_at_once():

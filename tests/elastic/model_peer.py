@@ -1,0 +1,64 @@
+"""What one worker of the model knows (``model_workers``)."""
+
+from dataclasses import dataclass, field
+
+from systems.elastic.recovery import Membership
+
+
+@dataclass
+class Peer:
+    name: str
+    generation: int = 0
+    step: int = -1
+    membership: Membership | None = None
+    halted: int = 0
+    pause: int = 0
+    """1 more than the change for which it was told to have all stop; 0: none."""
+    stops_for: int = 0
+    """As ``pause``: for this it will stop, as soon as its step is committed."""
+    stopped_for: int = 0
+    """1 more than the change for which it has stopped; 0: none."""
+    announced: int = 0
+    parted: tuple | None = None
+    """Generation and members of a recovery that went on without it."""
+    made: int | None = None
+    """The last change that it went through."""
+    directives: list = field(default_factory=list)
+    """What it reads only when it has stopped."""
+    topology: dict = field(default_factory=dict)
+    inbox: list = field(default_factory=list)
+    gone: bool = False
+    standing: tuple | None = None
+    """Generation and members by which it would lead; None: it does not stand for election."""
+    facts: dict = field(default_factory=dict)
+    """The last of each kind that it has said, which every new leader is told."""
+
+    def starts(self):
+        """It waits no more for what becomes of a change."""
+        self.stops_for = self.stopped_for = 0
+        self.facts.pop("stopped", None)
+
+    @property
+    def status(self):
+        """With what it greets a leader."""
+        highest = max([self.generation, self.halted, 1, *self.topology])
+        members = self.standing[1].members if self.standing else ()
+        is_prepared = "prepared" in self.facts
+        return {
+            "members": members, "highest": highest, "prepared": is_prepared,
+            "address": "h", "port": 1,
+        }  # fmt: skip
+
+    @property
+    def trains(self):
+        """Whether it would make a step."""
+        return not (self.halted or self.stops_for or self.stopped_for or self.parted)
+
+    @property
+    def awaits(self):
+        """If it waits to be let go: the generation, and who has to work in it first."""
+        if self.parted is not None:
+            return self.parted
+        if self.membership is None or self.name in self.membership.members:
+            return None
+        return self.generation, self.membership.members
