@@ -29,7 +29,7 @@ from harness.benchmark import BENCHMARK_VERSION, KEY
 from harness.records import SCHEMA_VERSION, RunRecords
 from harness.tables import TABLES, TableError, read_frame, read_table, write_table
 from harness.text_file import read_text, text_path
-from harness.yaml_text import read_yaml
+from harness.yaml_text import read_alike
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -280,7 +280,7 @@ def load_run(path: Path) -> StoredRun:
         )
     config_path = text_path(path, CONFIG)
     try:
-        config = read_yaml(read_text(config_path)) or {}
+        config = read_alike(read_text(config_path)) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise StoreError(_damaged(config_path, error)) from error
     return StoredRun(path, manifest, config, _read_json(path / METRICS))

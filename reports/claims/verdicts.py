@@ -18,6 +18,7 @@ from statistics import fmean, stdev
 from scipy.special import stdtrit
 
 from harness.statistics import CONFIDENCE
+from reports import processes
 from reports.claims.fixed import Fixed, when_fixed
 from reports.claims.ledger import Claim, Criterion, Paper
 from reports.claims.measures import Cell, MeasureError, Sample, samples
@@ -165,8 +166,10 @@ def judge(papers: Sequence[Paper], studies: Mapping[str, Sequence[ReportRun]]) -
         papers: the ledger.
         studies: runs by the study that made them.
     """
-    return [
-        Verdict(
+
+    def verdict(entry: tuple[Paper, Claim]) -> Verdict:
+        paper, claim = entry
+        return Verdict(
             claim,
             tuple(
                 judge_one(name, each, studies.get(each.study, ()), paper.num_tested)
@@ -177,9 +180,9 @@ def judge(papers: Sequence[Paper], studies: Mapping[str, Sequence[ReportRun]]) -
                 for each in claim.ablations
             ),
         )
-        for paper in papers
-        for claim in paper.claims
-    ]
+
+    entries = [(paper, claim) for paper in papers for claim in paper.claims]
+    return processes.each(verdict, entries)
 
 
 def judge_one(
