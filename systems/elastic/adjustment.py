@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from systems.elastic.recovery import Membership
@@ -46,3 +46,17 @@ class Adjustment:
     def cancel_message(self) -> Message:
         """Tells a member that it will not be made."""
         return {"kind": "cancel", "generation": self.generation, "change_id": self.change_id}
+
+
+def refusal(
+    target: Membership, members: Sequence[str], joiners: Sequence[str], dead: Collection[str]
+) -> str:
+    """Why these members cannot become the target's with these joiners; empty: they can."""
+    unknown = set(target.members) - {*members, *joiners}
+    if gone := sorted(set(dead).intersection(target.members)):
+        return f"{', '.join(gone)} died"
+    if unknown:
+        return f"{', '.join(sorted(unknown))} neither train nor join"
+    if len(target.members) > target.global_batch:
+        return f"{len(target.members)} workers cannot share {target.global_batch} samples"
+    return ""

@@ -16,13 +16,17 @@ class Attendance:
         self.here: set[str] = set()
         """Who has come, and neither left nor died."""
         self.dead: set[str] = set()
+        self.left: set[str] = set()
+        """Who has parted from this leader in order."""
         self.receivers: dict[str, tuple[str, int]] = {}
         """Where a worker takes the state, of those that are prepared to."""
         self.entered: dict[str, int] = {}
         """The latest generation that each worker has entered, as far as this leader has heard."""
         self.heard = generation
-        """The highest number of a generation that a leader before this one is known to have
-        given."""
+        """The highest number that workers had heard of when they came: where it is above the
+        present generation's, a leader before this one had most likely given it."""
+        self.announced = 0
+        """The highest generation that one who has come had been told to switch to."""
         self._standings: dict[str, Sequence[str]] = {}
         """With whom each worker trains, as far as this leader has heard."""
 
@@ -30,8 +34,10 @@ class Attendance:
         """A worker has connected with this greeting; whether for the first time."""
         is_new = worker not in self.here
         self.here.add(worker)
+        self.left.discard(worker)
         self._standings[worker] = status["members"]
         self.heard = max(self.heard, status["highest"])
+        self.announced = max(self.announced, status["announced"])
         if status["prepared"]:
             self.receivers[worker] = (status["address"], status["port"])
         return is_new
@@ -40,6 +46,11 @@ class Attendance:
         """A worker works in this generation now."""
         self._standings[worker] = membership.members
         self.entered[worker] = max(generation, self.entered.get(worker, 0))
+
+    def parted(self, worker: str) -> None:
+        """A worker has left in order."""
+        self.here.discard(worker)
+        self.left.add(worker)
 
     def died(self, workers: Collection[str]) -> set[str]:
         """Workers have died; of whom that was not known yet."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from systems.elastic.actions import Action, Answer, Tell, failed
-from systems.elastic.adjustment import Adjustment
+from systems.elastic.adjustment import Adjustment, refusal
 from systems.elastic.attendance import Attendance
 from systems.elastic.recovery import Halted, Membership, Recovery, plan_resume
 from systems.elastic.stops import Stop, Stops
@@ -69,8 +69,9 @@ class Coordinator:
         return self._memberships[self.generation].members
 
     def missing(self) -> set[str]:
-        """Members of the present generation that have not come to this leader, but should have."""
-        return self._attendance.missing(self.members)
+        """Who has not come to this leader, but should have."""
+        awaited = set() if self.recovery is None else self._concerned() - self._attendance.here
+        return self._attendance.missing(self.members) | awaited
 
     # Inputs.
 
@@ -80,13 +81,15 @@ class Coordinator:
             return []
         is_new = self._attendance.came(worker, status)
         self._highest = max(self._highest, status["highest"])
-        if self.recovery is not None and worker in self._concerned():
+        if self.recovery is not None:
             if is_new and status["highest"] >= self.recovery.number:
                 return self._halt()  # a leader before this one has used the number
+            if worker not in self._concerned():
+                return []
             self.recovery.told.add(worker)
             return [Tell(worker, self.recovery.halt_message())]
         is_to_go_on = {worker}.intersection(self.members)
-        if self.recovery is None and self._attendance.are_hurt(is_to_go_on, self._attendance.dead):
+        if self._attendance.are_hurt(is_to_go_on, self._attendance.dead):
             return self._halt()
         return self._advance()
 
@@ -98,23 +101,17 @@ class Coordinator:
             return []  # asked again
         if change_id in self._done | self._withdrawn:
             return []  # asked again of a new leader, and done by the old one, or no longer wanted
-        reason = ""
         if self.adjustment is not None:
             return [Answer({"kind": "retry", "change_id": change_id})]
         if self.recovery is not None:
             self._postponed = change_id
             return []
-        unknown = set(target.members) - set(self.members) - set(request["joiners"])
-        if dead := sorted(self._attendance.dead & set(target.members)):
-            reason = f"{', '.join(dead)} died"
-        elif unknown:
-            reason = f"{', '.join(sorted(unknown))} neither train nor join"
-        elif len(target.members) > target.global_batch:
-            reason = f"{len(target.members)} workers cannot share {target.global_batch} samples"
+        joiners = tuple(request["joiners"])
+        reason = refusal(target, self.members, joiners, self._attendance.dead)
         if reason:
             return [failed(change_id, reason)]
         self._asked.add(change_id)
-        self.adjustment = Adjustment(change_id, target, tuple(request["joiners"]))
+        self.adjustment = Adjustment(change_id, target, joiners)
         actions = self._advance()
         if self._stops_first:
             pause: Message = {"kind": "pause", "change_id": change_id}
@@ -205,9 +202,11 @@ class Coordinator:
         if not new:
             return []
         adjustment = self.adjustment
+        is_hurt = bool(new & self._concerned(dead=True))
+        is_hurt |= self._attendance.are_hurt(self.members, new)
         if self._may_have_been_announced:
-            return self._halt()
-        if new & self._concerned(dead=True) or self._attendance.are_hurt(self.members, new):
+            return self._halt() if is_hurt or self.recovery is None else self._advance()
+        if is_hurt:
             if adjustment is None or not new <= set(adjustment.joiners) or adjustment.is_announced:
                 return self._halt()
         elif adjustment is None or not new & set(adjustment.joiners):
@@ -217,7 +216,7 @@ class Coordinator:
 
     def left(self, worker: str) -> list[Action]:
         """A worker has parted from the others in order."""
-        self._attendance.here.discard(worker)
+        self._attendance.parted(worker)
         if self.recovery is not None:
             self.recovery.halted.pop(worker, None)
         return self._advance()
@@ -231,11 +230,10 @@ class Coordinator:
         if generation == self.generation:
             return self._halt(why)
         if self.adjustment is not None and self.adjustment.generation == generation:
-            return self._halt(why) if self.adjustment.is_announced else self._cancel(why)
-        if (
-            worker in self.members
-            and self._attendance.entered.get(worker, 0) <= generation < self.generation
-        ):
+            counts = self.adjustment.is_announced or self._may_have_been_announced
+            return self._halt(why) if counts else self._cancel(why)
+        entered = self._attendance.entered.get(worker, 0)
+        if worker in self.members and entered <= generation < self.generation:
             return self._halt(why)  # its group broke in the step with which the others went on
         return []
 
@@ -256,6 +254,8 @@ class Coordinator:
             workers |= set(membership.members) & self._attendance.here
         if self.adjustment is not None and self.adjustment.generation:
             workers |= set(self.adjustment.target.members)
+        if self.recovery is not None:
+            workers |= self.recovery.newcomers - self._attendance.left
         return workers if dead else workers - self._attendance.dead
 
     def _enter(self, generation: int, membership: Membership) -> None:
@@ -270,7 +270,8 @@ class Coordinator:
     def _advance(self) -> list[Action]:
         if self.recovery is not None:
             return self._advance_recovery(self.recovery)
-        freed = self._stops.free(self.generation, self.members, self._is_open)
+        announced = self._attendance.announced
+        freed = self._stops.free(self.generation, announced, self.members, self._is_open)
         actions: list[Action] = [*freed]
         if self.adjustment is not None:
             actions += self._advance_adjustment(self.adjustment)
@@ -380,6 +381,7 @@ class Coordinator:
         if adjustment is not None:
             self.adjustment = None
             if plan.from_generation == adjustment.generation:
+                self._enter(adjustment.generation, adjustment.target)
                 self._done.add(adjustment.change_id)
             else:
                 actions += [

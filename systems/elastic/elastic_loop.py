@@ -238,12 +238,12 @@ class ElasticLoop:
     ) -> None:
         """Belong to a generation from now on; ``change_id``: of the change that led there, or to
         the one before where death has made that smaller."""
-        if change_id is not None:
-            self.last_change_id = change_id
         old, self.group = self.group, group
         if self.is_halted:  # it came while nobody could give this group up
             group.give_up()
             raise GroupLost("halted")
+        if change_id is not None:
+            self.last_change_id = change_id
         self.generation, self.membership = generation, membership
         self.bench.reduction.attach(group)
         members, plan = membership.members, membership.virtual_workers

@@ -40,8 +40,11 @@ class Hearing:
         loop.taking.expect(topology)
 
     def _cancel(self, generation: int) -> None:
-        self._loop.regrouping.cancel(generation)
-        self._loop.giving.cancel()
+        loop = self._loop
+        others = (each for each in loop.topologies.values() if each.generation != generation)
+        loop.topologies = {each.generation: each for each in others}
+        loop.regrouping.cancel(generation)
+        loop.giving.cancel()
 
     def _halt(self, number: int) -> None:
         loop = self._loop

@@ -222,4 +222,5 @@ def _halted(message: Message) -> Halted:
         message["outcome"],
         Membership.from_message(message),
         message["change_id"],
+        tuple(message["newcomers"]),
     )

@@ -87,6 +87,7 @@ def tell_halted(loop: ElasticLoop, number: int) -> None:
     """Tell the leader where this worker stopped, and where it would take a state."""
     outcome = loop.outcome
     topology = loop.topologies.get(loop.generation)
+    ahead = [each for each in loop.topologies.values() if each.generation > loop.generation]
     address, port = ("", 0) if outcome is not None else loop.taking.listen()
     loop.tell(
         "halted",
@@ -97,7 +98,8 @@ def tell_halted(loop: ElasticLoop, number: int) -> None:
         port=port,
         outcome=outcome.value if outcome in ENDS else "",
         **loop.membership.to_message(),
-        change_id=None if topology is None else topology.change_id,
+        change_id=loop.last_change_id if topology is None else topology.change_id,
+        newcomers=[joiner for each in ahead for joiner in each.joiners],
     )
 
 

@@ -128,7 +128,8 @@ class Member:
     def switched(
         self, generation: int, membership: Membership, change_id: int | None = None
     ) -> None:
-        """This worker belongs to a new generation now, by this change if by any."""
+        """This worker belongs to a new generation now; ``change_id``: of the last change that it
+        went through, if of any."""
         self.standing = (generation, membership)  # at once: other threads read it
         self.announced = 0
         self.pause = 0
@@ -326,6 +327,7 @@ class Member:
                 "worker": self._order.worker,
                 "members": list(membership.members),
                 "highest": self._highest,
+                "announced": self.announced,
                 "prepared": self._receiver is not None,
                 "address": self._receiver[0] if self._receiver else "",
                 "port": self._receiver[1] if self._receiver else 0,

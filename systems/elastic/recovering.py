@@ -68,13 +68,8 @@ class Recovering:
             return Outcome(message["outcome"])
         loop.bench.phases_s["recover"] = time.monotonic() - started
         lost = [worker for worker in before.members if worker not in loop.membership.members]
-        loop.telling.recovered(lost, self._change_before(message))
+        loop.telling.recovered(lost, loop.last_change_id)
         return None
-
-    def _change_before(self, message: Message) -> int | None:
-        """The change that made those the members whom death has made fewer, if one did."""
-        topology = self._loop.topologies.get(message["from_generation"])
-        return None if topology is None else topology.change_id
 
     def _attempt(self) -> Message | None:
         """One recovery from the leader's halt to the new group, or to the end of the job if
@@ -110,7 +105,9 @@ class Recovering:
         group = loop.regrouping.take(number)
         loop.resumed = number
         loop.target_step = ENDLESS  # the others would not go on after their last step
-        loop.enter(number, membership, group, change_id=self._change_before(message))
+        topology = loop.topologies.get(message["from_generation"])
+        change_id = None if topology is None else topology.change_id
+        loop.enter(number, membership, group, change_id=change_id)
         return message
 
     def _settle_state(self, message: Message) -> None:

@@ -57,7 +57,9 @@ class Halted:
     membership: Membership | None = None
     """Of that generation, which the leader may not have heard of: one before it led there."""
     change_id: int | None = None
-    """Of the change that led to that generation, if one did."""
+    """Of the last change that it went through, if of any."""
+    newcomers: tuple[str, ...] = ()
+    """Who joins in a generation that it has heard of and not entered: they may have entered it."""
 
 
 @dataclass
@@ -72,6 +74,11 @@ class Recovery:
     """Who was told to halt."""
     halted: dict[str, Halted] = field(default_factory=dict)
     resumed: Membership | None = None
+
+    @property
+    def newcomers(self) -> set[str]:
+        """Who may work in a generation that none of those has entered that have halted."""
+        return {worker for report in self.halted.values() for worker in report.newcomers}
 
     def halt_message(self) -> Message:
         """What survivors are told first."""

@@ -47,12 +47,17 @@ class Stops:
         self._at.clear()
 
     def free(
-        self, present: int, members: Collection[str], is_open: Callable[[int], bool | None]
+        self,
+        present: int,
+        announced: int,
+        members: Collection[str],
+        is_open: Callable[[int], bool | None],
     ) -> list[Tell]:
         """What workers may have missed; each is told once.
 
         Args:
             present: the leader's generation.
+            announced: one that somebody was told to switch to by a leader before this one.
             members: who trains in it.
             is_open: whether the leader is at this change; None: it has not heard of it. If the
                 driver still wants that one, it will ask again.
@@ -62,8 +67,8 @@ class Stops:
         for worker, at in list(self._at.items()):
             state = is_open(at.change_id)
             goes_on = state is False or (state is None and everybody_at == {at})
-            if at.generation < present:
-                message: Message = {"kind": "announce", "generation": present}
+            if at.generation < max(present, announced):
+                message: Message = {"kind": "announce", "generation": max(present, announced)}
             elif at.generation == present and (goes_on or at in self._ended):
                 message = {"kind": "cancel", "generation": 0, "change_id": at.change_id}
             else:

@@ -32,7 +32,7 @@ class Telling:
     def recovered(self, lost: Sequence[str], change_id: int | None) -> None:
         """The next step is the first without these workers.
 
-        ``change_id``: of the change that made those the members whom death has made fewer.
+        ``change_id``: of the last change that it went through, if of any.
         """
         self._lost = {"lost": list(lost), "change_id": change_id}
 

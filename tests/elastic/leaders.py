@@ -3,7 +3,7 @@
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.recovery import Membership
 
-STATUS = {"members": (), "highest": 1, "prepared": False}
+STATUS = {"members": (), "highest": 1, "announced": 0, "prepared": False}
 
 
 def leader(*members, transfer="background", recovery="exact", **options):
@@ -24,3 +24,8 @@ def adjust(members, joiners, change_id=7, global_batch=12):
 
 def kinds(actions):
     return [(getattr(a, "worker", "driver"), a.message["kind"]) for a in actions]
+
+
+def halts(*workers):
+    """What a leader does first in a recovery, in the form of ``kinds``."""
+    return [*((worker, "halt") for worker in workers), ("driver", "recovering")]

@@ -28,6 +28,12 @@ class Peer:
     topology: dict = field(default_factory=dict)
     inbox: list = field(default_factory=list)
     gone: bool = False
+    follows: bool = False
+    """It has greeted the leader."""
+    passes_on: list = field(default_factory=list)
+    """What the driver told it, as the leader, before it knew that it leads."""
+    tried: int = 0
+    """The last recovery that it took part in."""
     standing: tuple | None = None
     """Generation and members by which it would lead; None: it does not stand for election."""
     facts: dict = field(default_factory=dict)
@@ -41,13 +47,14 @@ class Peer:
     @property
     def status(self):
         """With what it greets a leader."""
-        highest = max([self.generation, self.halted, 1, *self.topology])
-        members = self.standing[1].members if self.standing else ()
-        is_prepared = "prepared" in self.facts
         return {
-            "members": members, "highest": highest, "prepared": is_prepared,
-            "address": "h", "port": 1,
-        }  # fmt: skip
+            "members": self.standing[1].members if self.standing else (),
+            "highest": max([self.generation, self.halted, 1, *self.topology]),
+            "announced": self.announced,
+            "prepared": "prepared" in self.facts,
+            "address": "h",
+            "port": 1,
+        }
 
     @property
     def trains(self):

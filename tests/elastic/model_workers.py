@@ -11,46 +11,67 @@ from tests.elastic.model_peer import Peer
 
 
 class Model:
-    """Members commit steps together; a death may leave one of them a step behind."""
+    """Members commit steps together; a death may leave one of them a step behind.
+
+    What a worker says travels on a line of its own to the leader; lines are not in step with each
+    other. The driver's words come on the line of the worker that leads.
+    """
 
     def __init__(self, members, **options):
         own = Membership(members, 12)
         self.options = options
         self.lead = Coordinator(own, 1, **self.options)
-        self.leader = ""
-        """Who leads, once somebody was elected."""
+        self.leader = members[0]
+        self.num_elections = 0
         self.peers = {n: Peer(n, 1, 0, own, standing=(1, own)) for n in members}
-        self.outbox = []
+        self.lines = {}
         self.answers = []
         self.next_change = 1
         self.dead = set()
+        self.dismissed = set()
+        """Newcomers that the driver has ended, since their change has failed."""
         self.made = set()
         self.switches = {}
         """Generations and members that changes led to."""
-        self.known = set()
-        """Changes of which the driver knows that they were made."""
         self.request = None
         self.joiners = {}
-        for name in members:
-            self.act(self.lead.registered(name, self.peers[name].status))
+        for peer in self.peers.values():
+            self.greet(peer)
 
     def act(self, actions):
         for action in actions:
             if isinstance(action, Tell):
                 peer = self.peers[action.worker]
-                if action.worker not in self.dead and not peer.gone:
+                if peer in self.alive() and peer.follows:
                     peer.inbox.append(action.message)
-            else:
-                self.answers.append(action.message)
+                continue
+            self.answers.append(action.message)
+            if action.message["kind"] == "adjust_failed":
+                self.dismiss(self.joiners[action.message["change_id"]])
+
+    def dismiss(self, joiners):
+        """The driver kills them, and says that they are lost."""
+        new = [name for name in joiners if self.peers[name] in self.alive()]
+        for name in new:
+            self.peers[name].gone = True
+            self.lines.pop(name, None)
+        self.dismissed |= set(new)
+        if new:
+            self.tell_leader("lost", new)
 
     def wanted(self):
-        """Whether the driver waits for a change that it has asked for."""
-        ended = self.answered("adjust_failed") | self.known
-        return self.request is not None and self.request["change_id"] not in ended
+        """Whether the driver waits for a change that it has asked for: until it has failed, or
+        every member that lives works in the generation that it led to, or one after that."""
+        if self.request is None or self.request["change_id"] in self.answered("adjust_failed"):
+            return False
+        generation, members = self.switches.get(self.request["change_id"], (None, ()))
+        new = [self.peers[name] for name in members if name not in self.dead]
+        return not new or not all(p.generation >= generation and not p.halted for p in new)
 
     def is_free(self):
         """Whether the driver may ask for a change: those that leave by the last one have gone."""
-        return not self.wanted() and not any(peer.awaits for peer in self.alive())
+        old = [p for p in self.alive() if p.membership and p.name not in self.members()]
+        return not self.wanted() and not old
 
     def answered(self, kind):
         """The changes that the driver was told this about."""
@@ -63,49 +84,60 @@ class Model:
         joiners = [name for name in members if name not in self.peers]
         for name in joiners:
             self.peers[name] = Peer(name)
+            self.say(self.peers[name], "prepared")
         request = {"change_id": self.next_change, "members": list(members), "joiners": joiners}
         self.request = {**request, "global_batch": 12}
         self.joiners[self.next_change] = joiners
-        self.tell_leader("adjust")
+        self.tell_leader("adjust", self.request)
         self.next_change += 1
-        for name in joiners:
-            self.outbox.append((name, "registered"))
-            self.say(name, "prepared")
 
-    def say(self, name, what, *details):
+    def withdraw(self):
+        self.tell_leader("withdraw", self.next_change - 1)
+
+    def say(self, peer, what, *details):
         """To this leader, and to every later one."""
-        self.peers[name].facts[what] = (name, what, *details)
-        self.outbox.append((name, what, *details))
+        peer.facts[what] = (what, *details)
+        if peer.follows:
+            self.lines.setdefault(peer.name, []).append(peer.facts[what])
 
-    def tell_leader(self, what, early=0):
-        """From the driver; the leader has heard by then what it has said itself."""
-        own = max((n for n, entry in enumerate(self.outbox) if entry[0] == self.leader), default=-1)
-        self.outbox.insert(own + 1 + early, ("", what))
+    def tell_leader(self, what, *details):
+        """From the driver; a worker that does not yet know of the leader keeps it until then."""
+        peer = self.peers[self.leader]
+        line = self.lines.setdefault(peer.name, []) if peer.follows else peer.passes_on
+        line.append((what, *details))
 
     def candidates(self):
         """Who may lead next; who only joins knows too little."""
         return [p for p in self.alive() if p.standing]
 
-    def elect(self, peer, early=10**6):
-        """The leader is gone with all that it knew, and was about to hear or had just said. The
-        driver tells of the dead, and asks again for what it still wants."""
-        for change_id in self.answered("adjust_failed"):  # the driver has ended them
-            for name in self.joiners.get(change_id, ()):
-                self.peers[name].gone |= self.peers[name].standing is None
+    def elect(self, peer):
+        """The leader is gone with all that it knew, and was about to hear; what it has said is
+        obeyed until the next one is greeted. The driver asks again for what it still wants."""
         generation, membership = peer.standing
         self.leader = peer.name
+        self.num_elections += 1
         self.lead = Coordinator(membership, generation, **self.options)
-        self.outbox.clear()
-        for other in sorted(self.alive(), key=lambda p: p is not peer):
-            other.inbox.clear()
-            if other is peer:  # nothing reaches a leader before its own greeting
-                self.act(self.lead.registered(peer.name, peer.status))
-            else:
-                self.outbox.append((other.name, "registered", other.status))
-            self.outbox += other.facts.values()
-            self.outbox.append((other.name, "lost"))
+        self.lines.clear()
+        for other in self.peers.values():
+            other.follows = False
+            other.passes_on.clear()
         if self.wanted():
-            self.tell_leader("adjust", early)
+            self.tell_leader("adjust", self.request)
+
+    def greet(self, peer):
+        """It has heard who leads, and tells all that a leader has to know."""
+        peer.follows = True
+        peer.inbox.clear()
+        lost = ("lost", sorted(self.dead | self.dismissed))
+        told = [("greeting", peer.status), *peer.facts.values(), lost, *peer.passes_on]
+        self.lines[peer.name] = told
+        peer.passes_on.clear()
+
+    def greet_one(self, index):
+        strangers = [peer for peer in self.alive() if not peer.follows]
+        if strangers:
+            self.greet(strangers[index % len(strangers)])
+        return bool(strangers)
 
     def members(self):
         """Who trains, as far as anybody knows."""
@@ -164,7 +196,7 @@ class Model:
 
     def say_that_it_stopped(self, peer, *, goes_on=False):
         at = Stop(peer.generation, peer.stopped_for - 1, peer.step)
-        self.say(peer.name, "stopped", at, goes_on)
+        self.say(peer, "stopped", at, goes_on)
 
     def go_on(self, peer):
         """Who has stopped obeys what it was told, and its newcomers follow it."""
@@ -202,13 +234,12 @@ class Model:
         peer.starts()
         if peer.name in topology["members"]:
             self.stand(peer)
-            self.known.add(topology["change_id"])
 
     def stand(self, peer):
         """A member of a new generation."""
         peer.standing = peer.generation, peer.membership
         peer.pause = peer.announced = 0
-        self.say(peer.name, "switched")
+        self.say(peer, "switched", peer.generation, peer.membership, peer.made)
 
     def let_go(self):
         """Who is not in the generation it knows may go, once all that are have switched."""
@@ -226,15 +257,16 @@ class Model:
                 self.leave(peer)
 
     def leave(self, peer):
+        if peer.follows:
+            self.lines.setdefault(peer.name, []).append(("left",))
         peer.gone = True
-        self.outbox.append((peer.name, "left"))
         if peer.name == self.leader and self.candidates():
             self.elect(self.candidates()[0])
 
     def kill(self, name):
         self.dead.add(name)
-        self.outbox = [entry for entry in self.outbox if entry[0] != name]
-        self.act(self.lead.lost([name]))
+        self.lines.pop(name, None)
+        self.tell_leader("lost", [name])
 
     def deliver_one(self, index):
         busy = [p for p in self.alive() if p.inbox or p.stops_for]
@@ -248,9 +280,9 @@ class Model:
         kind = message["kind"]
         if kind == "topology":
             peer.topology[message["generation"]] = message
-            self.say(peer.name, "built", message["generation"])
+            self.say(peer, "built", message["generation"])
             if peer.name in message["joiners"]:
-                self.say(peer.name, "caught_up", message["generation"])
+                self.say(peer, "caught_up", message["generation"])
         elif kind == "announce":
             peer.announced = message["generation"]
             peer.directives.append(message)
@@ -270,7 +302,9 @@ class Model:
         elif kind == "halt":
             peer.halted = message["generation"]
             peer.starts()
-            self.say(peer.name, "halted", message["generation"])
+            if peer.halted > peer.tried:  # else it waits for another
+                peer.tried = peer.halted
+                self.say(peer, "halted", peer.halted, self.report(peer))
         elif kind == "resume" and peer.halted == message["generation"]:
             if peer.name not in message["members"]:
                 peer.halted = 0
@@ -290,57 +324,62 @@ class Model:
             peer.membership = Membership(tuple(message["members"]), 12)
             if topology := peer.topology.get(message["from_generation"]):
                 peer.made = topology["change_id"]
-                self.known.add(peer.made)
             self.stand(peer)
             self.let_go()
         return True
 
+    def report(self, peer):
+        """Where it has stopped."""
+        topology = peer.topology.get(peer.generation)
+        ahead = [topology for number, topology in peer.topology.items() if number > peer.generation]
+        return Halted(
+            peer.generation, peer.step, "h", 1, "",
+            peer.membership or Membership((), 12),
+            topology["change_id"] if topology else peer.made,
+            tuple(name for each in ahead for name in each["joiners"]),
+        )  # fmt: skip
+
     def speak_one(self, index):
-        if not self.outbox:
+        busy = [name for name, line in self.lines.items() if line]
+        if not busy:
             return False
-        entry = self.outbox.pop(0)  # each connection keeps its order; one queue keeps all
-        name, what = entry[:2]
-        if what == "adjust":
-            self.act(self.lead.adjust(self.request))
-            return True
-        if what == "withdraw":
-            self.act(self.lead.withdraw(self.next_change - 1, "late"))
-            return True
-        peer = self.peers[name]
-        if name in self.dead:
-            return True
-        if what == "left":
-            self.act(self.lead.left(name))
-        elif what == "registered":
-            status = entry[2] if len(entry) > 2 else peer.status
-            self.act(self.lead.registered(name, status))
+        name = busy[index % len(busy)]
+        what, *details = self.lines[name].pop(0)
+        lead = self.lead
+        if what == "greeting":
+            self.act(lead.registered(name, *details))
+        elif what == "adjust":
+            self.act(lead.adjust(*details))
+        elif what == "withdraw":
+            self.act(lead.withdraw(*details, "late"))
         elif what == "lost":
-            self.act(self.lead.lost(sorted(self.dead)))
+            self.act(lead.lost(*details))
+        elif what == "left":
+            self.act(lead.left(name))
         elif what == "prepared":
-            self.act(self.lead.prepared(name, "h", 1))
+            self.act(lead.prepared(name, "h", 1))
         elif what == "stopped":
-            self.act(self.lead.stopped(name, entry[2], goes_on=entry[3]))
+            self.act(lead.stopped(name, details[0], goes_on=details[1]))
         elif what == "built":
-            self.act(self.lead.built(name, entry[2]))
+            self.act(lead.built(name, *details))
         elif what == "caught_up":
-            self.act(self.lead.caught_up(name, entry[2]))
+            self.act(lead.caught_up(name, *details))
         elif what == "switched":
-            self.act(self.lead.switched(name, peer.generation, peer.membership, peer.made))
-        elif what == "halted" and peer.halted == entry[2]:
-            topology = peer.topology.get(peer.generation)
-            change_id = topology["change_id"] if topology else None
-            where = peer.membership or Membership((), 12)
-            report = Halted(peer.generation, peer.step, "h", 1, "", where, change_id)
-            self.act(self.lead.halted(name, entry[2], report))
+            self.act(lead.switched(name, *details))
+        elif what == "halted":
+            self.act(lead.halted(name, *details))
         return True
 
-    def settle(self):
-        for _ in range(400):
-            moved = self.deliver_one(0) or self.speak_one(0)
-            if not moved:
-                self.make_step()
-                commanded = any(p.pause or p.announced > p.generation for p in self.training()[:1])
-                busy = any(p.inbox or p.stops_for for p in self.alive())
-                if not commanded and not busy and not self.outbox:
-                    return
+    def settle(self, drawn):
+        """On until nothing is left to happen; what comes first is drawn."""
+        for _ in range(1_000):
+            ways = [self.deliver_one, self.speak_one, self.greet_one]
+            drawn.shuffle(ways)
+            if any(way(drawn.randrange(60)) for way in ways):
+                continue
+            self.make_step()
+            commanded = any(p.pause or p.announced > p.generation for p in self.training()[:1])
+            busy = any(p.inbox or p.stops_for for p in self.alive()) or any(self.lines.values())
+            if not commanded and not busy:
+                return
         raise AssertionError("the workers never come to rest")

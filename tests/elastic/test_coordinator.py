@@ -5,7 +5,7 @@ import pytest
 from systems.elastic.actions import Answer
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.recovery import Halted, Membership, plan_resume
-from tests.elastic.leaders import STATUS, adjust, kinds, leader
+from tests.elastic.leaders import STATUS, adjust, halts, kinds, leader
 
 
 def shrunk(*switched):
@@ -17,10 +17,6 @@ def shrunk(*switched):
     for worker in switched:
         lead.switched(worker, 2, Membership(("a", "b"), 12), 7)
     return lead
-
-
-def halts(*workers):
-    return [*((worker, "halt") for worker in workers), ("driver", "recovering")]
 
 
 def test_scale_out_by_hand():
@@ -149,130 +145,25 @@ def test_a_leaver_that_dies_once_all_have_switched_disturbs_nobody():
     assert lead.lost(["c"]) == []
 
 
-def test_a_new_leader_halts_those_that_a_leaver_keeps_from_their_switch():
-    members = Membership(("a", "b"), 12)
-    lead = Coordinator(members, 2, transfer="peer", recovery="exact")
-    lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 2})
-    assert lead.lost(["c", "x"]) == []
-    sent = lead.registered("b", {**STATUS, "members": ("a", "b", "c"), "highest": 2})
-    assert kinds(sent) == halts("a", "b")
-
-
-def test_a_new_leader_helps_those_whom_the_one_before_it_had_halted():
-    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
-    lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 7})
-    assert lead.halted("a", 6, Halted(6, 10, "h", 1)) == [], "of a recovery that is over"
-    sent = lead.halted("a", 7, Halted(6, 10, "h", 1))
-    assert kinds(sent) == halts("a")
-    assert sent[0].message == {"kind": "halt", "generation": 8}
-
-
-JOINS = {**STATUS, "highest": 7, "prepared": True, "address": "h", "port": 3}
-
-
-@pytest.mark.parametrize("is_early", [True, False])
-def test_a_leaver_that_leads_after_a_death_in_the_switch_has_the_newcomer_go_on(is_early):
-    """The first worker was to stay, and died when the leaver had just left; the leaver was elected
-    and has the only state. It leads the generation in which it was a member."""
-    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
-    lead.registered("b", {**STATUS, "members": ("a", "b"), "highest": 7})
-    assert kinds(lead.lost(["a"])) == halts("b")
-    if is_early:
-        assert lead.registered("c", JOINS) == []
-    left_for = Membership(("a", "c"), 12)
-    sent = lead.halted("b", 8, Halted(7, 114, "", 0, "", left_for, 5))
-    if not is_early:
-        assert sent == [], "of those that trained, it is alone"
-        sent = lead.registered("c", JOINS)
-    assert kinds(sent) == [("c", "halt")]
-    sent = lead.halted("c", 8, Halted(0, -1, "h", 3, "", Membership((), 12)))
-    assert kinds(sent) == [("b", "resume"), ("c", "resume")]
-    plan = sent[0].message
-    assert (plan["members"], plan["source"], plan["step"]) == (["c"], "b", 114)
-    assert plan["behind"] == {"c": ("h", 3)}
-    assert plan["from_generation"] == 7, "the change is made"
-    assert lead.switched("c", 8, Membership(("c",), 12)) == []
-    assert lead.adjust(adjust("ac", "c", 5)) == []
-    assert lead.recovery is None
-
-
-def test_a_newcomer_that_says_first_where_it_trains_is_halted_with_the_others():
-    """As above, but the newcomer, which has entered, is heard before the leaver has halted."""
-    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
-    lead.registered("b", {**STATUS, "members": ("a", "b"), "highest": 7})
-    assert kinds(lead.lost(["a"])) == halts("b")
-    new = Membership(("a", "c"), 12)
-    assert lead.registered("c", {**JOINS, "members": new.members}) == []
-    assert kinds(lead.switched("c", 7, new, 5)) == [("c", "halt")]
-    assert lead.halted("b", 8, Halted(7, 114, "", 0, "", new, 5)) == []
-    sent = lead.halted("c", 8, Halted(7, 114, "h", 3, "", new, 5))
-    assert kinds(sent) == [("b", "resume"), ("c", "resume")]
-    assert sent[0].message["members"] == ["c"]
-
-
 def test_who_trained_in_a_generation_that_the_leader_has_not_heard_of_can_go_on():
     halted = {"b": Halted(1, 7, "h", 1, "", Membership(("a", "b"), 12))}
     plan = plan_resume(halted, {2: Membership(("c", "b"), 12)}, {"a", "c"}, "exact")
     assert (plan.membership.members, plan.source, plan.step) == (("b",), "b", 7)
 
 
-@pytest.mark.parametrize("was_made", [True, False])
-def test_a_change_asked_for_again_in_a_recovery_is_answered_when_it_is_known(was_made):
-    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
-    for worker in "ab":
-        lead.registered(worker, {**STATUS, "members": ("a", "b"), "highest": 7})
-    lead.lost(["c"])
-    lead.lost(["b"])
-    assert lead.adjust(adjust("ad", "d", 5)) == []
-    new = Membership(("a", "d") if was_made else ("a", "b"), 12)
-    sent = lead.halted("a", 9, Halted(7 if was_made else 6, 10, "h", 1, "", new, 5))
-    if was_made:
-        lead.registered("d", JOINS)
-        sent = lead.halted("d", 9, Halted(0, -1, "h", 3))
-    members = ["a", "d"] if was_made else ["a"]
-    assert sent[0].message["members"] == members
-    answers = lead.switched("a", 9, Membership(tuple(members), 12))
-    assert kinds(answers) == ([] if was_made else [("driver", "adjust_failed")])
-
-
-def test_what_became_of_a_change_of_the_leader_before_is_found_out_before_it_is_given_up():
-    """The one before may have announced it: it had given a number."""
-    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
-    lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 7})
-    lead.registered("b", {**STATUS, "members": ("a", "b"), "highest": 7})
-    assert kinds(lead.withdraw(5, "late")) == halts("a", "b")
-    new = Membership(("a",), 12)
-    lead.halted("a", 8, Halted(7, 10, "h", 1, "", new, 5))
-    lead.halted("b", 8, Halted(7, 10, "", 0, "", new, 5))
-    assert kinds(lead.switched("a", 8, new)) == [("driver", "adjust_kept")]
-
-
-def test_what_a_leader_before_may_have_announced_is_not_given_up_though_asked_for_again():
-    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
-    lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 7})
-    assert lead.adjust(adjust("a", "", 5)) == [], "b is not here yet"
-    assert kinds(lead.withdraw(5, "late")) == halts("a")
-    assert kinds(lead.registered("b", {**STATUS, "members": ("a", "b"), "highest": 7})) == [
-        ("b", "halt")
-    ]
-    old = Membership(("a", "b"), 12)
-    for worker in "ab":
-        sent = lead.halted(worker, 8, Halted(6, 10, "h", 1, "", old))
-    assert kinds(sent) == [("a", "resume"), ("b", "resume"), ("driver", "adjust_failed")]
-    assert lead.switched("a", 8, old) == [], "it was answered"
-
-
-def test_others_may_count_on_a_newcomer_that_a_new_leader_has_not_heard_of():
-    """It died; the leader before may have announced the switch to a group with it."""
-    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
-    for worker in "ab":
-        lead.registered(worker, {**STATUS, "members": ("a", "b"), "highest": 7})
-    assert kinds(lead.lost(["c"])) == halts("a", "b")
-
-
-def test_a_change_that_no_leader_has_begun_is_given_up_at_once():
-    lead = leader("a", "b")
-    assert kinds(lead.withdraw(5, "late")) == [("driver", "adjust_failed")]
+def test_a_death_after_a_switch_that_a_recovery_made_halts_those_that_meet():
+    lead = leader("x", "a")
+    lead.adjust(adjust("xcd", "cd"))
+    for worker in "cd":
+        lead.registered(worker, STATUS)
+        lead.prepared(worker, "h", 1)
+    new = Membership(("x", "c", "d"), 12)
+    lead.lost(["x"])
+    lead.halted("a", 3, Halted(2, 9, "", 0, "", new, 7))
+    for worker in "cd":
+        sent = lead.halted(worker, 3, Halted(0, -1, "h", 1))
+    assert sent[0].message["members"] == ["c", "d"]
+    assert ("d", "halt") in kinds(lead.lost(["c"]))
 
 
 def test_a_death_may_have_been_that_of_a_newcomers_donor():
@@ -327,15 +218,6 @@ def test_a_member_that_cannot_enter_a_generation_others_count_on_makes_all_meet_
     assert "could not meet the others: the donor is silent" in actions[-1].message["reason"]
 
 
-def test_a_number_that_a_leader_before_has_used_is_not_used_again():
-    lead = Coordinator(Membership(tuple("abc"), 12), 1, transfer="peer", recovery="exact")
-    lead.registered("a", STATUS)
-    assert lead.lost(["c"])[0].message == {"kind": "halt", "generation": 2}
-    again = lead.registered("b", {**STATUS, "highest": 2})
-    assert kinds(again) == halts("a", "b")
-    assert {action.message["generation"] for action in again} == {3}
-
-
 def test_without_anybody_who_has_the_state_there_is_no_plan():
     assert (
         plan_resume({"c": Halted(0, -1, "h", 1)}, {1: Membership(("a",), 1)}, "a", "exact") is None
@@ -360,10 +242,6 @@ def test_a_change_that_takes_too_long_is_given_up_until_the_others_count_on_it()
     assert kinds(lead.withdraw(8, "too late")) == [("driver", "adjust_kept")]
     lead.switched("a", 3, Membership(("a", "b"), 12), 8)
     assert kinds(lead.withdraw(8, "too late")) == [("driver", "adjust_kept")]
-
-
-def test_a_change_that_a_new_leader_knows_nothing_of_is_given_up_when_asked_for():
-    assert kinds(leader("a", "b").withdraw(7, "late")) == [("driver", "adjust_failed")]
 
 
 def test_a_group_that_broke_in_the_step_with_which_the_others_went_on_is_built_anew():

@@ -59,3 +59,12 @@ def test_who_stops_for_a_change_that_was_made_goes_on():
     assert kinds(lead.adjust(adjust("ab", "")))[0] == ("a", "pause")
     assert lead.switched("a", 3, Membership(("a", "b"), 12), 7) == []
     assert kinds(lead.stopped("b", Stop(3, 7, 20), goes_on=False)) == [("b", "cancel")]
+
+
+def test_a_switch_that_somebody_was_told_of_is_not_given_up():
+    """It has read the word of the leader before, or is about to; the others had not."""
+    lead = stopped("a", "b")
+    status = {**STATUS, "members": tuple("abc"), "highest": 2, "announced": 2}
+    told = lead.registered("c", status) + lead.stopped("c", AT, goes_on=False)
+    assert kinds(told) == [(worker, "announce") for worker in "abc"]
+    assert {one.message["generation"] for one in told} == {2}
