@@ -70,8 +70,10 @@ class Coordinator:
 
     def missing(self) -> set[str]:
         """Who has not come to this leader, but should have."""
-        awaited = set() if self.recovery is None else self._concerned() - self._attendance.here
-        return self._attendance.missing(self.members) | awaited
+        attendance, recovery = self._attendance, self.recovery
+        newcomers = set() if recovery is None else recovery.newcomers
+        newcomers -= attendance.here | attendance.dead | attendance.left
+        return attendance.missing(self.members) | newcomers
 
     # Inputs.
 
