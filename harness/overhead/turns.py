@@ -50,20 +50,21 @@ class Program:
 def take_turns(
     programs: Mapping[Name, Program], turn_s: float, drawn: random.Random
 ) -> list[dict[Name, Turn]]:
-    """Start programs, one after the other, and let them go on by turns once all have begun,
+    """Start programs, one after the other in drawn order, and let them go on by turns once all have begun,
     until the first of them ends; then let all go on to their end.
 
     Args:
         programs: by name.
         turn_s: length of a turn, seconds.
-        drawn: draws the order of every round.
+        drawn: draws the order of starting, since equal programs differ by it too, and that of
+            every round.
 
     Returns:
         The whole rounds, each with one turn for each name.
     """
     started: list[PointProcess] = []
     try:
-        for program in programs.values():
+        for program in drawn.sample(list(programs.values()), len(programs)):
             program.process.start()
             started.append(program.process)
             while not program.has_begun():

@@ -67,6 +67,16 @@ def test_the_order_of_rounds_is_drawn(counter):
     assert firsts == {"a", "b"}
 
 
+def test_the_order_of_starting_is_drawn(counter, tmp_path):
+    firsts = set()
+    for seed in range(4):
+        programs = {name: counter(f"{name}{seed}", 5) for name in ("a", "b")}
+        take_turns(programs, 0.05, random.Random(seed))
+        began = {name: json.loads((tmp_path / f"{name}{seed}").read_text())[0] for name in "ab"}
+        firsts.add(min(began, key=lambda name: began[name]))
+    assert firsts == {"a", "b"}
+
+
 def test_a_program_that_fails_ends_the_turns_and_the_others_go_on_to_their_end(counter, tmp_path):
     bad = Program(PointProcess([], tmp_path / "bad.log", "no_such"), lambda: False)
     programs = {"good": counter("good", 100), "bad": bad}
