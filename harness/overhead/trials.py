@@ -226,17 +226,22 @@ def run_trial(trial: Trial, settings: Settings, folder: Path) -> Rounds:
     words = [*cell.words, f"repetition={trial.number}", "force=true"]
     planned = plan(read_words(words), check_workloads=False)
     log = folder / "backend" / f"{trial.name}.log"
-    programs = {
+    programs: dict[Kind, Program] = {
         Kind.BACKEND: Program(PointProcess(words, log), partial(_has_steps, planned)),
         **{kind: _script(cell, settings.reference, out) for kind, out in plain.items()},
     }
     rounds = take_turns(
         programs, settings.turn_of(cell.workload), random.Random(f"turns {trial.name}")
     )
-    started = {Kind.BACKEND: _steps_of_run(trial, planned, programs[Kind.BACKEND].process)}
-    for kind, out in plain.items():
+    started: dict[Kind, list[float]] = {}
+    # First who failed: of the others some may not have been started for it.
+    for kind in sorted(programs, key=lambda kind: programs[kind].process.returncode in (None, 0)):
+        process = programs[kind].process
+        if kind is Kind.BACKEND:
+            started[kind] = _steps_of_run(trial, planned, process)
+            continue
         try:
-            lines = read_lines(programs[kind].process, out)
+            lines = read_lines(process, plain[kind])
         except FixedTrainingError as error:
             raise TrialError(f"{trial.name}: {error}") from error
         started[kind] = [float(line["started"]) for line in lines]

@@ -50,8 +50,8 @@ class Program:
 def take_turns(
     programs: Mapping[Name, Program], turn_s: float, drawn: random.Random
 ) -> list[dict[Name, Turn]]:
-    """Start programs, one after the other in drawn order, and let them go on by turns once all have begun,
-    until the first of them ends; then let all go on to their end.
+    """Start programs, one after the other in drawn order, and let them go on by turns once all
+    have begun, until the first of them ends; then let all go on to their end.
 
     Args:
         programs: by name.

@@ -70,7 +70,7 @@ def test_the_order_of_rounds_is_drawn(counter):
 def test_the_order_of_starting_is_drawn(counter, tmp_path):
     firsts = set()
     for seed in range(4):
-        programs = {name: counter(f"{name}{seed}", 5) for name in ("a", "b")}
+        programs = {name: counter(f"{name}{seed}", 200) for name in ("a", "b")}
         take_turns(programs, 0.05, random.Random(seed))
         began = {name: json.loads((tmp_path / f"{name}{seed}").read_text())[0] for name in "ab"}
         firsts.add(min(began, key=lambda name: began[name]))
