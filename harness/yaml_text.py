@@ -35,7 +35,8 @@ def read_alike(text: str) -> Any:
     try:
         for entry in filter(None, _ENTRY.split(text)):
             parsed = _entry(entry)
-            if not isinstance(parsed, Mapping) or len(parsed) != 1:
+            # What is merged into the mapping (``<<``) counts less than what stands in it.
+            if not isinstance(parsed, Mapping) or len(parsed) != 1 or entry.startswith("<<"):
                 return read_yaml(text)
             found |= parsed
     except yaml.YAMLError:  # it has an end in another entry, or is none: the whole document tells

@@ -129,7 +129,8 @@ class Coordinator:
         # Who was ready for a switch has heard of a number that this leader did not give.
         is_unknown = not is_present and change_id not in self._asked | self._done
         if self.recovery is not None:
-            self._postponed = change_id if is_unknown else self._postponed
+            if is_unknown:
+                self._postponed = change_id
             return []
         is_open = is_present and adjustment is not None and not adjustment.is_announced
         if (is_open or is_unknown) and self._may_have_been_announced:

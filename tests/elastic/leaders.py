@@ -13,6 +13,13 @@ def leader(*members, transfer="background", recovery="exact", **options):
     return found
 
 
+def come(lead, *joiners):
+    """These have connected, and can take the state."""
+    for worker in joiners:
+        lead.registered(worker, STATUS)
+        lead.prepared(worker, "h", 1)
+
+
 def adjust(members, joiners, change_id=7, global_batch=12):
     return {
         "change_id": change_id,

@@ -5,7 +5,7 @@ import pytest
 from systems.elastic.actions import Answer
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.recovery import Halted, Membership, plan_resume
-from tests.elastic.leaders import STATUS, adjust, halts, kinds, leader
+from tests.elastic.leaders import STATUS, adjust, come, halts, kinds, leader
 
 
 def shrunk(*switched):
@@ -62,9 +62,7 @@ def test_one_adjustment_at_a_time():
 def test_a_joiner_that_dies_before_the_switch_disturbs_nobody():
     lead = leader("a", "b")
     lead.adjust(adjust("abcd", "cd"))
-    for worker in "cd":
-        lead.registered(worker, STATUS)
-        lead.prepared(worker, "h", 1)
+    come(lead, "c", "d")
     actions = lead.lost(["c"])
     assert kinds(actions) == [
         ("d", "dismissed"),
@@ -79,8 +77,7 @@ def test_a_joiner_that_dies_before_the_switch_disturbs_nobody():
 def test_a_joiner_that_dies_once_the_switch_is_announced_counts_as_a_member():
     lead = leader("a", "b", transfer="peer")
     lead.adjust(adjust("abc", "c"))
-    lead.registered("c", STATUS)
-    lead.prepared("c", "h", 1)
+    come(lead, "c")
     for worker in "abc":
         announced = lead.built(worker, 2)
     assert kinds(announced) == [("a", "announce")]
@@ -154,9 +151,7 @@ def test_who_trained_in_a_generation_that_the_leader_has_not_heard_of_can_go_on(
 def test_a_death_after_a_switch_that_a_recovery_made_halts_those_that_meet():
     lead = leader("x", "a")
     lead.adjust(adjust("xcd", "cd"))
-    for worker in "cd":
-        lead.registered(worker, STATUS)
-        lead.prepared(worker, "h", 1)
+    come(lead, "c", "d")
     new = Membership(("x", "c", "d"), 12)
     lead.lost(["x"])
     lead.halted("a", 3, Halted(2, 9, "", 0, "", new, 7))
@@ -204,8 +199,7 @@ def test_a_member_that_cannot_enter_a_generation_others_count_on_makes_all_meet_
     """Each gives up what only it waits for; one that is late disturbs no recovery."""
     lead = leader("a", "b", transfer="peer")
     lead.adjust(adjust("abc", "c"))
-    lead.registered("c", STATUS)
-    lead.prepared("c", "h", 1)
+    come(lead, "c")
     for worker in "abc":
         lead.built(worker, 2)
     everybody = halts("a", "b", "c")

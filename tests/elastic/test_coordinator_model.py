@@ -16,6 +16,7 @@ WAYS = [
     {"transfer": "peer", "recovery": "none", "stops_first": True},
 ]
 MANY = 4_000
+"""Stories of each way in the long test. What takes more of them is tested by hand, too."""
 UNTIL_ANNOUNCED = 120
 """Messages of a change of at most five workers, and more."""
 

@@ -37,6 +37,7 @@ def test_a_mapping_is_read_as_if_at_once(values, flow, width):
         "a: |\n  b: 1\n  c\nd: 2",
         "? a\n: b\n",
         "a: 1\na: 2",
+        "a: 0\n<<: {a: 1}",
         "a\nb",
     ],
 )
