@@ -28,6 +28,8 @@ for (const one of document.querySelectorAll('body *')) {
   if (one.tagName === 'IMG' && !(one.complete && one.naturalWidth))
     wrong.push('no picture: ' + named(one));
 }
+for (const one of document.querySelectorAll('nav'))  // may scroll, but down alone
+  if (one.scrollWidth > one.clientWidth + 1) wrong.push('cut: ' + named(one));
 for (const parent of document.querySelectorAll('main, section, article, header')) {
   let above = null;
   for (const one of parent.children) {

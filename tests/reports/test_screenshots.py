@@ -51,6 +51,7 @@ def test_faults_of_a_layout_are_found(tmp_path: Path) -> None:
         "<p style='margin-top: -60px'>over it</p>"
         "<p style='width: 3000px'>wide</p>"
         "<p style='width: 30px; overflow: hidden; white-space: nowrap'>cut in the middle</p>"
+        "<nav style='width: 30px; overflow: auto'>longer_than_it_is_wide</nav>"
         "<img alt='lost' src='lost.png' style='width: 5px; height: 5px'>"
         "<section id='bare'><h2>title</h2></section>"
         "<div style='overflow-x: auto'><table style='width: 3000px'><td>may be wide</table></div>"
@@ -61,6 +62,7 @@ def test_faults_of_a_layout_are_found(tmp_path: Path) -> None:
         'sticks out: p "wide"',
         'cut: p "cut in the middle"',
         'no picture: img "lost"',
+        'cut: nav "longer_than_it_is_wide"',
         'lies over what is above it: p "over it"',
         'nothing in: section#bare "title"',
     ]
