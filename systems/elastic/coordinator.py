@@ -199,15 +199,16 @@ class Coordinator:
             self._learn(report)
         return self._advance()
 
-    def lost(self, workers: Sequence[str]) -> list[Action]:
-        """Workers have died; whoever says it may say it again."""
+    def lost(self, workers: Sequence[str], parted: Sequence[str] = ()) -> list[Action]:
+        """Workers have died; whoever says it may say it again. ``parted``: those without whom it
+        has entered its generation since, so that they were to join in none after that."""
         new = self._attendance.died(workers)
         if not new:
             return []
         adjustment = self.adjustment
         is_hurt = bool(new & self._concerned(dead=True))
         is_hurt |= self._attendance.are_hurt(self.members, new)
-        if self._may_have_been_announced:
+        if self._may_have_been_announced and not new <= set(parted):
             return self._halt() if is_hurt or self.recovery is None else self._advance()
         if is_hurt:
             if adjustment is None or not new <= set(adjustment.joiners) or adjustment.is_announced:

@@ -60,6 +60,8 @@ class LeaderServer:
         self._note = note
         self._watch = HeartbeatWatch(hang_timeout_s)
         self._coordinator: Coordinator | None = None
+        self._deposed: Coordinator | None = None
+        """Of the term before, until this thread has seen that it is over."""
         self._connections: dict[str, Connection] = {}
         self._leaving: set[str] = set()
         self._early: list[tuple[Connection, Message]] = []
@@ -82,7 +84,8 @@ class LeaderServer:
 
     def step_down(self) -> None:
         """Someone else leads: hang up on everybody, who will then look for the leader."""
-        self._coordinator = None
+        coordinator, self._coordinator = self._coordinator, None
+        self._deposed = coordinator or self._deposed
 
     def close(self) -> None:
         """End the thread and every connection."""
@@ -111,6 +114,7 @@ class LeaderServer:
 
     def _hang_up(self) -> None:
         """This worker does not lead: let those go that think so, but for the very latest."""
+        self._end_term()
         for connection in list(self._connections.values()):
             self._server.close_connection(connection)
         now = time.monotonic()
@@ -118,6 +122,12 @@ class LeaderServer:
             if now - connection.since > EARLY_PATIENCE_S:
                 self._server.close_connection(connection)
         self._early = [entry for entry in self._early if entry[0].is_open]
+
+    def _end_term(self) -> None:
+        """The term before is over: the driver waits no more for a recovery that it had begun."""
+        deposed, self._deposed = self._deposed, None
+        if deposed is not None and deposed.recovery is not None:
+            self._to_driver({"kind": "deposed"})
 
     def _accuse(self, now: float) -> None:
         """Tell the driver who has been silent for too long; it kills them for certain.
@@ -135,6 +145,7 @@ class LeaderServer:
                 self._to_driver({"kind": "suspect", "worker": worker, "silent_s": silent_s})
 
     def _on_message(self, connection: Connection, message: Message) -> None:
+        self._end_term()
         coordinator = self._coordinator
         greeting = connection.greeting
         assert greeting is not None
@@ -179,7 +190,7 @@ class LeaderServer:
             case "halted":
                 return coordinator.halted(worker, message["number"], _halted(message))
             case "lost":
-                return coordinator.lost(message["workers"])
+                return coordinator.lost(message["workers"], message["parted"])
             case "bye":
                 self._leaving.add(worker)
                 self._watch.forget(worker)

@@ -27,6 +27,9 @@ from systems.runtime.control import ControlClient, ControlError, Message
 LEADER_KEY = "leader"
 LINE = "line"
 """Key of what a leader says, in the inbox: on which of this worker's lines to leaders it came."""
+NOBODY: Message = {"kind": "lost", "workers": [], "parted": []}
+"""What a worker tells that has heard of no death; ``parted``: whose death came before it entered
+its generation, without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,11 @@ class Member:
         self.announced = 0
         self.pause = 0
         self._highest = max(self._highest, generation)
+        with self._lock:
+            if known := self._facts.get("lost"):
+                members = membership.members
+                parted = [worker for worker in known["workers"] if worker not in members]
+                self._facts["lost"] = {**known, "parted": parted}
         self.tell(
             {
                 "kind": "switched",
@@ -262,8 +270,11 @@ class Member:
 
     def _lost(self, workers: list[str]) -> None:
         with self._lock:
-            known = self._facts.get("lost", {"workers": []})["workers"]
-        self.tell({"kind": "lost", "workers": [*dict.fromkeys([*known, *workers])]})
+            known = self._facts.get("lost", NOBODY)
+            new = [worker for worker in workers if worker not in known["workers"]]
+            message = {**known, "workers": [*known["workers"], *new]}
+            self._facts["lost"] = message
+            self._send(message)
         if self._leader_worker in workers:
             self._leader_gone()
 

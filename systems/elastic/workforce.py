@@ -37,6 +37,8 @@ class Workforce(Roll):
         super().__init__(Crew(processes, self._order_of), account, processes.options, members)
         self._recovered: Mapping[str, Any] | None = None
         """What the survivors of a death said when they went on, until it has been reported."""
+        self._halted_by = ""
+        """The leader on whose word alone ``recover_by`` is set; empty: a worker has died."""
         self._processes = processes
         self._end = end
         self._life = self._generation = account.next_number()
@@ -135,9 +137,23 @@ class Workforce(Roll):
     def on_recovering(self, process: Process, message: Mapping[str, Any]) -> None:
         """The leader has halted all, perhaps though nobody has died: they have to go on in time,
         unless they have already and this comes late."""
-        is_late = message["generation"] <= self._generation
-        if not is_late and self.recover_by is None and self.can_recover:
+        if message["generation"] <= self._generation or not self.can_recover:
+            return
+        if self.recover_by is None:
             self.recover_by = time.monotonic() + self._options.recovery_timeout_s
+            self._halted_by = process.name
+        elif self._halted_by:
+            self._halted_by = process.name
+
+    def on_deposed(self, process: Process, message: Mapping[str, Any]) -> None:
+        """It leads no more, and nobody had gone on with it."""
+        self.let_go(process)
+
+    def let_go(self, process: Process) -> None:
+        """It leads no more: if the workers are awaited on its word alone, then no longer. Those
+        that it has halted say so to the next leader, who then says so to us."""
+        if self._halted_by == process.name:
+            self._halted_by, self.recover_by = "", None
 
     def on_recovered(self, process: Process, message: Mapping[str, Any]) -> None:
         """The survivors' first step without the dead has ended."""
@@ -196,6 +212,7 @@ class Workforce(Roll):
             if recovered is not None and process.name in recovered["members"]:
                 self._recovered = None  # else the others were quicker to notice than we
             self.recover_by = time.monotonic() + self._options.recovery_timeout_s
+            self._halted_by = ""
         self.crew.tell_all({"kind": "lost", "workers": [process.name]})
 
     # What follows.

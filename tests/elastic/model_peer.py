@@ -36,6 +36,8 @@ class Peer:
     """The last recovery that it took part in."""
     standing: tuple | None = None
     """Generation and members by which it would lead; None: it does not stand for election."""
+    survived: set = field(default_factory=set)
+    """Who had died when it entered its generation."""
     facts: dict = field(default_factory=dict)
     """The last of each kind that it has said, which every new leader is told."""
 

@@ -128,7 +128,7 @@ class Model:
         """It has heard who leads, and tells all that a leader has to know."""
         peer.follows = True
         peer.inbox.clear()
-        lost = ("lost", sorted(self.dead | self.dismissed))
+        lost = ("lost", sorted(self.dead | self.dismissed), sorted(peer.survived))
         told = [("greeting", peer.status), *peer.facts.values(), lost, *peer.passes_on]
         self.lines[peer.name] = told
         peer.passes_on.clear()
@@ -239,6 +239,7 @@ class Model:
         """A member of a new generation."""
         peer.standing = peer.generation, peer.membership
         peer.pause = peer.announced = 0
+        peer.survived = (self.dead | self.dismissed) - set(peer.membership.members)
         self.say(peer, "switched", peer.generation, peer.membership, peer.made)
 
     def let_go(self):

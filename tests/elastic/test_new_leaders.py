@@ -161,6 +161,22 @@ def test_others_may_count_on_a_newcomer_that_a_new_leader_has_not_heard_of():
     assert kinds(lead.lost(["c"])) == halts("a", "b")
 
 
+def test_a_death_that_all_have_survived_halts_nobody_though_a_change_is_in_doubt():
+    """A leaver leads for a moment, and hears of it from the others: whoever died before they
+    entered the present generation was to join in none after it."""
+    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
+    lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 7})
+    assert lead.lost(["x"], parted=["x"]) == []
+    assert kinds(lead.lost(["x", "c"], parted=["x"])) == halts("a")
+
+
+def test_a_member_whose_death_another_has_survived_is_missed_all_the_same():
+    lead = Coordinator(Membership(("a", "b", "c"), 12), 6, transfer="peer", recovery="exact")
+    for worker in "ab":
+        lead.registered(worker, {**STATUS, "members": ("a", "b", "c"), "highest": 7})
+    assert kinds(lead.lost(["c"], parted=["c"])) == halts("a", "b")
+
+
 def test_a_change_that_no_leader_has_begun_is_given_up_at_once():
     lead = leader("a", "b")
     assert kinds(lead.withdraw(5, "late")) == [("driver", "adjust_failed")]

@@ -81,6 +81,34 @@ def asked(work, hands):
     return name
 
 
+@pytest.mark.parametrize("how", ["deposed", "ended", "died"])
+def test_whom_a_leader_has_halted_are_awaited_as_long_as_it_leads(work, how):
+    """Who follows it is told by those that it has halted, and says so in its turn."""
+    first, second = (work.crew.workers[name] for name in work.members)
+    work.on_recovering(first, {"generation": 5})
+    assert work.recover_by is not None
+    work.let_go(second)
+    assert work.recover_by is not None
+    if how == "deposed":
+        work.on_deposed(first, {})
+    elif how == "ended":
+        work.let_go(first)
+    else:
+        work.died(first)
+        work.let_go(first)
+    assert (work.recover_by is None) == (how != "died"), "those that live go on after a death"
+
+
+def test_a_leader_that_halts_them_in_the_place_of_another_is_waited_for(work):
+    first, second = (work.crew.workers[name] for name in work.members)
+    work.on_recovering(first, {"generation": 5})
+    work.on_recovering(second, {"generation": 6})
+    work.let_go(first)
+    assert work.recover_by is not None
+    work.let_go(second)
+    assert work.recover_by is None
+
+
 def test_of_two_that_do_not_hear_each_other_one_goes_on(work, hands, tmp_path):
     """The second had said the same before it could know that it was to go."""
     work.crew.processes.order = SimpleNamespace(job_dir=tmp_path)
