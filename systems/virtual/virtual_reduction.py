@@ -52,6 +52,8 @@ class VirtualReduction(OrderedReduction):
         self._num_slots = 1
         self._rank = 0
         self._by_hand = False
+        self._awaits_backward = False
+        """Whether DistributedDataParallel does, for the forward pass that it has made."""
         self._slot_memory: GradientMemory | None = None
         self._gradients: CopiedGradients | RunningSum | None = None
         """Of the layout in use; None where DistributedDataParallel's own do."""
@@ -159,6 +161,7 @@ class VirtualReduction(OrderedReduction):
 
     def after_forward(self, worker: int) -> None:
         """After a virtual worker's last forward pass of a step."""
+        self._awaits_backward = not self._by_hand
         if self._by_hand and worker == 0:
             self._kept.copy_(self.buffers.gather())
 
@@ -168,6 +171,7 @@ class VirtualReduction(OrderedReduction):
         Raises:
             UnusedParameterError: a parameter has no gradient.
         """
+        self._awaits_backward = False
         if self._by_hand and self._gradients is not None:
             missing = self._gradients.end_worker()
             if missing:
@@ -218,11 +222,22 @@ class VirtualReduction(OrderedReduction):
         """Take back what the step did to the buffers, unless it was committed."""
         if self._gradients is not None:
             self._gradients.drop()
+        if self._awaits_backward:
+            self._end_backward()
         for parameter in self._model.parameters():
             parameter.grad = None
         super().undo()
         if self._group is not None and not self._group.is_quiet:
             self._gradients = self._slot_memory = None  # others may still read it: let them have it
+
+    def _end_backward(self) -> None:
+        """A step was given up between its two passes. DistributedDataParallel would take the next
+        backward pass for the second, also one whose gradients are added up by hand: it would
+        send what the others do not expect, and leave a worker's gradients for the next."""
+        self._awaits_backward = False
+        self._lost = GroupLost("the step was given up")  # nothing is sent
+        trained = [one for one in self._model.parameters() if one.requires_grad]
+        torch.autograd.backward([one.sum() for one in trained])
 
     def _on_gradient(self, parameter: torch.Tensor) -> None:
         """A parameter's gradient is there; on the thread of the backward pass."""
