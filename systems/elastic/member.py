@@ -17,6 +17,7 @@ from systems.elastic.coordination_log import CoordinationLog, stamped
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.election import Election
 from systems.elastic.etcd_keystore import open_etcd
+from systems.elastic.facts import Facts
 from systems.elastic.keystore import KeyStore
 from systems.elastic.leader import LeaderServer
 from systems.elastic.order import SCRIPT, ElasticOrder
@@ -27,9 +28,6 @@ from systems.runtime.control import ControlClient, ControlError, Message
 LEADER_KEY = "leader"
 LINE = "line"
 """Key of what a leader says, in the inbox: on which of this worker's lines to leaders it came."""
-NOBODY: Message = {"kind": "lost", "workers": [], "parted": []}
-"""What a worker tells that has heard of no death; ``parted``: whose death came before it entered
-its generation, without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +68,7 @@ class Member:
         self._handlers = handlers
         self._highest = order.generation
         self._receiver: tuple[str, int] | None = None
-        self._facts: dict[str, Message] = {}
-        """The last of each kind of message that a leader has to know."""
+        self._facts = Facts()
         self._request: Message | None = None
         """What the driver asked for while no leader could be reached."""
         self._lock = threading.Lock()
@@ -115,13 +112,13 @@ class Member:
     def tell(self, message: Message) -> None:
         """Tell the leader, and every later one; a later message of a kind replaces it."""
         with self._lock:
-            self._facts[message["kind"]] = message
+            self._facts.note(message)
             self._send(message)
 
     def forget(self, kind: str) -> None:
         """What this worker has told of this kind is true no more: no later leader is told."""
         with self._lock:
-            self._facts.pop(kind, None)
+            self._facts.forget(kind)
 
     def prepared(self, address: str, port: int) -> None:
         """This worker can take a state at this address."""
@@ -138,10 +135,7 @@ class Member:
         self.pause = 0
         self._highest = max(self._highest, generation)
         with self._lock:
-            if known := self._facts.get("lost"):
-                members = membership.members
-                parted = [worker for worker in known["workers"] if worker not in members]
-                self._facts["lost"] = {**known, "parted": parted}
+            self._facts.entered(generation, membership.members)
         self.tell(
             {
                 "kind": "switched",
@@ -270,11 +264,7 @@ class Member:
 
     def _lost(self, workers: list[str]) -> None:
         with self._lock:
-            known = self._facts.get("lost", NOBODY)
-            new = [worker for worker in workers if worker not in known["workers"]]
-            message = {**known, "workers": [*known["workers"], *new]}
-            self._facts["lost"] = message
-            self._send(message)
+            self._send(self._facts.lost(workers))
         if self._leader_worker in workers:
             self._leader_gone()
 
@@ -365,7 +355,7 @@ class Member:
             self._leader = client
             self._heard_at = time.monotonic()
             self._is_accused = False
-            for message in self._facts.values():
+            for message in self._facts:
                 self._send(message)
             request, self._request = self._request, None
             if request is not None:

@@ -1,0 +1,34 @@
+"""What a worker tells the leaders that follow."""
+
+from systems.elastic.facts import Facts
+
+
+def test_the_last_of_each_kind_is_told():
+    facts = Facts()
+    for generation in (2, 3):
+        facts.note({"kind": "built", "generation": generation})
+    facts.note({"kind": "stopped"})
+    facts.forget("stopped")
+    facts.forget("halted")
+    assert list(facts) == [{"kind": "built", "generation": 3}]
+
+
+def test_the_dead_add_up_and_those_that_died_before_the_generation_are_named():
+    facts = Facts()
+    assert facts.lost(["a"]) == {"kind": "lost", "workers": ["a"], "parted": []}
+    facts.entered(4, ["b", "c", "d"])
+    assert facts.lost(["b", "a"]) == {"kind": "lost", "workers": ["a", "b"], "parted": ["a"]}
+    facts.entered(5, ["b", "c"])
+    assert list(facts) == [{"kind": "lost", "workers": ["a", "b"], "parted": ["a"]}], (
+        "a member that died is to be recovered from"
+    )
+
+
+def test_a_failed_meeting_is_told_until_the_worker_works_in_a_later_generation():
+    facts = Facts()
+    failed = {"kind": "meeting_failed", "generation": 4, "reason": "a peer has gone"}
+    facts.note(failed)
+    facts.entered(4, ["a"])
+    assert list(facts) == [failed], "it may have been lost in the next step"
+    facts.entered(5, ["a"])
+    assert list(facts) == []
