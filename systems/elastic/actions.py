@@ -24,8 +24,3 @@ class Answer:
 
 
 Action: TypeAlias = Tell | Answer
-
-
-def failed(change_id: int, reason: str) -> Answer:
-    """A change was given up."""
-    return Answer({"kind": "adjust_failed", "change_id": change_id, "reason": reason})

@@ -51,6 +51,8 @@ class Adjusting:
     """The worker whose death made it fail, if one did."""
     reason: str = ""
     """Why it failed, or is about to."""
+    num_attempts: int = 0
+    """How often a leader was told what is wanted; an answer to an earlier attempt means nothing."""
     is_withdrawn: bool = False
     """Whether the leader was asked to give it up, since it took too long."""
     verdict: Verdict = Verdict.OPEN
@@ -77,6 +79,7 @@ class Adjusting:
         return {
             "kind": "adjust",
             "change_id": self.change.change_id,
+            "attempt": self.num_attempts,
             "members": list(self.new),
             "joiners": list(self.joiners),
             "global_batch": self.change.global_batch,
@@ -86,8 +89,8 @@ class Adjusting:
     @property
     def withdrawal(self) -> dict[str, Any]:
         """What the leader is asked for when it has taken too long."""
-        change_id = self.change.change_id
-        return {"kind": "withdraw", "change_id": change_id, "reason": self.reason}
+        of_change = {"change_id": self.change.change_id, "attempt": self.num_attempts}
+        return {"kind": "withdraw", **of_change, "reason": self.reason}
 
     @property
     def first(self) -> Mapping[str, Any] | None:

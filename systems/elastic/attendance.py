@@ -65,6 +65,10 @@ class Attendance:
         has_begun = any(tuple(self._standings[worker]) == tuple(members) for worker in self.here)
         return set(members) - self.here - self.dead if has_begun else set()
 
+    def awaited(self, members: Collection[str]) -> set[str]:
+        """Of these, who has neither come nor gone: they may know more than this leader."""
+        return set(members) - self.here - self.dead - self.left
+
     def are_hurt(self, workers: Collection[str], dead: Collection[str]) -> bool:
         """Whether one of these, that is to go on, has not parted from these dead yet, or is
         only just coming: its donor may be one of them."""

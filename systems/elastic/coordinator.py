@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from systems.elastic.actions import Action, Answer, Tell, failed
+from systems.elastic.actions import Action, Answer, Tell
 from systems.elastic.adjustment import Adjustment, refusal
 from systems.elastic.attendance import Attendance
+from systems.elastic.changes import Changes
 from systems.elastic.recovery import Halted, Membership, Recovery, plan_resume
 from systems.elastic.stops import Stop, Stops
 from systems.runtime.control import Message
@@ -51,15 +52,8 @@ class Coordinator:
         self._mode = recovery
         self._stops_first = stops_first
         self._attendance = Attendance(generation)
-        self._done: set[int] = set()
-        """Changes that were made, as far as this leader has heard."""
-        self._withdrawn: set[int] = set()
-        """Changes that the driver no longer wants."""
-        self._postponed: int | None = None
-        """A change of which a recovery will tell whether a leader before this one has made it."""
+        self._changes = Changes()
         self._stops = Stops()
-        self._asked: set[int] = set()
-        """Changes that this leader was asked for."""
         self.adjustment: Adjustment | None = None
         self.recovery: Recovery | None = None
 
@@ -72,8 +66,7 @@ class Coordinator:
         """Who has not come to this leader, but should have."""
         attendance, recovery = self._attendance, self.recovery
         newcomers = set() if recovery is None else recovery.newcomers
-        newcomers -= attendance.here | attendance.dead | attendance.left
-        return attendance.missing(self.members) | newcomers
+        return attendance.missing(self.members) | attendance.awaited(newcomers)
 
     # Inputs.
 
@@ -83,6 +76,7 @@ class Coordinator:
             return []
         is_new = self._attendance.came(worker, status)
         self._highest = max(self._highest, status["highest"])
+        self._note_made(status["change_id"])
         if self.recovery is not None:
             if is_new and status["highest"] >= self.recovery.number:
                 return self._halt()  # a leader before this one has used the number
@@ -99,20 +93,21 @@ class Coordinator:
         """The driver asks for other members."""
         target = Membership.from_message(request)
         change_id = request["change_id"]
+        settled = self._changes.heard(change_id, request["attempt"])
         if self.adjustment is not None and self.adjustment.change_id == change_id:
             return []  # asked again
-        if change_id in self._done | self._withdrawn:
-            return []  # asked again of a new leader, and done by the old one, or no longer wanted
+        if settled is not None:
+            return [*settled]
         if self.adjustment is not None:
-            return [Answer({"kind": "retry", "change_id": change_id})]
+            return [self._changes.answer("retry", change_id)]
         if self.recovery is not None:
-            self._postponed = change_id
+            self._changes.postponed = change_id
             return []
         joiners = tuple(request["joiners"])
         reason = refusal(target, self.members, joiners, self._attendance.dead)
         if reason:
-            return [failed(change_id, reason)]
-        self._asked.add(change_id)
+            return [self._changes.fail(change_id, reason)]
+        self._changes.ask(change_id)
         self.adjustment = Adjustment(change_id, target, joiners)
         actions = self._advance()
         if self._stops_first:
@@ -120,27 +115,33 @@ class Coordinator:
             actions.insert(0, Tell(self.members[0], pause))
         return actions
 
-    def withdraw(self, change_id: int, reason: str) -> list[Action]:
+    def withdraw(self, change_id: int, reason: str, attempt: int) -> list[Action]:
         """The driver has waited long enough for a change: it is given up, unless the others may
         count on it already, or have made it: then it is kept. A recovery decides for itself."""
-        self._withdrawn.add(change_id)
+        changes = self._changes
+        if has_failed := changes.heard(change_id, attempt):
+            return [*has_failed]
+        changes.withdraw(change_id)
         adjustment = self.adjustment
         is_present = adjustment is not None and adjustment.change_id == change_id
         # Who was ready for a switch has heard of a number that this leader did not give.
-        is_unknown = not is_present and change_id not in self._asked | self._done
+        is_unknown = not is_present and not changes.is_known(change_id)
         if self.recovery is not None:
             if is_unknown:
-                self._postponed = change_id
+                changes.postponed = change_id
+            return []
+        if is_unknown and self._attendance.awaited(self.members):
+            changes.deferred = change_id, reason, attempt
             return []
         is_open = is_present and adjustment is not None and not adjustment.is_announced
         if (is_open or is_unknown) and self._may_have_been_announced:
-            self._postponed = change_id
+            changes.postponed = change_id
             return self._halt("a change was given up")
         if is_open:
             return self._cancel(reason)
-        if is_present or change_id in self._done:
-            return [Answer({"kind": "adjust_kept", "change_id": change_id})]
-        return [failed(change_id, reason)]
+        if is_present or change_id in changes.done:
+            return [changes.answer("adjust_kept", change_id)]
+        return [changes.fail(change_id, reason)]
 
     def prepared(self, worker: str, address: str, port: int) -> list[Action]:
         """A joiner can take the state now."""
@@ -172,22 +173,15 @@ class Coordinator:
         ``change_id``: of the last change that it went through; None: of none.
         """
         self._attendance.switched(worker, generation, membership)
-        if change_id is not None:
-            self._done.add(change_id)
+        self._note_made(change_id)  # also one that a leader before this one had announced
         self._highest = max(self._highest, generation)
         if generation <= self.generation:
             return []
         answers: list[Action] = []
         self._enter(generation, membership)
-        if self.adjustment is not None and self.adjustment.change_id in self._done:
-            self.adjustment = None  # also one that a leader before this one had announced
         if self.recovery is not None and self.recovery.number == generation:
             self.recovery = None
-            postponed, self._postponed = self._postponed, None
-            if postponed is not None and postponed not in self._done:
-                answers.append(failed(postponed, "the workers had to recover"))
-            elif postponed in self._withdrawn:
-                answers.append(Answer({"kind": "adjust_kept", "change_id": postponed}))
+            answers += self._changes.recovered()
         return [*answers, *self._advance()]
 
     def halted(self, worker: str, number: int, report: Halted) -> list[Action]:
@@ -214,7 +208,7 @@ class Coordinator:
             if adjustment is None or not new <= set(adjustment.joiners) or adjustment.is_announced:
                 return self._halt()
         elif adjustment is None or not new & set(adjustment.joiners):
-            return []
+            return self._advance()  # a recovery may have waited for one that had just left
         actions = self._cancel(f"{', '.join(sorted(new))} died before it had joined")
         return [*actions, *self._advance()]  # a recovery may have waited for it
 
@@ -250,6 +244,13 @@ class Coordinator:
         nobody can."""
         return self._mode != "none" and self._attendance.heard > self.generation
 
+    def _note_made(self, change_id: int | None) -> None:
+        """Somebody has gone through a change; None: through none."""
+        if change_id is not None:
+            self._changes.done.add(change_id)
+        if self.adjustment is not None and self.adjustment.change_id in self._changes.done:
+            self.adjustment = None
+
     def _concerned(self, *, dead: bool = False) -> set[str]:
         """Who trains now, or is about to after a topology was sent, or has just left: until
         it is gone, a leaver may be the only one that has the last step's state."""
@@ -274,6 +275,10 @@ class Coordinator:
     def _advance(self) -> list[Action]:
         if self.recovery is not None:
             return self._advance_recovery(self.recovery)
+        deferred = self._changes.deferred
+        if deferred is not None and not self._attendance.awaited(self.members):
+            self._changes.deferred = None
+            return [*self.withdraw(*deferred), *self._advance()]
         announced = self._attendance.announced
         freed = self._stops.free(self.generation, announced, self.members, self._is_open)
         actions: list[Action] = [*freed]
@@ -313,7 +318,7 @@ class Coordinator:
         """Whether a change is under way; None: this leader does not know of it."""
         if self.adjustment is not None and self.adjustment.change_id == change_id:
             return True
-        return False if change_id in self._asked | self._done else None
+        return False if self._changes.is_known(change_id) else None
 
     def _cancel(self, reason: str) -> list[Action]:
         adjustment = self.adjustment
@@ -332,13 +337,14 @@ class Coordinator:
                 for worker in self.members
                 if worker not in self._attendance.dead
             ]
-        return [*actions, failed(adjustment.change_id, reason)]
+        return [*actions, self._changes.fail(adjustment.change_id, reason)]
 
     def _halt(self, reason: str = "a worker died") -> list[Action]:
         """Stop the survivors at a boundary; also when another dies while they recover."""
         if self._mode == "none":
             return []  # the driver ends the job
         self._stops.clear()
+        self._changes.halted()
         self.recovery = Recovery(self._next_generation(), reason)
         # The driver may know of no death, and limits how long this takes.
         known: Message = {"kind": "recovering", "generation": self.recovery.number}
@@ -358,10 +364,7 @@ class Coordinator:
         if generation <= self.generation or is_known or report.membership is None:
             return
         self._enter(generation, report.membership)
-        if report.change_id is not None:
-            self._done.add(report.change_id)
-        if adjustment is not None and adjustment.change_id in self._done:
-            self.adjustment = None
+        self._note_made(report.change_id)
 
     def _advance_recovery(self, recovery: Recovery) -> list[Action]:
         if recovery.resumed is not None:
@@ -386,14 +389,12 @@ class Coordinator:
             self.adjustment = None
             if plan.from_generation == adjustment.generation:
                 self._enter(adjustment.generation, adjustment.target)
-                self._done.add(adjustment.change_id)
+                self._changes.done.add(adjustment.change_id)
             else:
                 actions += [
                     Tell(worker, {"kind": "dismissed"})
                     for worker in adjustment.joiners
                     if worker in self._attendance.here and worker not in recovery.halted
                 ]
-                actions.append(failed(adjustment.change_id, recovery.reason))
-                if self._postponed == adjustment.change_id:
-                    self._postponed = None
+                actions.append(self._changes.fail(adjustment.change_id, recovery.reason))
         return actions

@@ -195,7 +195,7 @@ class ElasticJob:
             work.died(process)
         elif process.left is not None and work.is_wanted(process):
             work.died(process)  # nobody had asked it to leave
-        work.let_go(process)
+        work.recovery.deposed(process.name)
         self.check()
 
     def check(self) -> None:

@@ -80,6 +80,7 @@ class LeaderServer:
 
     def lead(self, coordinator: Coordinator) -> None:
         """Begin a term; called before any worker can know of it."""
+        self.step_down()  # it may follow itself
         self._coordinator = coordinator
 
     def step_down(self) -> None:
@@ -171,7 +172,8 @@ class LeaderServer:
             case "adjust":
                 return coordinator.adjust(message)
             case "withdraw":
-                return coordinator.withdraw(message["change_id"], message["reason"])
+                attempt = message["attempt"]
+                return coordinator.withdraw(message["change_id"], message["reason"], attempt)
             case "prepared":
                 return coordinator.prepared(worker, message["address"], message["port"])
             case "stopped":

@@ -48,7 +48,7 @@ def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
         tell_halted(loop, loop.halt)
     if outcome is Outcome.LEFT:
         # It leads on, if it did: newcomers cannot before they have entered.
-        if not loop.is_dismissed:
+        if loop.has_state and not loop.is_dismissed:
             _stand_by(loop)
     elif loop.membership.members[0] == loop.worker or _stand_by(loop):
         if outcome is Outcome.FINISHED:

@@ -67,10 +67,12 @@ class Member:
         self._driver = driver
         self._handlers = handlers
         self._highest = order.generation
+        self._change_id: int | None = None
+        """Of the last change that this worker went through, if of any."""
         self._receiver: tuple[str, int] | None = None
         self._facts = Facts()
         self._request: Message | None = None
-        """What the driver asked for while no leader could be reached."""
+        """What the driver asked for while this worker led, and had not greeted itself."""
         self._lock = threading.Lock()
         self._obeying = threading.Lock()
         """Held while a leader's word is obeyed and while another is greeted; before the other."""
@@ -79,6 +81,8 @@ class Member:
         self._leader_worker = ""
         self._leader_address = ""
         self._leads = False
+        self._term = 0
+        """How often this worker has been elected."""
         self._heard_at = 0.0
         self._is_accused = False
         self._is_closed = False
@@ -134,6 +138,7 @@ class Member:
         self.announced = 0
         self.pause = 0
         self._highest = max(self._highest, generation)
+        self._change_id = change_id
         with self._lock:
             self._facts.entered(generation, membership.members)
         self.tell(
@@ -217,13 +222,7 @@ class Member:
             case "stop":
                 self.stop = True
             case "adjust" | "withdraw":
-                if message["kind"] == "adjust" and self._order.workload == SCRIPT:
-                    message = {**message, "global_batch": self.standing[1].global_batch}
-                # Once: the driver asks again when another one leads.
-                with self._lock:
-                    if self._leader is None:
-                        self._request = message
-                    self._send(message)
+                self._asked(message)
             case "lost":
                 self._lost(message["workers"])
             case "store":
@@ -261,6 +260,19 @@ class Member:
                 self.directives.put(message)
             case kind:
                 raise ControlError(f"a worker that trains was sent {kind!r}")
+
+    def _asked(self, message: Message) -> None:
+        """For the leader that the driver means, and in that term: it asks every other one again."""
+        if not self._leads:
+            self._tell_driver({"kind": "leads_not"})
+            return
+        if message["kind"] == "adjust" and self._order.workload == SCRIPT:
+            message = {**message, "global_batch": self.standing[1].global_batch}
+        with self._lock:
+            if self._leader is None:
+                self._request = message  # its term is looked at when it is sent
+            elif message["term"] == self._term:
+                self._send(message)
 
     def _lost(self, workers: list[str]) -> None:
         with self._lock:
@@ -318,8 +330,8 @@ class Member:
                 self._send({"kind": "bye"})  # the one before may still think that it leads
             line = self._follow(leader, address)
             if address == self._me:
-                # Not before: what the driver asks for then must not go to the one before.
                 self._leads = True
+                self._term += 1
                 self._say_that_it_leads()
             greeting: Message = {
                 "kind": "greeting",
@@ -328,6 +340,7 @@ class Member:
                 "worker": self._order.worker,
                 "members": list(membership.members),
                 "highest": self._highest,
+                "change_id": self._change_id,
                 "announced": self.announced,
                 "prepared": self._receiver is not None,
                 "address": self._receiver[0] if self._receiver else "",
@@ -358,11 +371,11 @@ class Member:
             for message in self._facts:
                 self._send(message)
             request, self._request = self._request, None
-            if request is not None:
+            if request is not None and address == self._me and request["term"] == self._term:
                 self._send(request)
 
     def _say_that_it_leads(self) -> None:
-        self._tell_driver({"kind": "leader", "worker": self._order.worker})
+        self._tell_driver({"kind": "leader", "term": self._term})
 
     def _tell_driver(self, message: Message) -> None:
         """From any thread. Once this worker has left, its line to the driver may be closed."""

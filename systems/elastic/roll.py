@@ -8,6 +8,7 @@ from systems.elastic.account import Account
 from systems.elastic.adjusting import Adjusting, Verdict
 from systems.elastic.crew import Crew, Process
 from systems.elastic.options import ElasticOptions
+from systems.elastic.recovery_deadline import RecoveryDeadline
 from systems.runtime.job_life import Phase
 
 LEAVING = (Phase.STOPPING, Phase.FINISHING)
@@ -25,11 +26,15 @@ class Roll:
         self.members = members
         """By rank, as far as is known."""
         self.adjusting: Adjusting | None = None
-        self.recover_by: float | None = None
-        """When the workers have to go on at the latest after a death, or another loss of their
-        group; None: there was none."""
+        self.recovery = RecoveryDeadline(options.recovery_timeout_s)
         self._account = account
         self._options = options
+
+    @property
+    def recover_by(self) -> float | None:
+        """When the workers have to go on at the latest after a death, or another loss of their
+        group; None: there was none."""
+        return self.recovery.at
 
     def is_joining(self, process: Process) -> bool:
         """Whether it was to join and nobody knows yet that it has."""
@@ -88,10 +93,13 @@ class Roll:
         living = [w for w in self.members if not self.crew.workers[w].is_dead]
         return (self.members[0], *living[:1])
 
-    def open_change(self, change_id: int) -> Adjusting | None:
-        """The change of this number, if it is under way and nobody knows what becomes of it."""
+    def open_change(self, change_id: int, attempt: int) -> Adjusting | None:
+        """The change of this number, if it is under way, nobody knows what becomes of it, and this
+        was the last attempt to say what is wanted."""
         adjusting = self.adjusting
         if adjusting is None or adjusting.change.change_id != change_id:
+            return None
+        if adjusting.num_attempts != attempt:
             return None
         return adjusting if adjusting.verdict is Verdict.OPEN else None
 

@@ -37,8 +37,8 @@ class Workforce(Roll):
         super().__init__(Crew(processes, self._order_of), account, processes.options, members)
         self._recovered: Mapping[str, Any] | None = None
         """What the survivors of a death said when they went on, until it has been reported."""
-        self._halted_by = ""
-        """The leader on whose word alone ``recover_by`` is set; empty: a worker has died."""
+        self._made: int | None = None
+        """The last change that was answered as made."""
         self._processes = processes
         self._end = end
         self._life = self._generation = account.next_number()
@@ -92,8 +92,12 @@ class Workforce(Roll):
 
     def on_leader(self, process: Process, message: Mapping[str, Any]) -> None:
         """It leads from now on; what the one before left unanswered is asked again."""
-        if self._leadership.claimed(process):
+        if self._leadership.claimed(process, message["term"]):
             self._ask_leader()
+
+    def on_leads_not(self, process: Process, message: Mapping[str, Any]) -> None:
+        """It was asked for something, and leads no more."""
+        self._leadership.ended(process)
 
     def on_suspect(self, process: Process, message: Mapping[str, Any]) -> None:
         """Kill the accused, so that it is dead for certain; its end then takes its way."""
@@ -109,6 +113,8 @@ class Workforce(Roll):
         """Its first step among the new members has ended."""
         adjusting = self.adjusting
         self._note_generation(message["generation"])
+        if message["change_id"] == self._made:
+            return  # it was clear without this
         if adjusting is None or adjusting.change.change_id != message["change_id"]:
             if self.not_dead(message["members"]) != self.not_dead(self.members):
                 self._end(Fate.LOST, "the workers made a change that had been given up")
@@ -116,17 +122,20 @@ class Workforce(Roll):
         if process.name in adjusting.joiners:
             adjusting.spawn_s[process.name] = process.ordered_at - process.spawned_at
         adjusting.switched[process.name] = message
+        recovered = self._recovered
+        if recovered is not None and recovered["generation"] < message["generation"]:
+            self._recovered = None  # the change was made after it
         adjusting.write_phases(self._processes.order.job_dir, process.name, message)
 
     def on_adjust_failed(self, process: Process, message: Mapping[str, Any]) -> None:
         """The leader gave a change up; everybody trains as before."""
-        adjusting = self.open_change(message["change_id"])
+        adjusting = self.open_change(message["change_id"], message["attempt"])
         if adjusting is not None:
             self._give_up(adjusting, adjusting.reason or message["reason"])
 
     def on_adjust_kept(self, process: Process, message: Mapping[str, Any]) -> None:
         """A change that was to be given up is as good as made: it may take its time."""
-        adjusting = self.open_change(message["change_id"])
+        adjusting = self.open_change(message["change_id"], message["attempt"])
         if adjusting is not None:
             adjusting.deadline = math.inf
 
@@ -137,26 +146,17 @@ class Workforce(Roll):
     def on_recovering(self, process: Process, message: Mapping[str, Any]) -> None:
         """The leader has halted all, perhaps though nobody has died: they have to go on in time,
         unless they have already and this comes late."""
-        if message["generation"] <= self._generation or not self.can_recover:
-            return
-        if self.recover_by is None:
-            self.recover_by = time.monotonic() + self._options.recovery_timeout_s
-            self._halted_by = process.name
-        elif self._halted_by:
-            self._halted_by = process.name
+        if message["generation"] > self._generation and self.can_recover:
+            self.recovery.halted(process.name)
 
     def on_deposed(self, process: Process, message: Mapping[str, Any]) -> None:
         """It leads no more, and nobody had gone on with it."""
-        self.let_go(process)
-
-    def let_go(self, process: Process) -> None:
-        """It leads no more: if the workers are awaited on its word alone, then no longer. Those
-        that it has halted say so to the next leader, who then says so to us."""
-        if self._halted_by == process.name:
-            self._halted_by, self.recover_by = "", None
+        self.recovery.deposed(process.name)
 
     def on_recovered(self, process: Process, message: Mapping[str, Any]) -> None:
         """The survivors' first step without the dead has ended."""
+        if message["generation"] < self._generation:
+            return  # others have told of a change that was made after it
         self._note_generation(message["generation"])
         if any(self.crew.workers[worker].is_dead for worker in message["members"]):
             return  # of an earlier death; the later one is being recovered from
@@ -185,6 +185,8 @@ class Workforce(Roll):
     def left(self, process: Process) -> None:
         """It has parted from the others in order."""
         self._leadership.ended(process)
+        if self.is_joining(process):  # an earlier leader may have sent it away
+            self._withdraw(f"worker {process.name} was sent away")
 
     # Deaths.
 
@@ -200,9 +202,7 @@ class Workforce(Roll):
             adjusting = self.adjusting
             assert adjusting is not None
             adjusting.blamed = adjusting.blamed or process.name
-            adjusting.reason = adjusting.reason or self.crew.end_of(process)
-            patience = time.monotonic() + self._options.recovery_timeout_s
-            adjusting.deadline = min(adjusting.deadline, patience)
+            self._withdraw(self.crew.end_of(process))
         elif not self.is_over:
             if not self.can_recover or not self.survivors():
                 self._end(Fate.LOST, "")  # the reason is known when it has ended
@@ -211,8 +211,7 @@ class Workforce(Roll):
             recovered = self._recovered
             if recovered is not None and process.name in recovered["members"]:
                 self._recovered = None  # else the others were quicker to notice than we
-            self.recover_by = time.monotonic() + self._options.recovery_timeout_s
-            self._halted_by = ""
+            self.recovery.died()
         self.crew.tell_all({"kind": "lost", "workers": [process.name]})
 
     # What follows.
@@ -229,7 +228,8 @@ class Workforce(Roll):
             elif adjusting.switched:
                 adjusting.deadline = math.inf  # it is made, and the last first step is a long one
             elif not adjusting.reason:
-                self._withdraw(adjusting)
+                limit_s = self._options.adjust_timeout_s
+                self._withdraw(f"not done within {limit_s} s")
             elif adjusting.is_withdrawn and not adjusting.joiners:
                 limit_s = self._options.recovery_timeout_s
                 why = f"{adjusting.reason}, and not given up within {limit_s} s after that"
@@ -243,7 +243,8 @@ class Workforce(Roll):
         if self._account.phase is not Phase.RUNNING:
             if recovered is not None:  # it is about to end: only its end is reported
                 self.members = tuple(recovered["members"])
-                self._recovered = self.recover_by = None
+                self._recovered = None
+                self.recovery.met()
             return
         if adjusting is not None:
             self._look_at(adjusting, recovered)
@@ -266,13 +267,14 @@ class Workforce(Roll):
         if adjusting.switched and living and set(living) <= set(adjusting.switched):
             adjusting.verdict = Verdict.DONE
             if len(living) == len(adjusting.new):
-                self.recover_by = None  # it was a leaver that died
+                self.recovery.met()  # it was a leaver that died
         elif recovered is not None:
-            is_made = recovered["change_id"] == adjusting.change.change_id
-            if not adjusting.switched and not is_made:
-                self._give_up(adjusting, adjusting.reason or "the workers had to recover")
-            else:
+            if adjusting.switched or recovered["change_id"] == adjusting.change.change_id:
                 adjusting.verdict = Verdict.DONE
+            elif not adjusting.num_attempts:
+                self._give_up(adjusting, adjusting.reason)
+            else:  # not given up by us: a new leader may be making it, asked for since
+                self._withdraw("the workers had to recover")
         if adjusting.verdict is Verdict.DONE:
             self.crew.tell(adjusting.leavers, {"kind": "exit"})
             adjusting.deadline = time.monotonic() + self._options.leave_timeout_s
@@ -287,6 +289,7 @@ class Workforce(Roll):
                 reason = self.crew.end_of(self.crew.workers[blamed]) if blamed else ""
                 self._account.failed(reason or adjusting.reason)
             return
+        self._made = adjusting.change.change_id
         self.members = adjusting.new
         self._batch = adjusting.change.global_batch
         said = adjusting.first or self._recovered
@@ -309,7 +312,8 @@ class Workforce(Roll):
         lost = [worker for worker in self.members if worker not in recovered["members"]]
         if not crew.are_gone(lost):
             return
-        self._recovered = self.recover_by = None
+        self._recovered = None
+        self.recovery.met()
         self.members = tuple(recovered["members"])
         self._account.stand(recovered)
         aside = [p.name for p in crew.workers.values() if p.left and p.name not in self.members]
@@ -325,12 +329,15 @@ class Workforce(Roll):
                 reason=crew.deaths(lost),
             )
 
-    def _withdraw(self, adjusting: Adjusting) -> None:
-        """A change takes too long: the leader says whether it can still be given up."""
+    def _withdraw(self, reason: str) -> None:
+        """The change is not wanted any more: the leader says whether it can still be given up."""
+        adjusting = self.adjusting
+        if adjusting is None or adjusting.is_withdrawn:
+            return
         adjusting.is_withdrawn = True
-        adjusting.reason = f"not done within {self._options.adjust_timeout_s} s"
+        adjusting.reason = adjusting.reason or reason
         adjusting.deadline = time.monotonic() + self._options.recovery_timeout_s
-        self._leadership.ask(adjusting.withdrawal)
+        self._ask_leader()
 
     def _give_up(self, adjusting: Adjusting, reason: str) -> None:
         """A change fails: its joiners are killed, and the job runs on as before."""
@@ -348,15 +355,14 @@ class Workforce(Roll):
         self._account.serial = max(self._account.serial, generation)
 
     def _ask_leader(self) -> None:
+        """Tell it what is wanted; one that is not known yet is told once it is."""
         adjusting = self.adjusting
-        if adjusting is None or adjusting.verdict is not Verdict.OPEN:
+        if adjusting is None or adjusting.verdict is not Verdict.OPEN or adjusting.switched:
             return
-        if adjusting.switched:
-            return
-        if adjusting.is_withdrawn:
-            self._leadership.ask(adjusting.withdrawal)
-        elif not adjusting.reason:
-            self._leadership.ask(adjusting.request)
+        if self._leadership.is_known and (adjusting.is_withdrawn or not adjusting.reason):
+            adjusting.num_attempts += 1
+            what = adjusting.withdrawal if adjusting.is_withdrawn else adjusting.request
+            self._leadership.ask(what)
 
     def _order_of(self, process: Process, store: tuple[str, int]) -> Mapping[str, Any]:
         return self._standing_order(process.name, process.slot, store)

@@ -3,7 +3,7 @@
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.recovery import Membership
 
-STATUS = {"members": (), "highest": 1, "announced": 0, "prepared": False}
+STATUS = {"members": (), "highest": 1, "change_id": None, "announced": 0, "prepared": False}
 
 
 def leader(*members, transfer="background", recovery="exact", **options):
@@ -23,6 +23,7 @@ def come(lead, *joiners):
 def adjust(members, joiners, change_id=7, global_batch=12):
     return {
         "change_id": change_id,
+        "attempt": 1,
         "members": list(members),
         "joiners": list(joiners),
         "global_batch": global_batch,

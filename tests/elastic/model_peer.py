@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from systems.elastic.recovery import Membership
+from systems.elastic.recovery import Halted, Membership
 
 
 @dataclass
@@ -52,11 +52,23 @@ class Peer:
         return {
             "members": self.standing[1].members if self.standing else (),
             "highest": max([self.generation, self.halted, 1, *self.topology]),
+            "change_id": self.made if self.standing else None,
             "announced": self.announced,
             "prepared": "prepared" in self.facts,
             "address": "h",
             "port": 1,
         }
+
+    def report(self):
+        """Where it has stopped."""
+        topology = self.topology.get(self.generation)
+        ahead = [topology for number, topology in self.topology.items() if number > self.generation]
+        return Halted(
+            self.generation, self.step, "h", 1, "",
+            self.membership or Membership((), 12),
+            topology["change_id"] if topology else self.made,
+            tuple(name for each in ahead for name in each["joiners"]),
+        )  # fmt: skip
 
     @property
     def trains(self):

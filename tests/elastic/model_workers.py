@@ -5,7 +5,7 @@ Each of the model's workers knows what a real one does, and messages take their 
 
 from systems.elastic.actions import Tell
 from systems.elastic.coordinator import Coordinator
-from systems.elastic.recovery import Halted, Membership
+from systems.elastic.recovery import Membership
 from systems.elastic.stops import Stop
 from tests.elastic.model_peer import Peer
 
@@ -17,13 +17,14 @@ class Model:
     other. The driver's words come on the line of the worker that leads.
     """
 
-    def __init__(self, members, **options):
+    def __init__(self, members, generation=1, **options):
         own = Membership(members, 12)
         self.options = options
-        self.lead = Coordinator(own, 1, **self.options)
+        self.lead = Coordinator(own, generation, **self.options)
         self.leader = members[0]
         self.num_elections = 0
-        self.peers = {n: Peer(n, 1, 0, own, standing=(1, own)) for n in members}
+        at = generation, own
+        self.peers = {name: Peer(name, generation, 0, own, standing=at) for name in members}
         self.lines = {}
         self.answers = []
         self.next_change = 1
@@ -85,14 +86,14 @@ class Model:
         for name in joiners:
             self.peers[name] = Peer(name)
             self.say(self.peers[name], "prepared")
-        request = {"change_id": self.next_change, "members": list(members), "joiners": joiners}
-        self.request = {**request, "global_batch": 12}
+        request = {"members": list(members), "joiners": joiners, "global_batch": 12}
+        self.request = {"change_id": self.next_change, "attempt": 1, **request}
         self.joiners[self.next_change] = joiners
         self.tell_leader("adjust", self.request)
         self.next_change += 1
 
     def withdraw(self):
-        self.tell_leader("withdraw", self.next_change - 1)
+        self.tell_leader("withdraw", self.next_change - 1, 1)
 
     def say(self, peer, what, *details):
         """To this leader, and to every later one."""
@@ -128,13 +129,21 @@ class Model:
         """It has heard who leads, and tells all that a leader has to know."""
         peer.follows = True
         peer.inbox.clear()
-        lost = ("lost", sorted(self.dead | self.dismissed), sorted(peer.survived))
-        told = [("greeting", peer.status), *peer.facts.values(), lost, *peer.passes_on]
+        told = [("greeting", peer.status), *peer.facts.values(), self.losses(peer)]
+        told += peer.passes_on
         self.lines[peer.name] = told
         peer.passes_on.clear()
 
+    def losses(self, peer):
+        """What it tells of deaths; all hear of them at once."""
+        return "lost", sorted(self.dead | self.dismissed), sorted(peer.survived)
+
+    def strangers(self):
+        """Who may greet the leader, and has not."""
+        return [peer for peer in self.alive() if not peer.follows]
+
     def greet_one(self, index):
-        strangers = [peer for peer in self.alive() if not peer.follows]
+        strangers = self.strangers()
         if strangers:
             self.greet(strangers[index % len(strangers)])
         return bool(strangers)
@@ -148,7 +157,7 @@ class Model:
     def can_go_on(self, survivors):
         """Whether one of these is to train in the last generation that one of them knows: who has
         left for good can give its state to another, and no more."""
-        last = max(survivors, key=lambda peer: peer.generation)
+        last = max(survivors, key=lambda peer: peer.generation, default=None)
         return any(peer.name in last.membership.members for peer in survivors)
 
     def training(self):
@@ -170,14 +179,14 @@ class Model:
     def make_step(self, behind=None):
         """``behind`` does not hear how it ended, since somebody dies."""
         group = self.training()
-        for peer in group:
-            if peer.name != behind:
-                peer.step += 1
+        hearing = [peer for peer in group if peer.name != behind]
+        for peer in hearing:
+            peer.step += 1
+            self.committed(peer)
         if not group:
             return
         first = group[0]
         announced = first.announced if first.announced > first.generation else 0
-        hearing = [peer for peer in group if peer.name != behind]
         step = max(peer.step for peer in group)
         if announced:
             for peer in self.alive():  # leavers and newcomers, too
@@ -187,6 +196,9 @@ class Model:
         elif first.pause:
             for peer in hearing:
                 peer.stops_for = first.pause
+
+    def committed(self, peer):
+        """It has made a step, and obeys what was said in it next."""
 
     def stop(self, peer):
         """Train no more, and say so."""
@@ -235,8 +247,8 @@ class Model:
         if peer.name in topology["members"]:
             self.stand(peer)
 
-    def stand(self, peer):
-        """A member of a new generation."""
+    def stand(self, peer, *, has_recovered=False):
+        """A member of a new generation, by a change or a recovery."""
         peer.standing = peer.generation, peer.membership
         peer.pause = peer.announced = 0
         peer.survived = (self.dead | self.dismissed) - set(peer.membership.members)
@@ -305,8 +317,11 @@ class Model:
             peer.starts()
             if peer.halted > peer.tried:  # else it waits for another
                 peer.tried = peer.halted
-                self.say(peer, "halted", peer.halted, self.report(peer))
+                self.say(peer, "halted", peer.halted, peer.report())
         elif kind == "resume" and peer.halted == message["generation"]:
+            if peer.name not in message["members"] and peer.step < 0:
+                self.leave(peer)
+                return True
             if peer.name not in message["members"]:
                 peer.halted = 0
                 peer.parted = message["generation"], message["members"]
@@ -325,20 +340,9 @@ class Model:
             peer.membership = Membership(tuple(message["members"]), 12)
             if topology := peer.topology.get(message["from_generation"]):
                 peer.made = topology["change_id"]
-            self.stand(peer)
+            self.stand(peer, has_recovered=True)
             self.let_go()
         return True
-
-    def report(self, peer):
-        """Where it has stopped."""
-        topology = peer.topology.get(peer.generation)
-        ahead = [topology for number, topology in peer.topology.items() if number > peer.generation]
-        return Halted(
-            peer.generation, peer.step, "h", 1, "",
-            peer.membership or Membership((), 12),
-            topology["change_id"] if topology else peer.made,
-            tuple(name for each in ahead for name in each["joiners"]),
-        )  # fmt: skip
 
     def speak_one(self, index):
         busy = [name for name, line in self.lines.items() if line]
@@ -352,7 +356,7 @@ class Model:
         elif what == "adjust":
             self.act(lead.adjust(*details))
         elif what == "withdraw":
-            self.act(lead.withdraw(*details, "late"))
+            self.act(lead.withdraw(details[0], "late", details[1]))
         elif what == "lost":
             self.act(lead.lost(*details))
         elif what == "left":
@@ -371,16 +375,23 @@ class Model:
             self.act(lead.halted(name, *details))
         return True
 
+    def ways(self):
+        """In which something can go on; each says whether it has."""
+        return [self.deliver_one, self.speak_one, self.greet_one]
+
+    def is_busy(self):
+        """Whether a word is on its way."""
+        return any(p.inbox or p.stops_for for p in self.alive()) or any(self.lines.values())
+
     def settle(self, drawn):
         """On until nothing is left to happen; what comes first is drawn."""
         for _ in range(1_000):
-            ways = [self.deliver_one, self.speak_one, self.greet_one]
+            ways = self.ways()
             drawn.shuffle(ways)
             if any(way(drawn.randrange(60)) for way in ways):
                 continue
             self.make_step()
             commanded = any(p.pause or p.announced > p.generation for p in self.training()[:1])
-            busy = any(p.inbox or p.stops_for for p in self.alive()) or any(self.lines.values())
-            if not commanded and not busy:
+            if not commanded and not self.is_busy():
                 return
         raise AssertionError("the workers never come to rest")

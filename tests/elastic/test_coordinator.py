@@ -56,7 +56,8 @@ def test_one_adjustment_at_a_time():
     lead = leader("a", "b")
     lead.adjust(adjust("abc", "c"))
     assert lead.adjust(adjust("abc", "c")) == []  # the driver asks a new leader again
-    assert lead.adjust(adjust("a", "", 8)) == [Answer({"kind": "retry", "change_id": 8})]
+    retry = Answer({"kind": "retry", "change_id": 8, "attempt": 1})
+    assert lead.adjust(adjust("a", "", 8)) == [retry]
 
 
 def test_a_joiner_that_dies_before_the_switch_disturbs_nobody():
@@ -89,7 +90,9 @@ def test_an_adjustment_with_a_dead_or_unknown_worker_is_refused():
     lead.lost(["c"])
     (answer,) = lead.adjust(adjust("abc", "c"))
     assert (answer.message["kind"], answer.message["reason"]) == ("adjust_failed", "c died")
-    (answer,) = lead.adjust(adjust("abx", ""))
+    (answer,) = lead.adjust({**adjust("abc", "c"), "attempt": 2})
+    assert (answer.message["kind"], answer.message["attempt"]) == ("adjust_failed", 2)
+    (answer,) = lead.adjust(adjust("abx", "", 8))
     assert answer.message["reason"] == "x neither train nor join"
 
 
@@ -135,6 +138,27 @@ def test_a_leaver_can_be_the_only_one_that_knows_the_last_step():
 def test_a_leaver_that_dies_may_keep_others_from_their_switch():
     lead = shrunk("a")  # b may have lost its last step with c
     assert kinds(lead.lost(["c"])) == halts("a", "b")
+
+
+def test_a_leaver_that_dies_is_not_waited_for_by_a_recovery():
+    lead = shrunk("a", "b")
+    assert kinds(lead.lost(["b"])) == halts("a", "c")
+    assert lead.halted("a", 3, Halted(2, 10, "h", 1)) == []
+    assert kinds(lead.lost(["c"])) == [("a", "resume")]
+
+
+def test_a_change_that_has_failed_is_not_begun_again_by_a_request_that_comes_twice():
+    lead = leader("a", "b", "c")
+    lead.adjust(adjust("ab", ""))
+    lead.lost(["c"])
+    for worker in "ab":
+        sent = lead.halted(worker, 3, Halted(1, 10, "h", 1))
+    assert kinds(sent)[-1] == ("driver", "adjust_failed")
+    for worker in "ab":
+        lead.switched(worker, 3, Membership(("a", "b"), 12))
+    (answer,) = lead.adjust({**adjust("ab", ""), "attempt": 2})
+    assert (answer.message["kind"], answer.message["attempt"]) == ("adjust_failed", 2)
+    assert lead.adjustment is None
 
 
 def test_a_leaver_that_dies_once_all_have_switched_disturbs_nobody():
@@ -223,19 +247,19 @@ def test_a_change_that_takes_too_long_is_given_up_until_the_others_count_on_it()
     lead.adjust(adjust("ab", ""))
     for worker in "ab":
         lead.built(worker, 2)
-    given_up = lead.withdraw(7, "not done within 1 s")
+    given_up = lead.withdraw(7, "not done within 1 s", 1)
     assert kinds(given_up) == [(worker, "cancel") for worker in "abc"] + [
         ("driver", "adjust_failed")
     ]
     assert given_up[-1].message["reason"] == "not done within 1 s"
-    assert kinds(lead.withdraw(7, "asked again")) == [("driver", "adjust_failed")]
+    assert kinds(lead.withdraw(7, "asked again", 1)) == [("driver", "adjust_failed")]
     lead.adjust(adjust("ab", "", change_id=8))
     for worker in "abc":
         sent = lead.built(worker, 3)
     assert kinds(sent) == [("a", "announce")]
-    assert kinds(lead.withdraw(8, "too late")) == [("driver", "adjust_kept")]
+    assert kinds(lead.withdraw(8, "too late", 1)) == [("driver", "adjust_kept")]
     lead.switched("a", 3, Membership(("a", "b"), 12), 8)
-    assert kinds(lead.withdraw(8, "too late")) == [("driver", "adjust_kept")]
+    assert kinds(lead.withdraw(8, "too late", 1)) == [("driver", "adjust_kept")]
 
 
 def test_a_group_that_broke_in_the_step_with_which_the_others_went_on_is_built_anew():
@@ -251,8 +275,8 @@ def test_what_a_worker_said_of_a_generation_that_it_has_left_means_nothing():
 
 def test_a_change_that_is_no_longer_wanted_is_not_begun_by_a_request_that_comes_late():
     lead = leader("a", "b", "c")
-    lead.withdraw(7, "late")
-    assert lead.adjust(adjust("ab", "")) == []
+    lead.withdraw(7, "late", 1)
+    assert kinds(lead.adjust(adjust("ab", ""))) == [("driver", "adjust_failed")]
     assert lead.adjustment is None
 
 

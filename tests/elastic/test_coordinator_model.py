@@ -56,15 +56,24 @@ class Story:
         if not victims or not self.recovers:
             return
         victim = self.drawn.choice(victims)
+        others = [peer for peer in model.alive() if peer is not victim]
+        if not self.can_go_on(others):
+            return
         group = model.training()
         if victim in group and len(group) > 2:
             rest = [peer.name for peer in group if peer is not victim]
             model.make_step(behind=self.drawn.choice([None, *rest]))
-        others = [peer for peer in model.alive() if peer is not victim]
         if any(peer.step >= victim.step for peer in others) and model.can_go_on(others):
             model.kill(victim.name)
             if (led or victim.name == model.leader) and model.candidates():
                 self.do_elect()
+
+    def can_go_on(self, others):
+        """Also after the switch that follows the next step, if one does."""
+        model = self.model
+        ahead = [peer.topology.get(peer.announced) for peer in model.training()[:1]]
+        switch = next(filter(None, ahead), {"members": [peer.name for peer in others]})
+        return model.can_go_on(others) and any(o.name in switch["members"] for o in others)
 
     def do_kill_leader(self):
         self.do_kill(led=True)
@@ -92,7 +101,7 @@ class Story:
 
     def do_next(self):
         model = self.model
-        return model.greet_one(0) or model.deliver_one(0) or model.speak_one(0)
+        return any(way(0) for way in (model.greet_one, model.deliver_one, model.speak_one))
 
     def do_several(self):
         for _ in range(self.drawn.randint(2, 20)):
@@ -124,7 +133,7 @@ def tell(drawn, way):
     assert not [peer for peer in model.alive() if peer.stopped_for or peer.stops_for]
     assert model.lead.recovery is None
     assert model.lead.adjustment is None
-    made = model.lead._done | model.made
+    made = model.lead._changes.done | model.made
     assert not model.answered("adjust_failed") & made
     assert model.answered("adjust_kept") <= made | model.answered("adjust_failed")
     if not model.dead and not model.num_elections:  # a promise that only they may break

@@ -15,17 +15,19 @@ from tests.elastic.stores import WAIT_S, TcpStoreProcess
 
 TOKEN = "secret"
 GREETING = {"kind": "greeting", "job_id": "job", "worker": "w1", "token": TOKEN}
+WITHDRAWAL = {"kind": "withdraw", "change_id": 5, "reason": "late"}
+IGNORED = Handlers(*[lambda _: None] * 5)
 LISTENS_S = 30.0
 """Between heartbeats, the thread that listens does nothing else."""
 
 
-def founder(store_port, joining=False):
-    """The order of a job's only worker, or of one that joins and never stands for election."""
+def founder(store_port, joining=False, members=("w1",)):
+    """The order of a job's first worker, or of one that joins and never stands for election."""
     return ElasticOrder(
         job_id="job",
         worker="w1",
         joining=joining,
-        members=("w1",),
+        members=members,
         generation=1,
         workload="none",
         options={},
@@ -115,17 +117,25 @@ def failures(monkeypatch):
     return failures
 
 
-def test_a_leader_that_has_left_is_asked_who_leads(store, driver, failures):
-    """The question was on its way when the line was closed: no error of the worker's."""
+def until_told(driver, kind):
+    """The first message of this kind that the driver was told."""
     server, told = driver
-    client = ControlClient(*server.address, GREETING, on_end=lambda: None)
-    ignored = Handlers(*[lambda _: None] * 5)
-    member = Member(founder(store.port), TOKEN, client, ignored)
-    (listening,) = [t for t in threading.enumerate() if t.name == "membership"]
     deadline = time.monotonic() + WAIT_S
-    while "leader" not in [message["kind"] for message in told]:
+    while True:
+        found = [message for message in told if message["kind"] == kind]
+        if found:
+            return found[0]
         assert time.monotonic() < deadline, told
         server.wait(0.05)
+
+
+def test_a_leader_that_has_left_is_asked_who_leads(store, driver, failures):
+    """The question was on its way when the line was closed: no error of the worker's."""
+    server, _ = driver
+    client = ControlClient(*server.address, GREETING, on_end=lambda: None)
+    member = Member(founder(store.port), TOKEN, client, IGNORED)
+    (listening,) = [t for t in threading.enumerate() if t.name == "membership"]
+    until_told(driver, "leader")
     member.leave(hands_over=False)
     client.leave()
     client.inbox.put({"kind": "who_leads"})
@@ -159,6 +169,53 @@ def test_a_leader_is_obeyed_until_another_is_greeted_and_no_longer(store, driver
     client.inbox.put({"kind": "leader_gone", LINE: 1})
     new.server.send(connection, {"kind": "halt", "generation": 8})
     assert halts.get(timeout=WAIT_S) == 8
+    member.leave(hands_over=False)
+    client.leave()
+    client.close()
+
+
+def test_who_does_not_lead_says_so_when_it_is_asked(store, driver, leaders):
+    """The driver then asks who does; what it had asked for is passed on to nobody."""
+    client = ControlClient(*driver[0].address, GREETING, on_end=lambda: None)
+    member = Member(founder(store.port, joining=True), TOKEN, client, IGNORED)
+    leader = leaders[0]
+    leader.is_elected_after(TcpKeyStore("127.0.0.1", store.port), None)
+    client.inbox.put({**WITHDRAWAL, "attempt": 1, "term": 1})
+    until_told(driver, "leads_not")
+    member.prepared("h", 1)
+    deadline = time.monotonic() + WAIT_S
+    while "prepared" not in (kinds := [message["kind"] for _, message in leader.heard]):
+        assert time.monotonic() < deadline, kinds
+        leader.server.wait(0.05)
+    assert "withdraw" not in kinds
+    member.leave(hands_over=False)
+    client.leave()
+    client.close()
+
+
+def test_a_leader_hears_what_it_is_asked_in_its_own_term(store, driver):
+    client = ControlClient(*driver[0].address, GREETING, on_end=lambda: None)
+    member = Member(founder(store.port), TOKEN, client, IGNORED)
+    term = until_told(driver, "leader")["term"]
+    client.inbox.put({**WITHDRAWAL, "attempt": 1, "term": term - 1})
+    client.inbox.put({**WITHDRAWAL, "attempt": 2, "term": term})
+    assert until_told(driver, "adjust_failed")["attempt"] == 2
+    member.leave(hands_over=False)
+    client.leave()
+    client.close()
+
+
+def test_a_leader_that_another_follows_ends_the_recovery_that_it_had_begun(store, driver, leaders):
+    client = ControlClient(*driver[0].address, GREETING, on_end=lambda: None)
+    order = founder(store.port, members=("w1", "w2"))
+    member = Member(order, TOKEN, client, IGNORED)
+    until_told(driver, "leader")
+    client.inbox.put({"kind": "lost", "workers": ["w2"]})
+    until_told(driver, "recovering")
+    keys = TcpKeyStore("127.0.0.1", store.port)
+    while not keys.compare_and_swap(LEADER_KEY, keys.get(LEADER_KEY), leaders[0].address):
+        pass  # it has refreshed its key between the two
+    until_told(driver, "deposed")
     member.leave(hands_over=False)
     client.leave()
     client.close()

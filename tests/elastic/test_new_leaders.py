@@ -92,7 +92,7 @@ def test_what_became_of_a_change_of_the_leader_before_is_found_out_before_it_is_
     lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
     lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 7})
     lead.registered("b", {**STATUS, "members": ("a", "b"), "highest": 7})
-    assert kinds(lead.withdraw(5, "late")) == halts("a", "b")
+    assert kinds(lead.withdraw(5, "late", 1)) == halts("a", "b")
     new = Membership(("a",), 12)
     lead.halted("a", 8, Halted(7, 10, "h", 1, "", new, 5))
     lead.halted("b", 8, Halted(7, 10, "", 0, "", new, 5))
@@ -103,7 +103,7 @@ def test_what_a_leader_before_may_have_announced_is_not_given_up_though_asked_fo
     lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
     lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 7})
     assert lead.adjust(adjust("a", "", 5)) == [], "b is not here yet"
-    assert kinds(lead.withdraw(5, "late")) == halts("a")
+    assert kinds(lead.withdraw(5, "late", 1)) == halts("a")
     assert kinds(lead.registered("b", {**STATUS, "members": ("a", "b"), "highest": 7})) == [
         ("b", "halt")
     ]
@@ -118,7 +118,7 @@ def test_a_death_in_doubt_ends_no_recovery_that_it_does_not_concern():
     """A newcomer whose change was given up is ended, and the others are told, while they meet."""
     lead = Coordinator(Membership(("a",), 12), 6, transfer="peer", recovery="exact")
     lead.registered("a", {**STATUS, "members": ("a",), "highest": 7})
-    assert kinds(lead.withdraw(5, "late")) == halts("a")
+    assert kinds(lead.withdraw(5, "late", 1)) == halts("a")
     assert kinds(lead.halted("a", 8, Halted(6, 10, "h", 1))) == [("a", "resume")]
     assert lead.lost(["c"]) == []
 
@@ -177,9 +177,47 @@ def test_a_member_whose_death_another_has_survived_is_missed_all_the_same():
     assert kinds(lead.lost(["c"], parted=["c"])) == halts("a", "b")
 
 
+def test_a_change_is_not_given_up_before_all_have_come_who_may_know_that_it_was_made():
+    after = Membership(("b", "c"), 12)
+    lead = Coordinator(after, 7, transfer="peer", recovery="exact")
+    lead.registered("b", {**STATUS, "members": after.members, "highest": 7})
+    assert lead.withdraw(5, "late", 3) == []
+    (answer,) = lead.registered(
+        "c", {**STATUS, "members": after.members, "highest": 7, "change_id": 5}
+    )
+    assert answer.message == {"kind": "adjust_kept", "change_id": 5, "attempt": 3}
+
+
+def test_a_change_is_given_up_once_all_have_come_and_nobody_knows_of_it():
+    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
+    lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 6})
+    assert lead.withdraw(5, "late", 1) == []
+    sent = lead.registered("b", {**STATUS, "members": ("a", "b"), "highest": 6})
+    assert kinds(sent) == [("driver", "adjust_failed")]
+
+
+def test_a_death_while_all_are_awaited_tells_what_became_of_the_change():
+    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
+    lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 6})
+    lead.withdraw(5, "late", 1)
+    assert kinds(lead.lost(["b"])) == halts("a")
+    lead.halted("a", 7, Halted(6, 10, "h", 1))
+    sent = lead.switched("a", 7, Membership(("a",), 12))
+    assert kinds(sent) == [("driver", "adjust_failed")]
+
+
+def test_a_change_that_a_worker_says_it_went_through_is_not_begun_again():
+    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
+    lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 6})
+    lead.adjust(adjust("bc", "c", 5))
+    assert lead.adjustment is not None
+    lead.registered("c", {**JOINS, "members": ("b", "c"), "change_id": 5})
+    assert lead.adjustment is None
+
+
 def test_a_change_that_no_leader_has_begun_is_given_up_at_once():
     lead = leader("a", "b")
-    assert kinds(lead.withdraw(5, "late")) == [("driver", "adjust_failed")]
+    assert kinds(lead.withdraw(5, "late", 1)) == [("driver", "adjust_failed")]
 
 
 def test_a_number_that_a_leader_before_has_used_is_not_used_again():
@@ -200,4 +238,4 @@ def test_a_number_is_not_used_again_though_it_was_for_one_that_is_of_no_concern_
 
 
 def test_a_change_that_a_new_leader_knows_nothing_of_is_given_up_when_asked_for():
-    assert kinds(leader("a", "b").withdraw(7, "late")) == [("driver", "adjust_failed")]
+    assert kinds(leader("a", "b").withdraw(7, "late", 1)) == [("driver", "adjust_failed")]

@@ -9,6 +9,7 @@ import pytest
 from harness.contracts.engine import Change, ChangeKind
 from systems.backends.stop_free import StopFree
 from systems.elastic.account import Account
+from systems.elastic.adjusting import Verdict
 from systems.elastic.crew import Process
 from systems.elastic.workforce import Workforce
 from systems.runtime.job_life import Phase
@@ -52,28 +53,28 @@ def work(hands):
 def test_leaders_that_are_heard_in_the_wrong_order(work, hands, how):
     """Two connections: the first of two leaders may be heard after the one that followed it."""
     first, second = (work.crew.workers[name] for name in work.members)
-    work.on_leader(second, {})
-    work.on_leader(first, {})
+    work.on_leader(second, {"term": 1})
+    work.on_leader(first, {"term": 1})
     first.left = {} if how == "left" else None
     getattr(work, how)(first)
     assert (second.name, "who_leads") in hands.sent
-    work.on_leader(second, {})
+    work.on_leader(second, {"term": 1})
     assert asked(work, hands) == second.name
 
 
 def test_who_has_left_is_not_asked_even_if_it_was_elected_last(work, hands):
     first, second = (work.crew.workers[name] for name in work.members)
-    work.on_leader(second, {})
+    work.on_leader(second, {"term": 1})
     first.left = {}
     work.left(first)
-    work.on_leader(first, {})  # its election took a moment longer than its training
+    work.on_leader(first, {"term": 1})  # its election took a moment longer than its training
     assert asked(work, hands) == second.name
 
 
 def asked(work, hands):
     """Who is asked for a change."""
     hands.sent.clear()
-    work.recover_by = None
+    work.recovery.met()
     work.adjust(Change(2, ChangeKind.RESCALE, job("a"), (0, 1), (1,), 8))
     ((name, kind),) = hands.sent
     assert kind == "adjust"
@@ -87,15 +88,15 @@ def test_whom_a_leader_has_halted_are_awaited_as_long_as_it_leads(work, how):
     first, second = (work.crew.workers[name] for name in work.members)
     work.on_recovering(first, {"generation": 5})
     assert work.recover_by is not None
-    work.let_go(second)
+    work.recovery.deposed(second.name)
     assert work.recover_by is not None
     if how == "deposed":
         work.on_deposed(first, {})
     elif how == "ended":
-        work.let_go(first)
+        work.recovery.deposed(first.name)
     else:
         work.died(first)
-        work.let_go(first)
+        work.recovery.deposed(first.name)
     assert (work.recover_by is None) == (how != "died"), "those that live go on after a death"
 
 
@@ -103,9 +104,9 @@ def test_a_leader_that_halts_them_in_the_place_of_another_is_waited_for(work):
     first, second = (work.crew.workers[name] for name in work.members)
     work.on_recovering(first, {"generation": 5})
     work.on_recovering(second, {"generation": 6})
-    work.let_go(first)
+    work.recovery.deposed(first.name)
     assert work.recover_by is not None
-    work.let_go(second)
+    work.recovery.deposed(second.name)
     assert work.recover_by is None
 
 
@@ -116,3 +117,70 @@ def test_of_two_that_do_not_hear_each_other_one_goes_on(work, hands, tmp_path):
     work.on_suspect(first, {"worker": second.name, "silent_s": 2.1})
     work.on_suspect(second, {"worker": first.name, "silent_s": 2.1})
     assert hands.killed == [second.handle]
+
+
+def ask(work, hands, slots=(1,)):
+    """The driver asks the first worker for a change; what that was told."""
+    first = work.crew.workers[work.members[0]]
+    work.on_leader(first, {"term": 1})
+    hands.sent.clear()
+    work.adjust(Change(2, ChangeKind.RESCALE, job("a"), (0, 1), slots, 8))
+    return first
+
+
+def test_an_answer_to_an_earlier_attempt_means_nothing(work, hands):
+    """A leader before the present one had given the change up; that one was asked again since."""
+    first = ask(work, hands)
+    second = work.crew.workers[work.members[1]]
+    work.on_leader(second, {"term": 1})
+    failed = {"change_id": 2, "reason": "a worker died"}
+    work.on_adjust_failed(first, {**failed, "attempt": 1})
+    assert work.adjusting.verdict is Verdict.OPEN
+    work.on_adjust_failed(second, {**failed, "attempt": 2})
+    assert work.adjusting.verdict is Verdict.FAILED
+
+
+def test_a_recovery_leaves_it_to_the_leader_whether_a_change_has_failed(work, hands):
+    """It may have been asked for it again since, and be making it."""
+    first = ask(work, hands)
+    hands.sent.clear()
+    recovered = {"generation": 9, "members": list(work.members), "change_id": None}
+    work.on_recovered(first, recovered)
+    work.settle()
+    assert work.adjusting.verdict is Verdict.OPEN
+    assert hands.sent == [(first.name, "withdraw")]
+
+
+def test_a_worker_that_leads_no_more_is_not_asked_in_vain(work, hands):
+    first = ask(work, hands)
+    hands.sent.clear()
+    work.on_leads_not(first, {})
+    assert (work.members[1], "who_leads") in hands.sent
+
+
+def test_a_newcomer_that_was_sent_away_ends_the_change(work, hands):
+    work.crew.processes.worker_spec = lambda worker, slot: worker
+    hands.launch = lambda name: 7
+    ask(work, hands, slots=(0, 1, 2))
+    hands.sent.clear()
+    joiner = work.crew.workers[work.adjusting.joiners[0]]
+    joiner.left = {}
+    work.left(joiner)
+    assert (work.members[0], "withdraw") in hands.sent
+
+
+def test_what_is_told_of_a_change_that_was_answered_is_no_other_change(work, hands):
+    """One of its workers died in its first step, and is not buried yet."""
+    first = ask(work, hands, slots=(1, 0))
+    ends = []
+    work._end = lambda *why: ends.append(why)
+    standing = {"step": 5, "samples": 60, "stopping_time_s": 0.0, "phases_s": {}}
+    for process in work.crew.workers.values():
+        work.adjusting.switched[process.name] = standing
+    work.settle()
+    assert work.adjusting is None
+    told = {"generation": 10, "members": [first.name]}
+    work.on_switched(first, {**told, "change_id": 2})
+    assert ends == []
+    work.on_switched(first, {**told, "change_id": 3})
+    assert ends, "nobody had asked for that"

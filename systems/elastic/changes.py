@@ -1,0 +1,75 @@
+"""What a leader has heard of the changes that its job's driver asks for."""
+
+from __future__ import annotations
+
+from systems.elastic.actions import Answer
+
+
+class Changes:
+    """Of one leader's term. The one under way is an ``Adjustment``.
+
+    The driver asks again whenever another leads, and numbers these attempts: an answer bears the
+    last that this leader has heard. So one of a leader before it counts no more.
+    """
+
+    def __init__(self) -> None:
+        """None was heard of."""
+        self.done: set[int] = set()
+        """That were made."""
+        self.postponed: int | None = None
+        """One of which a recovery will tell whether a leader before this one has made it."""
+        self.deferred: tuple[int, str, int] | None = None
+        """One that is to be given up once all members have come, who may know that it was made; as
+        the driver said it."""
+        self._asked: set[int] = set()
+        self._attempts: dict[int, int] = {}
+        self._withdrawn: set[int] = set()
+        """That the driver no longer wants."""
+        self._failed: set[int] = set()
+        """That it was told have failed."""
+
+    def heard(self, change_id: int, attempt: int) -> list[Answer] | None:
+        """The driver says for the ``attempt``-th time what it wants. Where no more is to be done
+        for that change: what it is answered, if anything."""
+        self._attempts[change_id] = max(attempt, self._attempts.get(change_id, 0))
+        if change_id in self._failed:
+            return [self.fail(change_id, "it was given up")]
+        return [] if change_id in self.done | self._withdrawn else None
+
+    def ask(self, change_id: int) -> None:
+        """The driver wants it, and it can be made."""
+        self._asked.add(change_id)
+
+    def is_known(self, change_id: int) -> bool:
+        """Whether this leader was asked for it, or heard that it was made."""
+        return change_id in self._asked | self.done
+
+    def withdraw(self, change_id: int) -> None:
+        """The driver no longer wants it."""
+        self._withdrawn.add(change_id)
+
+    def fail(self, change_id: int, reason: str) -> Answer:
+        """It will not be made."""
+        self._failed.add(change_id)
+        if self.postponed == change_id:
+            self.postponed = None
+        return self.answer("adjust_failed", change_id, reason=reason)
+
+    def answer(self, kind: str, change_id: int, **details: str) -> Answer:
+        """What the driver is told of it."""
+        attempt = self._attempts.get(change_id, 0)
+        return Answer({"kind": kind, "change_id": change_id, "attempt": attempt, **details})
+
+    def halted(self) -> None:
+        """A recovery begins, and will tell."""
+        if self.deferred is not None:
+            self.postponed, self.deferred = self.deferred[0], None
+
+    def recovered(self) -> list[Answer]:
+        """A recovery is over: what became of the one that had to wait for it is known."""
+        change_id, self.postponed = self.postponed, None
+        if change_id is not None and change_id not in self.done:
+            return [self.fail(change_id, "the workers had to recover")]
+        if change_id in self._withdrawn:
+            return [self.answer("adjust_kept", change_id)]
+        return []
