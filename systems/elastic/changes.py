@@ -65,11 +65,16 @@ class Changes:
         if self.deferred is not None:
             self.postponed, self.deferred = self.deferred[0], None
 
-    def recovered(self) -> list[Answer]:
-        """A recovery is over: what became of the one that had to wait for it is known."""
+    def recovered(self, last: int | None) -> list[Answer]:
+        """A recovery is over: what became of the one that had to wait for it is known.
+
+        ``last``: that those who go on went through. No other is made: whoever had gone through a
+        later one has died before its state was anybody else's.
+        """
+        self.done = set() if last is None else {last}
         change_id, self.postponed = self.postponed, None
-        if change_id is not None and change_id not in self.done:
+        if change_id is None:
+            return []
+        if change_id != last:
             return [self.fail(change_id, "the workers had to recover")]
-        if change_id in self._withdrawn:
-            return [self.answer("adjust_kept", change_id)]
-        return []
+        return [self.answer("adjust_kept", change_id)] if change_id in self._withdrawn else []

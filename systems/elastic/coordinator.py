@@ -127,7 +127,7 @@ class Coordinator:
         # Who was ready for a switch has heard of a number that this leader did not give.
         is_unknown = not is_present and not changes.is_known(change_id)
         if self.recovery is not None:
-            if is_unknown:
+            if not is_present:
                 changes.postponed = change_id
             return []
         if is_unknown and self._attendance.awaited(self.members):
@@ -181,7 +181,7 @@ class Coordinator:
         self._enter(generation, membership)
         if self.recovery is not None and self.recovery.number == generation:
             self.recovery = None
-            answers += self._changes.recovered()
+            answers += self._changes.recovered(change_id)
         return [*answers, *self._advance()]
 
     def halted(self, worker: str, number: int, report: Halted) -> list[Action]:

@@ -105,9 +105,7 @@ class Recovering:
         group = loop.regrouping.take(number)
         loop.resumed = number
         loop.target_step = ENDLESS  # the others would not go on after their last step
-        topology = loop.topologies.get(message["from_generation"])
-        change_id = None if topology is None else topology.change_id
-        loop.enter(number, membership, group, change_id=change_id)
+        loop.enter(number, membership, group, change_id=message["change_id"])
         return message
 
     def _settle_state(self, message: Message) -> None:

@@ -98,6 +98,8 @@ class ResumePlan:
     behind: Mapping[str, tuple[str, int]]
     """Who takes it, and where."""
     from_checkpoint: bool
+    change_id: int | None
+    """The last change that they have gone through, if any."""
     outcome: str = ""
     """If not empty, the job's training is over, and the first member only says so."""
 
@@ -106,12 +108,12 @@ class ResumePlan:
         return {
             "kind": "resume",
             "generation": recovery.number,
-            "from_generation": self.from_generation,
             **self.membership.to_message(),
             "step": self.step,
             "source": self.source,
             "behind": dict(self.behind),
             "from_checkpoint": self.from_checkpoint,
+            "change_id": self.change_id,
             "outcome": self.outcome,
         }
 
@@ -140,10 +142,11 @@ def plan_resume(
         return None
     from_generation = max(generations)  # if one has switched, all were about to
     target = known[from_generation]
+    change_id = next(at.change_id for at in whole.values() if at.generation == from_generation)
     members = tuple(w for w in target.members if w in halted and w not in dead)
     over = [worker for worker in members if halted[worker].outcome]
     if over:
-        return _end(over, members, from_generation, target.global_batch, halted)
+        return _end(over, members, from_generation, target.global_batch, halted, change_id)
     candidates = [worker for worker in members if worker in whole]
     candidates += sorted(set(whole) - set(members))  # a leaver may be the only one that knows
     if not members:
@@ -166,6 +169,7 @@ def plan_resume(
         source=source,
         behind={} if from_checkpoint else behind,
         from_checkpoint=from_checkpoint,
+        change_id=change_id,
     )
 
 
@@ -175,6 +179,7 @@ def _end(
     from_generation: int,
     global_batch: int,
     halted: Mapping[str, Halted],
+    change_id: int | None,
 ) -> ResumePlan:
     """Somebody has made the last step, so there is nothing to go on to, whatever the mode: who
     has its state comes first, and the others need it no more."""
@@ -186,5 +191,6 @@ def _end(
         source=over[0],
         behind={},
         from_checkpoint=False,
+        change_id=change_id,
         outcome=halted[over[0]].outcome,
     )

@@ -23,6 +23,8 @@ class Peer:
     """Generation and members of a recovery that went on without it."""
     made: int | None = None
     """The last change that it went through."""
+    entered_by: int | None = None
+    """As ``made`` was when it became a member."""
     directives: list = field(default_factory=list)
     """What it reads only when it has stopped."""
     topology: dict = field(default_factory=dict)
@@ -52,7 +54,7 @@ class Peer:
         return {
             "members": self.standing[1].members if self.standing else (),
             "highest": max([self.generation, self.halted, 1, *self.topology]),
-            "change_id": self.made if self.standing else None,
+            "change_id": self.entered_by,
             "announced": self.announced,
             "prepared": "prepared" in self.facts,
             "address": "h",

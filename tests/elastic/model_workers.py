@@ -250,6 +250,7 @@ class Model:
     def stand(self, peer, *, has_recovered=False):
         """A member of a new generation, by a change or a recovery."""
         peer.standing = peer.generation, peer.membership
+        peer.entered_by = peer.made
         peer.pause = peer.announced = 0
         peer.survived = (self.dead | self.dismissed) - set(peer.membership.members)
         self.say(peer, "switched", peer.generation, peer.membership, peer.made)
@@ -338,8 +339,8 @@ class Model:
             peer.step = message["step"]
             peer.generation = message["generation"]
             peer.membership = Membership(tuple(message["members"]), 12)
-            if topology := peer.topology.get(message["from_generation"]):
-                peer.made = topology["change_id"]
+            if message["change_id"] is not None:
+                peer.made = message["change_id"]
             self.stand(peer, has_recovered=True)
             self.let_go()
         return True

@@ -79,7 +79,9 @@ class Story:
         self.do_kill(led=True)
 
     def do_elect(self):
-        self.model.elect(self.drawn.choice(self.model.candidates()))
+        candidates = self.model.candidates()
+        if candidates:
+            self.model.elect(self.drawn.choice(candidates))
 
     def do_withdraw(self):
         # Without recovery a new leader cannot find out what the one before has announced: the

@@ -48,8 +48,8 @@ def test_a_leaver_that_leads_after_a_death_in_the_switch_has_the_newcomer_go_on(
     plan = sent[0].message
     assert (plan["members"], plan["source"], plan["step"]) == (["c"], "b", 114)
     assert plan["behind"] == {"c": ("h", 3)}
-    assert plan["from_generation"] == 7, "the change is made"
-    assert lead.switched("c", 8, Membership(("c",), 12)) == []
+    assert plan["change_id"] == 5, "the change is made"
+    assert lead.switched("c", 8, Membership(("c",), 12), 5) == []
     assert lead.adjust(adjust("ac", "c", 5)) == []
     assert lead.recovery is None
 
@@ -77,13 +77,14 @@ def test_a_change_asked_for_again_in_a_recovery_is_answered_when_it_is_known(was
     lead.lost(["b"])
     assert lead.adjust(adjust("ad", "d", 5)) == []
     new = Membership(("a", "d") if was_made else ("a", "b"), 12)
-    sent = lead.halted("a", 9, Halted(7 if was_made else 6, 10, "h", 1, "", new, 5))
+    last = 5 if was_made else 3
+    sent = lead.halted("a", 9, Halted(7 if was_made else 6, 10, "h", 1, "", new, last))
     if was_made:
         lead.registered("d", JOINS)
         sent = lead.halted("d", 9, Halted(0, -1, "h", 3))
     members = ["a", "d"] if was_made else ["a"]
     assert sent[0].message["members"] == members
-    answers = lead.switched("a", 9, Membership(tuple(members), 12))
+    answers = lead.switched("a", 9, Membership(tuple(members), 12), last)
     assert kinds(answers) == ([] if was_made else [("driver", "adjust_failed")])
 
 
@@ -96,7 +97,20 @@ def test_what_became_of_a_change_of_the_leader_before_is_found_out_before_it_is_
     new = Membership(("a",), 12)
     lead.halted("a", 8, Halted(7, 10, "h", 1, "", new, 5))
     lead.halted("b", 8, Halted(7, 10, "", 0, "", new, 5))
-    assert kinds(lead.switched("a", 8, new)) == [("driver", "adjust_kept")]
+    assert kinds(lead.switched("a", 8, new, 5)) == [("driver", "adjust_kept")]
+
+
+def test_a_change_is_not_made_though_one_that_has_died_had_gone_through_it():
+    """It halted first, with the state after that; who goes on has not seen it."""
+    lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")
+    for worker in "ab":
+        lead.registered(worker, {**STATUS, "members": ("a", "b"), "highest": 7})
+    lead.withdraw(5, "late", 1)
+    lead.halted("b", 8, Halted(7, 11, "", 0, "", Membership(("a",), 12), 5))
+    lead.lost(["b"])
+    lead.halted("a", 9, Halted(6, 10, "h", 1, "", Membership(("a", "b"), 12), 3))
+    sent = lead.switched("a", 9, Membership(("a",), 12), 3)
+    assert kinds(sent) == [("driver", "adjust_failed")]
 
 
 def test_what_a_leader_before_may_have_announced_is_not_given_up_though_asked_for_again():
