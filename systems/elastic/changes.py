@@ -25,15 +25,15 @@ class Changes:
         self._attempts: dict[int, int] = {}
         self._withdrawn: set[int] = set()
         """That the driver no longer wants."""
-        self._failed: set[int] = set()
-        """That it was told have failed."""
+        self._failed: dict[int, str] = {}
+        """Why those did that it was told have failed."""
 
     def heard(self, change_id: int, attempt: int) -> list[Answer] | None:
         """The driver says for the ``attempt``-th time what it wants. Where no more is to be done
         for that change: what it is answered, if anything."""
         self._attempts[change_id] = max(attempt, self._attempts.get(change_id, 0))
         if change_id in self._failed:
-            return [self.fail(change_id, "it was given up")]
+            return [self.fail(change_id, self._failed[change_id])]
         return [] if change_id in self.done | self._withdrawn else None
 
     def ask(self, change_id: int) -> None:
@@ -50,7 +50,7 @@ class Changes:
 
     def fail(self, change_id: int, reason: str) -> Answer:
         """It will not be made."""
-        self._failed.add(change_id)
+        self._failed[change_id] = reason
         if self.postponed == change_id:
             self.postponed = None
         return self.answer("adjust_failed", change_id, reason=reason)

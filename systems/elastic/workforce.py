@@ -131,7 +131,7 @@ class Workforce(Roll):
         """The leader gave a change up; everybody trains as before."""
         adjusting = self.open_change(message["change_id"], message["attempt"])
         if adjusting is not None:
-            self._give_up(adjusting, adjusting.reason or message["reason"])
+            self._give_up(adjusting, message["reason"])
 
     def on_adjust_kept(self, process: Process, message: Mapping[str, Any]) -> None:
         """A change that was to be given up is as good as made: it may take its time."""
