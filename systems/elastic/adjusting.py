@@ -54,7 +54,8 @@ class Adjusting:
     num_attempts: int = 0
     """How often a leader was told what is wanted; an answer to an earlier attempt means nothing."""
     is_withdrawn: bool = False
-    """Whether the leader was asked to give it up, since it took too long."""
+    """Whether the leader was asked to give it up: it took too long, a newcomer has gone, or the
+    workers had to recover."""
     verdict: Verdict = Verdict.OPEN
     switched: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """What each new worker said after its first step."""
@@ -88,7 +89,7 @@ class Adjusting:
 
     @property
     def withdrawal(self) -> dict[str, Any]:
-        """What the leader is asked for when it has taken too long."""
+        """What the leader is asked for when it is not wanted any more."""
         of_change = {"change_id": self.change.change_id, "attempt": self.num_attempts}
         return {"kind": "withdraw", **of_change, "reason": self.reason}
 
