@@ -269,12 +269,13 @@ class Workforce(Roll):
             if len(living) == len(adjusting.new):
                 self.recovery.met()  # it was a leaver that died
         elif recovered is not None:
+            why = adjusting.reason or "the workers had to recover"
             if adjusting.switched or recovered["change_id"] == adjusting.change.change_id:
                 adjusting.verdict = Verdict.DONE
             elif not adjusting.num_attempts:
-                self._give_up(adjusting, adjusting.reason)
+                self._give_up(adjusting, why)
             else:  # not given up by us: a new leader may be making it, asked for since
-                self._withdraw("the workers had to recover")
+                self._withdraw(why)
         if adjusting.verdict is Verdict.DONE:
             self.crew.tell(adjusting.leavers, {"kind": "exit"})
             adjusting.deadline = time.monotonic() + self._options.leave_timeout_s

@@ -66,6 +66,7 @@ def tell(drawn, way):
     asked = range(1, driver.num_changes + 1)
     answers = [report.change_id for report in driver.reports if report.kind in ANSWERS]
     assert sorted(answers) == list(asked)
+    assert all(report.reason for report in driver.reports if report.kind is ReportKind.FAILED)
 
 
 @settings(max_examples=300, deadline=None)
