@@ -195,7 +195,7 @@ class ElasticJob:
             work.died(process)
         elif process.left is not None and work.is_wanted(process):
             work.died(process)  # nobody had asked it to leave
-        work.recovery.deposed(process.name)
+        work.recovery.deposed(process.name)  # if it had led one
         self.check()
 
     def check(self) -> None:

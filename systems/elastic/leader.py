@@ -80,7 +80,7 @@ class LeaderServer:
 
     def lead(self, coordinator: Coordinator) -> None:
         """Begin a term; called before any worker can know of it."""
-        self.step_down()  # it may follow itself
+        self._deposed = self._coordinator or self._deposed  # it may follow itself
         self._coordinator = coordinator
 
     def step_down(self) -> None:

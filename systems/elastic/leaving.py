@@ -47,7 +47,8 @@ def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
     if loop.halt > loop.resumed:  # it came before ``_on_halt`` could know of the outcome
         tell_halted(loop, loop.halt)
     if outcome is Outcome.LEFT:
-        # It leads on, if it did: newcomers cannot before they have entered.
+        # It leads on, if it did: newcomers cannot before they have entered. Who never had the state
+        # is of no use to others.
         if loop.has_state and not loop.is_dismissed:
             _stand_by(loop)
     elif loop.membership.members[0] == loop.worker or _stand_by(loop):

@@ -1,15 +1,13 @@
 """The driver's and the leader's decisions together, against a small model of workers under random
 faults: the job goes on, and the driver knows how."""
 
-import random
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.contracts.training import ReportKind
 from tests.elastic.model_driver import DrivenModel
-from tests.elastic.test_coordinator_model import MANY, WAYS, Story
+from tests.elastic.model_stories import WAYS, Story, tell_many
 
 SLOTS = range(5)
 ANSWERS = (ReportKind.DONE, ReportKind.FAILED, ReportKind.RETRY)
@@ -78,9 +76,4 @@ def test_the_driver_knows_what_becomes_of_random_changes_and_deaths(drawn, way):
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way.values())))
 def test_the_driver_knows_what_becomes_of_many_random_changes_and_deaths(way):
-    for seed in range(MANY):
-        try:
-            tell(random.Random(seed), way)
-        except Exception as error:
-            error.add_note(f"seed {seed}")
-            raise
+    tell_many(tell, way)
