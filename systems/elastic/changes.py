@@ -16,6 +16,8 @@ class Changes:
         """None was heard of."""
         self.done: set[int] = set()
         """That were made."""
+        self._placed: set[int] = set()
+        """Of those, in whose case it is known where they led."""
         self.postponed: int | None = None
         """One of which a recovery will tell whether a leader before this one has made it."""
         self.deferred: tuple[int, str, int] | None = None
@@ -39,6 +41,19 @@ class Changes:
     def ask(self, change_id: int) -> None:
         """The driver wants it, and it can be made."""
         self._asked.add(change_id)
+
+    def made(self, change_id: int, *, is_placed: bool = True) -> None:
+        """Somebody has gone through it; ``is_placed``: and has said to which generation."""
+        self.done.add(change_id)
+        if is_placed:
+            self._placed.add(change_id)
+
+    def is_open(self, change_id: int) -> bool | None:
+        """Whether who has stopped for it has to wait: it is not known yet where it led. None: this
+        leader does not know of it."""
+        if change_id in self.done:
+            return change_id not in self._placed
+        return False if change_id in self._asked else None
 
     def is_known(self, change_id: int) -> bool:
         """Whether this leader was asked for it, or heard that it was made."""
@@ -72,6 +87,7 @@ class Changes:
         later one has died before its state was anybody else's.
         """
         self.done = set() if last is None else {last}
+        self._placed = set(self.done)
         change_id, self.postponed = self.postponed, None
         if change_id is None:
             return []

@@ -76,7 +76,7 @@ class Coordinator:
             return []
         is_new = self._attendance.came(worker, status)
         self._highest = max(self._highest, status["highest"])
-        self._note_made(status["change_id"])
+        self._note_made(status["change_id"], is_placed=False)
         if self.recovery is not None:
             if is_new and status["highest"] >= self.recovery.number:
                 return self._halt()  # a leader before this one has used the number
@@ -244,10 +244,10 @@ class Coordinator:
         nobody can."""
         return self._mode != "none" and self._attendance.heard > self.generation
 
-    def _note_made(self, change_id: int | None) -> None:
+    def _note_made(self, change_id: int | None, *, is_placed: bool = True) -> None:
         """Somebody has gone through a change; None: through none."""
         if change_id is not None:
-            self._changes.done.add(change_id)
+            self._changes.made(change_id, is_placed=is_placed)
         if self.adjustment is not None and self.adjustment.change_id in self._changes.done:
             self.adjustment = None
 
@@ -315,10 +315,10 @@ class Coordinator:
         return [Tell(worker, message) for worker in everybody]
 
     def _is_open(self, change_id: int) -> bool | None:
-        """Whether a change is under way; None: this leader does not know of it."""
+        """As ``Changes.is_open``."""
         if self.adjustment is not None and self.adjustment.change_id == change_id:
             return True
-        return False if self._changes.is_known(change_id) else None
+        return self._changes.is_open(change_id)
 
     def _cancel(self, reason: str) -> list[Action]:
         adjustment = self.adjustment
@@ -389,7 +389,7 @@ class Coordinator:
             self.adjustment = None
             if plan.from_generation == adjustment.generation:
                 self._enter(adjustment.generation, adjustment.target)
-                self._changes.done.add(adjustment.change_id)
+                self._changes.made(adjustment.change_id)
             else:
                 actions += [
                     Tell(worker, {"kind": "dismissed"})

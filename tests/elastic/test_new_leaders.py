@@ -4,6 +4,7 @@ import pytest
 
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.recovery import Halted, Membership
+from systems.elastic.stops import Stop
 from tests.elastic.leaders import STATUS, adjust, halts, kinds, leader
 
 
@@ -227,6 +228,17 @@ def test_a_change_that_a_worker_says_it_went_through_is_not_begun_again():
     assert lead.adjustment is not None
     lead.registered("c", {**JOINS, "members": ("b", "c"), "change_id": 5})
     assert lead.adjustment is None
+
+
+def test_who_has_stopped_for_a_change_that_was_made_is_told_where_it_led():
+    """Another has made the switch, and says so when it comes; where it led, a word later."""
+    options = {"transfer": "peer", "recovery": "none", "stops_first": True}
+    lead = Coordinator(Membership(("a", "b"), 12), 6, **options)
+    lead.registered("a", {**STATUS, "members": ("a", "b"), "highest": 6})
+    lead.registered("b", {**STATUS, "members": ("b", "a"), "highest": 7, "change_id": 5})
+    assert lead.stopped("a", Stop(6, 5, 10), goes_on=False) == []
+    (word,) = lead.switched("b", 7, Membership(("b", "a"), 12), 5)
+    assert (word.worker, word.message) == ("a", {"kind": "announce", "generation": 7})
 
 
 def test_a_change_that_no_leader_has_begun_is_given_up_at_once():
