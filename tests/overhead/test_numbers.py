@@ -124,7 +124,7 @@ def test_flags_go_before_the_file():
     settings = read_settings(workers=[1], steps=None, steps_of={"tiny/bert": 90})
     assert settings.workers == (1,)
     assert settings.num_steps("tiny/bert") == 90
-    assert settings.num_steps("tiny/vgg16") == settings.steps == 500
+    assert settings.num_steps("tiny/vgg16") == settings.steps == 250
     assert settings.turn_of("tiny/vgg16") == settings.turn_s < settings.turn_of("tiny/resnet50")
     assert settings.backend == "static"
 
