@@ -8,7 +8,8 @@ is not distinguishable from nothing.
 
 A job that shrinks is slower afterwards, which is no fault of the rescale, but the five steps
 after the switch count as lost all the same. ``Window.lost_net`` is the same number with the
-steps after the switch held to the speed that the new size settles at.
+steps after the switch held to the speed that the new size settles at; ``lost_between`` says when
+in the window it was lost.
 """
 
 from __future__ import annotations
@@ -47,9 +48,12 @@ class Window:
     """When the first step at the new size began."""
     lost: float
     """Samples."""
+    settled_rate: float | None
+    """Samples per second that the new size settles at; None where too few steps follow the
+    window."""
     lost_net: float | None
-    """Samples, with what follows the switch held to the new size's own speed; None where too
-    few steps follow the window."""
+    """Samples, with what follows the switch held to the new size's own speed; None where that is
+    not known."""
 
     @property
     def length_s(self) -> float:
@@ -158,7 +162,39 @@ def _window(
     lost_net = None
     if settled is not None:
         lost_net = rate * (switch_s - requested_s) + settled * (end_s - switch_s) - done
-    return Window(requested_s, end_s, period_s, global_batch, first, last, switch_s, lost, lost_net)
+    return Window(
+        requested_s, end_s, period_s, global_batch, first, last, switch_s, lost, settled, lost_net
+    )
+
+
+def lost_between(
+    steps: Sequence[StepRecord], window: Window, start_s: float, end_s: float
+) -> float | None:
+    """What of ``Window.lost_net`` falls into a part of the window; over parts that fill the
+    window it adds up to that. None where that is not known.
+
+    A step's samples count evenly over its duration, so that a part has to be longer than a step
+    to mean much.
+
+    Args:
+        steps: of one job, those that the window is from.
+        window: of a change.
+        start_s: of the part, on the clock of the steps; what lies before the window is left out.
+        end_s: of the part, likewise.
+    """
+    if window.settled_rate is None:
+        return None
+    start_s, end_s = max(start_s, window.requested_s), min(end_s, window.end_s)
+    if end_s <= start_s:
+        return 0.0
+    done = 0.0
+    for step in steps[window.first : window.last + 1]:
+        overlap_s = min(end_s, _end_s(step)) - max(start_s, step.started_s)
+        if overlap_s > 0:
+            done += step.global_batch * overlap_s / step.duration_s
+    before_s = max(0.0, min(end_s, window.switch_s) - start_s)
+    after_s = max(0.0, end_s - max(start_s, window.switch_s))
+    return window.global_batch / window.period_s * before_s + window.settled_rate * after_s - done
 
 
 def _settled_rate(steps: Sequence[StepRecord], last: int) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.records import ChangeRecord, StepRecord
 from harness.samples_lost import Window, undisturbed, window_of
+from reports.loss_parts import loss_parts
 from reports.selection import ReportRun
 
 KINDS = ("rescale", "migrate")
@@ -47,6 +48,8 @@ class Trial:
     window: Window | None
     """From its request to the fifth step after the switch; None where too few steps stand
     around the change."""
+    lost_in: Mapping[str, float] | None = None
+    """Net steps lost in each of ``loss_parts.PARTS``; None where that is not known."""
 
     @property
     def stopping_time_s(self) -> float | None:
@@ -64,6 +67,14 @@ class Trial:
         """The same, with the steps after the switch held to the new size's speed."""
         lost = None if self.window is None else self.window.lost_net
         return None if lost is None else lost / self.global_batch
+
+    @property
+    def steps_before_stop(self) -> float | None:
+        """From the request until the job stops, in periods of its steps before."""
+        if self.window is None or self.stopping_time_s is None:
+            return None
+        stopped_s = self.window.switch_s - self.stopping_time_s
+        return (stopped_s - self.window.requested_s) / self.window.period_s
 
 
 @dataclass(frozen=True)
@@ -117,16 +128,13 @@ def measure(runs: Iterable[ReportRun]) -> Measured:
             own = [change for change in done if change.job_id == job.job_id]
             windows = _windows(own, steps.get(job.job_id, []), run.dilation)
             cells = {c.change_id: _cell(run, names[run.run_id], job.workload, c) for c in own}
-            trials += [
-                Trial(
-                    cells[change.change_id],
-                    run.run_id,
-                    change,
-                    job.global_batch,
-                    windows.get(change.change_id),
-                )
-                for change in own
-            ]
+            for change in own:
+                window, lost_in = windows.get(change.change_id), None
+                if window is not None:
+                    parts = loss_parts(change, window, steps[job.job_id])
+                    lost_in = parts and {k: lost / job.global_batch for k, lost in parts.items()}
+                cell = cells[change.change_id]
+                trials.append(Trial(cell, run.run_id, change, job.global_batch, window, lost_in))
             known = [change for change in own if change.change_id in windows]
             for change in known:
                 found = undisturbed(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.records import StepRecord
-from harness.samples_lost import samples_lost, undisturbed, window_of
+from harness.samples_lost import lost_between, samples_lost, undisturbed, window_of
 
 
 def steps(*rows: tuple[float, int]) -> list[StepRecord]:
@@ -112,3 +116,37 @@ def test_the_net_loss_of_a_stop_is_the_stop():
     window = window_of(log, 28.5)
     assert window is not None
     assert window.lost_net == pytest.approx(40.0)
+
+
+def slowed_then_stopped() -> list[StepRecord]:
+    """A step a second; asked at 30.0, four of two seconds; half a second's stop; then, of half a
+    second at the new size, a first one of a whole second."""
+    log = steady(30)
+    log += [StepRecord("a", 30 + k, 1, 10, 30.0 + 2 * k, 2.0, "0x0p+0") for k in range(4)]
+    log += [StepRecord("a", 34, 2, 10, 38.5, 1.0, "0x0p+0")]
+    return log + [StepRecord("a", 35 + k, 2, 10, 39.5 + k / 2, 0.5, "0x0p+0") for k in range(20)]
+
+
+def test_what_is_lost_lies_where_it_was_lost():
+    log = slowed_then_stopped()
+    window = window_of(log, 30.0)
+    assert window is not None
+    assert window.lost_net == pytest.approx(40.0 + 5.0 + 10.0)
+    assert lost_between(log, window, 30.0, 34.0) == pytest.approx(20.0)
+    assert lost_between(log, window, 34.0, 38.0) == pytest.approx(20.0)
+    assert lost_between(log, window, 38.0, 38.5) == pytest.approx(5.0)
+    assert lost_between(log, window, 38.5, window.end_s) == pytest.approx(10.0)
+    assert lost_between(log, window, 0.0, 30.0) == 0.0, "before the request nothing counts"
+    late = window_of(log[:40], 30.0)
+    assert late is not None
+    assert lost_between(log[:40], late, 30.0, 34.0) is None, "the new size's speed is not known"
+
+
+@given(st.lists(st.floats(30.0, 41.5), max_size=6))
+def test_losses_of_parts_add_up_to_that_of_the_whole(bounds: list[float]):
+    log = slowed_then_stopped()
+    window = window_of(log, 30.0)
+    assert window is not None
+    ends = sorted([window.requested_s, *bounds, window.end_s])
+    parts = [lost_between(log, window, *pair) for pair in pairwise(ends)]
+    assert sum(part for part in parts if part is not None) == pytest.approx(window.lost_net)

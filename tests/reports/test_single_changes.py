@@ -28,14 +28,15 @@ from reports.selection import ReportRun, name
 PERIOD_S, BATCH = 0.1, 32
 
 
-def steps_of(changes: int, stop_s: float, at_s: float = 0.0) -> list[StepRecord]:
-    """Forty steps at 1 worker, a stop, forty at 2, a stop, and so on."""
-    steps = []
+def steps_of(changes: int, stop_s: float, num_slow: int = 0) -> list[StepRecord]:
+    """Forty steps at 1 worker, of which the last may take twice as long, a stop, forty at 2, a
+    stop, and so on."""
+    steps, at_s = [], 0.0
     for number in range(changes + 1):
-        for _ in range(40):
-            workers = 1 + number % 2
-            steps.append(StepRecord("0", len(steps), workers, BATCH, at_s, PERIOD_S, "0x0p+0"))
-            at_s += PERIOD_S
+        for each in range(40):
+            workers, period_s = 1 + number % 2, PERIOD_S * (1 + (each >= 40 - num_slow))
+            steps.append(StepRecord("0", len(steps), workers, BATCH, at_s, period_s, "0x0p+0"))
+            at_s += period_s
         at_s += stop_s
     return steps
 
@@ -46,19 +47,22 @@ def write_changes(
     stop_s: float,
     window_s: float = 0.0,
     backend: str = "stop_free",
+    num_slow: int = 0,
     **pool: int,
 ) -> StoredRun:
-    """A live run of six rescales that stop for so long, and one fault in the last stretch."""
+    """A live run of six rescales that stop for so long, and one fault in the last stretch; the
+    state is copied during the slow steps."""
     like = write_run(root / "like", live=True, backend=backend)
-    steps = steps_of(6, stop_s)
+    steps = steps_of(6, stop_s, num_slow)
     records = RunRecords(steps=steps)
     for number in range(6):
-        asked = steps[40 * (number + 1) - 1].started_s + PERIOD_S / 2
+        asked = steps[40 * (number + 1) - num_slow - 1].started_s + PERIOD_S / 2
+        copy_s = stop_s + num_slow * 2 * PERIOD_S
         sizes = ((0,), (0, 1)) if number % 2 == 0 else ((0, 1), (0,))
         records.changes.append(
             ChangeRecord(
                 number, "0", "rescale", asked, asked + stop_s + 0.2, "done", *sizes, stop_s,
-                samples_lost(steps, asked), {"join": 0.3, "switch": stop_s},
+                samples_lost(steps, asked), {"join": 0.3, "copy": copy_s, "switch": stop_s},
             )
         )  # fmt: skip
     records.faults.append(FaultRecord(steps[-20].started_s, "SIGKILL", "0.w2", "steady", -1, 2))
@@ -128,6 +132,22 @@ def test_figures_of_single_changes_are_drawn_and_labelled(
         assert re.search(r"\d trials? each", drawing.figure.get_supxlabel())
         for axis in drawing.figure.axes:
             assert re.match(r"\S.*\(.+\)$", axis.get_xlabel() or "shared (axis)")
+
+
+def test_losses_are_told_by_the_part_in_which_they_lie(tmp_path: Path) -> None:
+    slow = write_changes(tmp_path, "background", 0.05, num_slow=4)
+    stopping = write_changes(tmp_path, "none", 0.5, backend="stop_resume")
+    with mpl.rc_context(style.RC):
+        growing, shrinking = FIGURES["loss_in_parts"](name([slow, stopping]))
+    for drawing in (growing, shrinking):
+        assert drawing.table is not None
+        assert drawing.table.rows == [  # four steps twice as long, half a step's stop
+            ["bert: stop-free", "3", "0.00", "4.00", "0.50", "0.00", "4.50", "4.50"]
+        ], "a job that stops at once has no parts"
+        assert drawing.figure is not None
+        assert re.search(r"\d trials each", drawing.figure.get_supxlabel())
+    (nothing,) = FIGURES["loss_in_parts"](name([stopping]))
+    assert "trained on" in nothing.missing
 
 
 def test_the_table_has_medians_and_no_interval_below_five(runs: list[ReportRun]) -> None:
@@ -230,7 +250,11 @@ def test_a_fault_that_another_overtook_does_not_count_and_few_steps_are_no_hang(
 def test_phases_are_medians_in_recorded_order(runs: list[ReportRun]) -> None:
     trials = measure(runs).by_cell()
     medians = phase_medians(next(iter(trials.values())))
-    assert medians == {"join": pytest.approx(0.3), "switch": pytest.approx(0.004)}
+    assert medians == {
+        "join": pytest.approx(0.3),
+        "copy": pytest.approx(0.004),
+        "switch": pytest.approx(0.004),
+    }
 
 
 def test_whole_windows_leave_out_the_first_and_the_rest() -> None:

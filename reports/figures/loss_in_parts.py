@@ -1,0 +1,96 @@
+"""When in a change its samples were lost: beside which part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
+
+from matplotlib.patches import Patch
+
+from reports import style
+from reports.drawing import Drawing, Table
+from reports.loss_parts import PARTS
+from reports.rescales import Cell, Trial, measure
+from reports.selection import ReportRun
+
+TITLE = "Where the samples of a rescale are lost"
+
+
+def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
+    """One figure per change of size: parts of the loss, a bar for each workload and system."""
+    measured = measure(runs)
+    cells = {
+        cell: known
+        for cell, trials in measured.by_cell().items()
+        if (known := [trial for trial in trials if trial.lost_in is not None]) and _trains_on(known)
+    }
+    drawings = []
+    for number, key in enumerate(sorted({(c.kind, c.before, c.after) for c in cells}), 1):
+        own = {c: t for c, t in cells.items() if (c.kind, c.before, c.after) == key}
+        drawings.append(_chart(f"loss-in-parts-{number}", own, measured.runs))
+    reason = "No live run of the selection has rescales beside which the job trained on."
+    return drawings or [Drawing("loss-in-parts", TITLE, missing=reason)]
+
+
+def part_means(trials: Sequence[Trial]) -> Mapping[str, float]:
+    """Mean of every part, steps of the old size; they add up to the mean of ``net_steps``."""
+    known = [trial.lost_in for trial in trials if trial.lost_in is not None]
+    return {part: fmean(lost_in[part] for lost_in in known) for part in PARTS}
+
+
+def _trains_on(trials: Sequence[Trial]) -> bool:
+    """Whether the job goes on after the request for more than a step or two."""
+    return median(steps for trial in trials if (steps := trial.steps_before_stop) is not None) > 2
+
+
+def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun]) -> Drawing:
+    means = {cell: part_means(trials) for cell, trials in cells.items()}
+    figure = style.new_figure(max(2.4, 1.7 + 0.27 * len(cells)))
+    axis = figure.subplots()
+    colours = dict(zip(PARTS, style.PALETTE, strict=False))
+    for row, found in enumerate(means.values()):
+        ends = {True: 0.0, False: 0.0}  # what was lost to the right, what was gained to the left
+        for part, lost in found.items():
+            axis.barh(
+                row, lost, left=ends[lost > 0], height=0.66, edgecolor=style.PAPER, linewidth=0.5,
+                color=colours[part],
+            )  # fmt: skip
+            ends[lost > 0] += lost
+        text = f"{sum(found.values()):z.2f}, n = {len(list(cells.values())[row])}"
+        axis.annotate(text, (ends[True], row), (5, 0), textcoords="offset points", va="center",
+                      fontsize=style.SMALL_PT)  # fmt: skip
+    axis.axvline(0, color=style.INK, linewidth=0.8)
+    axis.set_yticks(range(len(cells)), [f"{cell.workload}: {cell.system}" for cell in cells])
+    axis.invert_yaxis()
+    axis.margins(x=0.15)
+    axis.set_xlabel("samples lost, net (steps of the old size, means)")
+    axis.set_ylabel("system (name)")
+    axis.grid(visible=False, axis="y")
+    handles = [Patch(label=part, color=colours[part]) for part in PARTS]
+    figure.legend(handles=handles, loc="outside upper left", ncols=len(PARTS))
+    ids = {trial.run_id for trials in cells.values() for trial in trials}
+    own_runs = [run for run in runs if run.run_id in ids]
+    style.put_count_note(figure, [len(trials) for trials in cells.values()], own_runs)
+    return Drawing(
+        name=name,
+        title=f"{TITLE}: {next(iter(cells)).change}",
+        caption="Of the systems under which a job trains on after the request. Parts follow each"
+        " other and add up to the net loss, so they are means. "
+        + "; ".join(f"{part}: {meaning}" for part, meaning in PARTS.items())
+        + ". A step counts evenly over its duration, and the moment at which newcomers are"
+        " counted in lies somewhere in a step.",
+        run_ids=[run.run_id for run in own_runs],
+        figure=figure,
+        table=_table(cells, means),
+    )
+
+
+def _table(cells: Mapping[Cell, list[Trial]], means: Mapping[Cell, Mapping[str, float]]) -> Table:
+    rows = []
+    for cell, trials in cells.items():
+        parts = [f"{lost:z.2f}" for lost in means[cell].values()]
+        total = f"{sum(means[cell].values()):z.2f}"
+        middle = f"{median(net for trial in trials if (net := trial.net_steps) is not None):.2f}"
+        rows.append([f"{cell.workload}: {cell.system}", str(len(trials)), *parts, total, middle])
+    header = ["program: system", "n", *PARTS, "together, mean", "together, median"]
+    return Table([*header[:2], *(f"{part}, steps" for part in PARTS), *header[-2:]], rows)
