@@ -9,12 +9,16 @@ from typing import Any
 from systems.elastic.order import ElasticOrder
 from systems.elastic.transfer.channel import TransferError
 from systems.elastic.transfer.donor import Donor
+from systems.elastic.transfer.listing import Listing
 from systems.elastic.transfer.peer import send_state
 from systems.elastic.transfer.training_state import TrainingState, is_elementwise
 from systems.runtime.control import ControlError
 from systems.runtime.reduction import OrderedReduction
 
 END_TIMEOUT_S = 30.0
+_LIST_AT = 20
+"""Before which of a worker's steps its state is listed, some milliseconds: late enough that a
+change which brought the worker is over."""
 Addresses = Sequence[tuple[str, int]]
 
 
@@ -45,6 +49,9 @@ class Giving:
         self._token = token
         self._timeout_s = order.recovery_timeout_s
         self._on_failed = on_failed
+        self._listing: Listing | None = None
+        self._num_steps = 0
+        self._is_background = order.transfer == "background"
         self._wanted: Addresses = ()
         self._generation = 0
         """For which the state is given."""
@@ -69,7 +76,10 @@ class Giving:
             self._keeps_gradients = False
 
     def present(self) -> Donor | None:
-        """The transfer under way, which has to see every update; between two steps."""
+        """The transfer under way, which has to see every update; before each step."""
+        self._num_steps += 1
+        if self._num_steps == _LIST_AT and self._is_background:
+            self._current_listing().make()
         if self._wanted:
             addresses, self._wanted = self._wanted, ()
             if self.donor is not None:
@@ -77,8 +87,7 @@ class Giving:
             self.donor = Donor(
                 addresses,
                 self._token,
-                self._state,
-                self._reduction.layout,
+                self._current_listing(),
                 timeout_s=self._timeout_s,
                 keeps_gradients=self._keeps_gradients,
             )
@@ -89,6 +98,12 @@ class Giving:
             donor.cancel()  # for joiners that have not failed: it sees no more updates
             self.donor = donor = None
         return donor
+
+    def _current_listing(self) -> Listing:
+        listing = self._listing
+        if listing is None or listing.layout != tuple(self._reduction.layout):
+            self._listing = listing = Listing(self._state, self._reduction.layout)
+        return listing
 
     def send(
         self, addresses: Addresses, generation: int, step: int, values: Mapping[str, Any]

@@ -7,21 +7,31 @@ import pytest
 import torch
 
 from systems.elastic.giving import Giving
+from systems.elastic.transfer.listing import Listing
 from systems.elastic.transfer.training_state import TrainingState
 from systems.runtime.reduction import BucketLayout
 from tests.elastic.test_member import TOKEN, founder
 
 
-@pytest.mark.parametrize("clips", [False, True])
-def test_an_update_that_changes_gradients_is_given_from_copies(clips):
-    """A joiner lost its giver otherwise, whenever an update met gradients that were being sent."""
+def giver():
+    """Of a linear model: its parameters, optimizer and gradients, and the giver."""
     model = torch.nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     bucket = torch.ones(10)
     model.weight.grad, model.bias.grad = bucket[:8].view(2, 4), bucket[8:]
     layout = BucketLayout((0, 1), 10, torch.float32)
     reduction = SimpleNamespace(buckets=[bucket], layout=[layout])
-    giving = Giving(TrainingState(model, optimizer), reduction, TOKEN, founder(0), print)
+    return (
+        model,
+        optimizer,
+        Giving(TrainingState(model, optimizer), reduction, TOKEN, founder(0), print),
+    )
+
+
+@pytest.mark.parametrize("clips", [False, True])
+def test_an_update_that_changes_gradients_is_given_from_copies(clips):
+    """A joiner lost its giver otherwise, whenever an update met gradients that were being sent."""
+    model, optimizer, giving = giver()
     with giving.watching():
         if clips:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
@@ -34,3 +44,19 @@ def test_an_update_that_changes_gradients_is_given_from_copies(clips):
         giving.cancel()
         giving.end()
     assert donor._keeps_gradients is not clips
+
+
+def test_the_state_is_listed_before_anyone_asks(monkeypatch):
+    """In the midst of a change the training thread would wait for the one that lists."""
+    made = []
+    monkeypatch.setattr(Listing, "make", lambda self: made.append(self))
+    _, _, giving = giver()
+    for _ in range(50):
+        assert giving.present() is None
+    (listing,) = made
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        giving.connect([silent.getsockname()], 2)
+        donor = giving.present()
+        giving.cancel()
+        giving.end()
+    assert donor._listing is listing

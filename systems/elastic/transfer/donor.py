@@ -34,15 +34,12 @@ from typing import Any
 import torch
 
 from systems.elastic.transfer.channel import Cancelled, TransferError
+from systems.elastic.transfer.frame import Frame
 from systems.elastic.transfer.links import Link, Links
+from systems.elastic.transfer.listing import ListedPiece, Listing
 from systems.elastic.transfer.memory import as_bytes, split
-from systems.elastic.transfer.pieces import Piece, bucket_names, cut
-from systems.elastic.transfer.training_state import TrainingState
 from systems.elastic.transfer.update_lock import UpdateLock
-from systems.runtime.bucket_layouts import described
-from systems.runtime.reduction import BucketLayout
 
-PIECE_BYTES = 2 << 20
 TIMEOUT_S = 10.0
 _KEEPALIVE_S = 1.0
 _LIVE_TRIES = 3
@@ -87,10 +84,8 @@ class Donor:
         self,
         addresses: Sequence[tuple[str, int]],
         token: str,
-        state: TrainingState,
-        layout: Sequence[BucketLayout],
+        listing: Listing,
         *,
-        piece_bytes: int = PIECE_BYTES,
         timeout_s: float = TIMEOUT_S,
         keeps_gradients: bool = True,
         share_memory: bool = True,
@@ -100,9 +95,7 @@ class Donor:
         Args:
             addresses: where the joiners' receivers listen.
             token: what they expect.
-            state: the live state.
-            layout: what the gradient buckets hold.
-            piece_bytes: most that is copied while the training thread may have to wait.
+            listing: of the live state.
             timeout_s: a joiner that does nothing for so long has failed.
             keeps_gradients: the update leaves the gradients as they are and needs only an
                 element's own. False (say, it clips them): all are sent, from a copy.
@@ -115,15 +108,14 @@ class Donor:
         """Every joiner that has not failed has the whole state of ``finish``."""
         self.failed: Exception | None = None
         """What happened to the first joiner that failed, or to all."""
-        self._state = state
-        self._layout = tuple(layout)
-        self._piece_bytes = piece_bytes
+        self._state = listing.state
+        self._listing = listing
         self._keeps_gradients = keeps_gradients
         self._links = Links(addresses, token, timeout_s, share_memory=share_memory)
         self._staging = torch.empty(0, dtype=torch.uint8)
         self._num_tries = 0
-        self._touched = [not keeps_gradients] * len(self._layout)
-        self._pieces: deque[Piece] = deque()
+        self._touched = [not keeps_gradients] * len(listing.layout)
+        self._pieces: deque[ListedPiece] = deque()
         self._events: deque[_Event] = deque()
         self._num_logged = 0
         self._is_logging = False
@@ -211,8 +203,7 @@ class Donor:
 
     def _run(self) -> None:
         try:
-            buckets = described(bucket_names(self._state, self._layout))
-            self._links.connect({"description": self._state.describe(), "layout": buckets})
+            self._links.connect(self._listing.form)
             self._begin()
             while self._links.open and not self._cancelled and not self.finished:
                 self._advance()
@@ -230,7 +221,7 @@ class Donor:
 
     def _begin(self) -> None:
         """The log's first entry; from here on every update is in it."""
-        self._pieces.extend(cut(self._state, self._layout, self._piece_bytes))
+        self._pieces.extend(self._listing.pieces())
         while not self.lock.begin_copy(self.lock.stable_version()):
             pass
         try:
@@ -238,7 +229,7 @@ class Donor:
             self._is_logging = True
         finally:
             self.lock.end_copy()
-        self._send({"kind": "start", "values": values})
+        self._send(Frame({"kind": "start", "values": values}))
 
     def _advance(self) -> None:
         """Send what is next in the log; listen where there is nothing."""
@@ -253,10 +244,10 @@ class Donor:
                 self._pieces.popleft()
                 self._num_tries = 0
                 if not self._pieces:
-                    self._send({"kind": "copied"})
+                    self._send(Frame({"kind": "copied"}))
         elif self._last is None:
             if not self._links.listen(_KEEPALIVE_S):
-                self._send({"kind": "alive"})
+                self._send(Frame({"kind": "alive"}))
         elif not self._events:  # none came before the finish, and none comes after
             self._send_last(self._last)
             self._links.wait(lambda link: not link.is_done)
@@ -264,7 +255,7 @@ class Donor:
         self._note_failures()
         if not self.caught_up and self._links.open and all(map(self._is_near, self._links.open)):
             self.caught_up = True
-            self._send({"kind": "caught_up"})
+            self._send(Frame({"kind": "caught_up"}))
 
     def _send_event(self, event: _Event) -> None:
         header = {
@@ -274,14 +265,14 @@ class Donor:
             "samples": event.samples,
             "buckets": event.numbers,
         }
-        self._send(header, [as_bytes(bucket.cpu()) for bucket in event.buckets])
+        self._send(Frame(header, [as_bytes(bucket.cpu()) for bucket in event.buckets]))
         if tuple(bucket._version for bucket in event.buckets) != event.versions:
             raise TransferError(
                 "the update changes gradients in place while they are being sent;"
                 " use keeps_gradients=False"
             )
 
-    def _send_piece(self, piece: Piece) -> bool:
+    def _send_piece(self, piece: ListedPiece) -> bool:
         """Send a piece of one version; False if an update came between.
 
         Receivers that read our memory read the live state, with no lock and no copy. Only if
@@ -291,15 +282,10 @@ class Donor:
         version = self.lock.stable_version()
         if self._events:
             return False  # they stand in the log before this
-        entries: list[list[Any]] = []
-        sources: list[torch.Tensor] = []
-        for part in piece.parts:
-            entry, views = self._state.read(part)
-            entries.append(entry)
-            sources.extend(as_bytes(view) for view in views)
+        frame = piece.frame()
         if self.lock.version != version:
             return False  # what there is may have changed while it was listed
-        header = {"kind": "piece", "parts": entries}
+        sources = list(frame.payload)
         is_live = (
             self._num_tries < _LIVE_TRIES
             and all(link.pulls for link in self._links.open)
@@ -307,7 +293,7 @@ class Donor:
         )
         if is_live:
             self._num_tries += 1
-            self._send(header, sources)
+            self._send(frame)
         else:
             num_bytes = sum(view.numel() for view in sources)
             if num_bytes > self._staging.numel():  # more, if the optimizer has made state since
@@ -324,17 +310,17 @@ class Donor:
         finally:
             self.lock.end_copy()
         if not is_live:
-            self._send(header, [payload])
+            self._send(Frame(frame.header, [payload]))
         return True
 
     def _send_last(self, last: _Finish) -> None:
         optimizer = self._state.values()
         self._is_last_read = True
         header = {"kind": "finish", "step": last.step, "values": last.values}
-        self._send({**header, "optimizer": optimizer}, last.buffers)
+        self._send(Frame({**header, "optimizer": optimizer}, last.buffers))
 
-    def _send(self, header: Mapping[str, Any], payload: Sequence[torch.Tensor] = ()) -> None:
-        self._links.send(header, payload)
+    def _send(self, frame: Frame) -> None:
+        self._links.send(frame)
         self._note_failures()
 
     def _is_near(self, link: Link) -> bool:

@@ -13,9 +13,8 @@ import secrets
 import selectors
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 import torch
 
@@ -27,6 +26,7 @@ from systems.elastic.transfer.channel import (
     TransferError,
     encode,
 )
+from systems.elastic.transfer.frame import Frame
 from systems.elastic.transfer.memory import ReadingPermission, host_identity, regions
 
 VERSION = 2
@@ -105,19 +105,19 @@ class Links:
         """Receivers that have everything."""
         self.failures: dict[tuple[str, int], Exception] = {}
 
-    def connect(self, form: Mapping[str, Any]) -> None:
+    def connect(self, form: Frame) -> None:
         """Connect to every receiver; one that cannot be reached is a failure, and so is one that
         refuses a state of this form: until all have answered nothing else is sent.
 
         Args:
-            form: what ``Receiver`` compares with its own.
+            form: what ``Receiver`` compares with its own, of kind ``form``.
         """
         for address in self._addresses:
             try:
                 self.open.append(self._connect(address))
             except (OSError, TransferError) as error:
                 self.failures[address] = error
-        self.send({"kind": "form", **form})
+        self.send(form)
         self.wait(lambda link: not link.fits)
 
     def _connect(self, address: tuple[str, int]) -> Link:
@@ -159,22 +159,22 @@ class Links:
         shown = str(_expect(channel.receive(), "welcome").get("proof", ""))
         return hmac.compare_digest(shown, proof.hex())
 
-    def send(self, header: Mapping[str, Any], payload: Sequence[torch.Tensor] = ()) -> None:
+    def send(self, frame: Frame) -> None:
         """Send a frame to all; returns when the payload's memory may change again.
 
-        A receiver that fails is dropped and its failure noted; nothing is raised.
+        A receiver that fails is dropped and its failure noted.
+
+        Raises:
+            TransferError: the frame cannot be sent to anyone.
         """
-        streamed = encode(header)
-        pulled = encode({**header, "memory": regions(payload)}) if payload else streamed
+        ways = {link.pulls for link in self.open}
+        heads = {pulls: frame.pulled if pulls else frame.streamed for pulls in ways}
         # Those who read for themselves do so while the others are being sent to.
         for link in sorted(self.open, key=lambda link: not link.pulls):
             assert link.channel is not None
             try:
-                if link.pulls:
-                    link.channel.send(pulled)
-                    link.num_sent += bool(payload)
-                else:
-                    link.channel.send(streamed, payload)
+                link.channel.send(heads[link.pulls], () if link.pulls else frame.payload)
+                link.num_sent += link.pulls and bool(frame.payload)
             except TransferError as error:
                 self.drop(link, error)
         self.wait(lambda link: link.pulls and link.num_pulled < link.num_sent)

@@ -11,6 +11,7 @@ from typing import Any
 
 from systems.elastic.transfer.channel import TransferError
 from systems.elastic.transfer.donor import TIMEOUT_S
+from systems.elastic.transfer.frame import Frame
 from systems.elastic.transfer.links import Links
 from systems.elastic.transfer.memory import as_bytes
 from systems.elastic.transfer.training_state import Part, TrainingState
@@ -44,18 +45,17 @@ def send_state(
     """
     links = Links(addresses, token, timeout_s, share_memory=share_memory)
     try:
-        links.connect({"description": state.describe()})
+        links.connect(Frame({"kind": "form", "description": state.describe()}))
         optimizer = state.values()
-        links.send({"kind": "start", "values": optimizer})
+        links.send(Frame({"kind": "start", "values": optimizer}))
         parts = [Part(i, 0, tensor.numel()) for i, tensor in enumerate(state.parameters)]
         for first in range(0, len(parts), _PARTS_PER_FRAME):
             read = [state.read(part) for part in parts[first : first + _PARTS_PER_FRAME]]
-            links.send(
-                {"kind": "piece", "parts": [entry for entry, _ in read]},
-                [as_bytes(view.cpu()) for _, views in read for view in views],
-            )
+            entries = [entry for entry, _ in read]
+            payload = [as_bytes(view.cpu()) for _, views in read for view in views]
+            links.send(Frame({"kind": "piece", "parts": entries}, payload))
         header = {"kind": "finish", "step": step, "values": dict(values), "optimizer": optimizer}
-        links.send(header, [memory.cpu() for memory in state.buffer_memory])
+        links.send(Frame(header, [memory.cpu() for memory in state.buffer_memory]))
         links.wait(lambda link: not link.is_done)
     finally:
         links.close()

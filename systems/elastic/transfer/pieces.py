@@ -16,7 +16,7 @@ from systems.elastic.transfer.memory import flat
 from systems.elastic.transfer.training_state import Part, TrainingState
 from systems.runtime.reduction import BucketLayout
 
-MAX_PARTS = 48
+MAX_PARTS = 192
 """A part of a piece costs some microseconds under the lock however small it is."""
 
 

@@ -7,6 +7,7 @@ everything the optimizer keeps on these elements. What an optimizer keeps once a
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,24 @@ class Part:
     """Of the parameter, see ``TrainingState.parameters``."""
     start: int
     stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A parameter and what the optimizer keeps on it: names, tensors, and where each lies."""
+
+    names: tuple[str, ...]
+    tensors: tuple[torch.Tensor, ...]
+    """Held, so that no others can come to lie there."""
+    places: tuple[int, ...]
+
+    def is_still(self, other: Held) -> bool:
+        """Whether these are the same tensors in the same places."""
+        return (
+            self.names == other.names
+            and self.places == other.places
+            and all(map(operator.is_, self.tensors, other.tensors))
+        )
 
 
 def is_elementwise(optimizer: torch.optim.Optimizer) -> bool:
@@ -206,6 +225,17 @@ class TrainingState:
             on_device = value.device == parameter.device
             layout.append([key, str(value.dtype), shape, on_device])
         return layout
+
+    def held(self, index: int) -> Held | None:
+        """What ``read`` finds on a parameter: as long as it is still this, ``read`` says the same.
+        None: also plain values, which change without moving."""
+        kept: Mapping[str, Any] = {}
+        if index < self.num_owned:
+            kept = dict(self.optimizer.state.get(self.parameters[index], {}))
+        tensors = (self.parameters[index], *kept.values())
+        if not all(isinstance(value, torch.Tensor) for value in tensors):
+            return None
+        return Held(tuple(kept), tensors, tuple(value.data_ptr() for value in tensors))
 
     def read(self, part: Part) -> tuple[list[Any], list[torch.Tensor]]:
         """A part as the entry that says what it holds, and flat views of the live tensors."""

@@ -14,6 +14,7 @@ from systems.elastic.groups import build_group
 from systems.elastic.transfer.broadcast import broadcast_state
 from systems.elastic.transfer.channel import TransferError
 from systems.elastic.transfer.donor import Donor
+from systems.elastic.transfer.listing import PIECE_BYTES, Listing
 from systems.elastic.transfer.peer import send_state
 from systems.elastic.transfer.pieces import gradient_views
 from systems.elastic.transfer.receiver import Receiver
@@ -116,6 +117,7 @@ class Job:
         ]
         self.buckets = [torch.zeros(bucket.numel) for bucket in self.layout]
         self.views = gradient_views(self.state, self.layout, self.buckets)
+        self._listings = {}
 
     def gradients(self):
         """Forward, which changes the buffers, and backward, which overwrites the buckets."""
@@ -175,9 +177,15 @@ class Job:
 
         return Receiver(TOKEN, self.state, self.layout, apply, **options)
 
-    def donor(self, ports, token=TOKEN, kind=Donor, **options):
+    def donor(self, ports, token=TOKEN, kind=Donor, piece_bytes=PIECE_BYTES, **options):
         addresses = [("127.0.0.1", port) for port in ports]
-        return kind(addresses, token, self.state, self.layout, **options)
+        return kind(addresses, token, self.listing(piece_bytes), **options)
+
+    def listing(self, piece_bytes=PIECE_BYTES):
+        """The same for all transfers of this job in such pieces."""
+        if piece_bytes not in self._listings:
+            self._listings[piece_bytes] = Listing(self.state, self.layout, piece_bytes)
+        return self._listings[piece_bytes]
 
     def digests(self):
         return digests(self.model, self.optimizer)
