@@ -99,6 +99,11 @@ class Giving:
             self.donor = donor = None
         return donor
 
+    def forget(self) -> None:
+        """Let go of the tensors that were listed: others are to take their place. On the training
+        thread, with no transfer under way."""
+        self._listing, self._num_steps = None, 0
+
     def _current_listing(self) -> Listing:
         listing = self._listing
         if listing is None or listing.layout != tuple(self._reduction.layout):

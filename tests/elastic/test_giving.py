@@ -1,6 +1,8 @@
 """What a giver of state learns from the updates before somebody joins."""
 
+import copy
 import socket
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -13,10 +15,10 @@ from systems.runtime.reduction import BucketLayout
 from tests.elastic.test_member import TOKEN, founder
 
 
-def giver():
-    """Of a linear model: its parameters, optimizer and gradients, and the giver."""
+def giver(momentum=0.0):
+    """Of a linear model with gradients: the model, its optimizer, and who gives their state."""
     model = torch.nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum)
     bucket = torch.ones(10)
     model.weight.grad, model.bias.grad = bucket[:8].view(2, 4), bucket[8:]
     layout = BucketLayout((0, 1), 10, torch.float32)
@@ -60,3 +62,14 @@ def test_the_state_is_listed_before_anyone_asks(monkeypatch):
         giving.cancel()
         giving.end()
     assert donor._listing is listing
+
+
+def test_what_was_listed_does_not_keep_replaced_tensors_alive():
+    model, optimizer, giving = giver(momentum=0.9)
+    optimizer.step()
+    for _ in range(50):
+        giving.present()
+    kept = weakref.ref(optimizer.state[model.weight]["momentum_buffer"])
+    giving.forget()
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    assert kept() is None
