@@ -9,7 +9,10 @@ is seldom out of date.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
 
+from systems.elastic.transfer.channel import TransferError
 from systems.elastic.transfer.frame import Frame
 from systems.elastic.transfer.memory import as_bytes
 from systems.elastic.transfer.pieces import Piece, bucket_names, cut
@@ -59,11 +62,18 @@ class Listing:
         self.state = state
         self.layout = tuple(layout)
         self._piece_bytes = piece_bytes
-        names = described(bucket_names(state, self.layout))
-        self.form = Frame({"kind": "form", "description": state.describe(), "layout": names})
-        """With which a transfer begins. What the optimizer keeps is no part of what must agree."""
         self._pieces: list[ListedPiece] = []
         self._num_kept = -1
+
+    @cached_property
+    def form(self) -> Frame:
+        """With which a transfer begins: what must agree. What the optimizer keeps is not in it.
+
+        Raises:
+            TypeError: the state cannot be given.
+        """
+        names = described(bucket_names(self.state, self.layout))
+        return Frame({"kind": "form", "description": self.state.describe(), "layout": names})
 
     def pieces(self) -> list[ListedPiece]:
         """The whole state but for buffers."""
@@ -75,10 +85,11 @@ class Listing:
         return self._pieces
 
     def make(self) -> None:
-        """List everything, between two updates."""
-        _ = self.form.pulled
-        for piece in self.pieces():
-            _ = piece.frame().pulled
+        """List everything, between two updates. What cannot be given fails when it is asked for."""
+        with suppress(TypeError, TransferError):
+            _ = self.form.pulled
+            for piece in self.pieces():
+                _ = piece.frame().pulled
 
 
 def _is_still(now: Held | None, before: Held | None) -> bool:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from systems.elastic.transfer.listing import Listing
-from tests.elastic.transfer.jobs import Job
+from tests.elastic.transfer.jobs import Job, join
 
 PIECE_BYTES = 1 << 15
 
@@ -69,3 +69,16 @@ def test_pieces_are_cut_anew_once_the_optimizer_has_made_its_state():
     before = len(frames(job))
     job.train(1)
     assert len(frames(job)) > before
+
+
+def test_a_state_that_cannot_be_given_fails_no_training(spawn, answer):
+    """Only the transfer of it does, and says why."""
+    job = Job("momentum")
+    job.train(1)
+    state = job.optimizer.state[job.model.convolution.weight]  # which is channels_last
+    state["momentum_buffer"] = state["momentum_buffer"].contiguous()
+    job.listing(PIECE_BYTES).make()
+    _, pipe = spawn(join, "momentum", 1, {}, {})
+    donor = job.donor([answer(pipe)], piece_bytes=PIECE_BYTES)
+    assert donor.join(20)
+    assert "strides" in str(donor.failed)
