@@ -1,4 +1,4 @@
-"""When in a change its samples were lost: beside which part of it."""
+"""The parts of a change of size, and what of its loss falls into each."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from collections.abc import Mapping, Sequence
 from harness.records import ChangeRecord, StepRecord
 from harness.samples_lost import Window, lost_between
 
-PREPARING = "newcomers prepare"
-COPYING = "state is copied"
-STOPPED = "stopped"
-SETTLING = "five steps after"
 PARTS: Mapping[str, str] = {
-    PREPARING: "from the request until the newcomers are counted in, or until the job stops",
-    COPYING: "while they take the state and meet, and the others train on",
-    STOPPED: "the stopping time",
-    SETTLING: "the first steps at the new size, beside what it settles at",
+    "until counted in": "from the request until the newcomers are counted in, or, where none take"
+    " the state while others train, until the stop",
+    "joining": "from then to the stop: newcomers take the state or wait for it, and meet others",
+    "stopped": "the stopping time",
+    "five steps after": "the first steps at the new size, beside what it settles at",
 }
 """In the order in which they follow each other."""
 
@@ -23,13 +20,13 @@ PARTS: Mapping[str, str] = {
 def loss_parts(
     change: ChangeRecord, window: Window, steps: Sequence[StepRecord]
 ) -> dict[str, float] | None:
-    """Net samples lost in each of ``PARTS``, which add up to those of the window; None where the
-    speed afterwards is not known, or the change does not say for how long it stopped.
+    """Net samples lost in each of ``PARTS``, which add up to those of the window.
 
-    The newcomers' copy ends at the switch. Where it is shorter than the stop, or there is none,
-    nobody trained beside it.
+    None where the speed afterwards is not known, the change does not say for how long it stopped,
+    or it is a migration, whose switch is not known as well as this asks for. A newcomer's phase
+    ``copy`` begins when it is counted in and ends at the switch.
     """
-    if change.stopping_time_s is None:
+    if change.stopping_time_s is None or change.kind != "rescale":
         return None
     stopped_s = window.switch_s - change.stopping_time_s
     copied_s = min(stopped_s, window.switch_s - change.phases_s.get("copy", 0.0))

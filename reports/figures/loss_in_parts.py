@@ -1,4 +1,4 @@
-"""When in a change its samples were lost: beside which part of it."""
+"""In which part of a change its samples are lost."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _table(cells: Mapping[Cell, list[Trial]], means: Mapping[Cell, Mapping[str, 
     for cell, trials in cells.items():
         parts = [f"{lost:z.2f}" for lost in means[cell].values()]
         total = f"{sum(means[cell].values()):z.2f}"
-        middle = f"{median(net for trial in trials if (net := trial.net_steps) is not None):.2f}"
+        middle = f"{median(net for trial in trials if (net := trial.net_steps) is not None):z.2f}"
         rows.append([f"{cell.workload}: {cell.system}", str(len(trials)), *parts, total, middle])
     header = ["program: system", "n", *PARTS, "together, mean", "together, median"]
     return Table([*header[:2], *(f"{part}, steps" for part in PARTS), *header[-2:]], rows)

@@ -17,8 +17,8 @@ from systems.runtime.reduction import OrderedReduction
 
 END_TIMEOUT_S = 30.0
 _LIST_AT = 20
-"""Before which of a worker's steps its state is listed, some milliseconds: late enough that a
-change which brought the worker is over."""
+"""Before which of a worker's steps its state is listed, which takes some milliseconds: late enough
+that a change which brought the worker is over."""
 Addresses = Sequence[tuple[str, int]]
 
 
@@ -76,7 +76,8 @@ class Giving:
             self._keeps_gradients = False
 
     def present(self) -> Donor | None:
-        """The transfer under way, which has to see every update; before each step."""
+        """The transfer under way, which has to see every update. Call it once before each step: it
+        also lists the state before one of the first."""
         self._num_steps += 1
         if self._num_steps == _LIST_AT and self._is_background:
             self._current_listing().make()
@@ -98,11 +99,6 @@ class Giving:
             donor.cancel()  # for joiners that have not failed: it sees no more updates
             self.donor = donor = None
         return donor
-
-    def forget(self) -> None:
-        """Let go of the tensors that were listed: others are to take their place. On the training
-        thread, with no transfer under way."""
-        self._listing, self._num_steps = None, 0
 
     def _current_listing(self) -> Listing:
         listing = self._listing

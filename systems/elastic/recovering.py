@@ -112,7 +112,6 @@ class Recovering:
         """Have the state that all go on from."""
         loop = self._loop
         if message["from_checkpoint"]:
-            loop.giving.forget()  # the optimizer gets new tensors
             loop.bench.roll_back()
         elif loop.worker in message["behind"]:
             with kept(loop.state) if loop.has_state else nullcontext():

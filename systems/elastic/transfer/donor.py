@@ -113,6 +113,8 @@ class Donor:
         self._keeps_gradients = keeps_gradients
         self._links = Links(addresses, token, timeout_s, share_memory=share_memory)
         self._staging = torch.empty(0, dtype=torch.uint8)
+        self._is_in_place = False
+        """Whether all receivers read this process's memory."""
         self._num_tries = 0
         self._touched = [not keeps_gradients] * len(listing.layout)
         self._pieces: deque[ListedPiece] = deque()
@@ -203,7 +205,7 @@ class Donor:
 
     def _run(self) -> None:
         try:
-            self._links.connect(self._listing.form)
+            self._links.connect(self._listing.form())
             self._begin()
             while self._links.open and not self._cancelled and not self.finished:
                 self._advance()
@@ -221,7 +223,9 @@ class Donor:
 
     def _begin(self) -> None:
         """The log's first entry; from here on every update is in it."""
-        self._pieces.extend(self._listing.pieces())
+        pulls = all(link.pulls for link in self._links.open)
+        self._is_in_place = pulls and self._state.is_on_host
+        self._pieces.extend(self._listing.pieces(in_place=self._is_in_place))
         while not self.lock.begin_copy(self.lock.stable_version()):
             pass
         try:
@@ -273,45 +277,55 @@ class Donor:
             )
 
     def _send_piece(self, piece: ListedPiece) -> bool:
-        """Send a piece of one version; False if an update came between.
-
-        Receivers that read our memory read the live state, with no lock and no copy. Only if
-        no update has begun until they say that they have it, it counts; what they have read
-        otherwise is not better than nothing, and the piece comes again.
-        """
+        """Send a piece of one version; False if an update came between."""
         version = self.lock.stable_version()
         if self._events:
             return False  # they stand in the log before this
+        if self._is_in_place and self._num_tries < _LIVE_TRIES:
+            self._num_tries += 1
+            return self._let_read(piece, version)
+        return self._send_copy(piece, version)
+
+    def _let_read(self, piece: ListedPiece, version: int) -> bool:
+        """Have receivers read the live state, with no lock and no copy. Only if no update has
+        begun until they say that they have it, it counts; what they have read otherwise is not
+        better than nothing, and the piece comes again."""
         frame = piece.frame()
         if self.lock.version != version:
             return False  # what there is may have changed while it was listed
-        sources = list(frame.payload)
-        is_live = (
-            self._num_tries < _LIVE_TRIES
-            and all(link.pulls for link in self._links.open)
-            and all(view.device.type == "cpu" for view in sources)
-        )
-        if is_live:
-            self._num_tries += 1
-            self._send(frame)
-        else:
-            num_bytes = sum(view.numel() for view in sources)
-            if num_bytes > self._staging.numel():  # more, if the optimizer has made state since
-                self._staging = torch.empty(num_bytes, dtype=torch.uint8)
-            payload = self._staging[:num_bytes]
-            targets = split(payload, sources)
+        self._send(frame)
         if not self.lock.begin_copy(version):
             return False
         try:
-            if not is_live:
-                torch._foreach_copy_(targets, sources)
-            for number in piece.buckets:
-                self._touched[number] = True
+            self._touch(piece)
         finally:
             self.lock.end_copy()
-        if not is_live:
-            self._send(Frame(frame.header, [payload]))
         return True
+
+    def _send_copy(self, piece: ListedPiece, version: int) -> bool:
+        """Send a copy, made while no update can come."""
+        header, sources = piece.read()
+        if self.lock.version != version:
+            return False
+        num_bytes = sum(view.numel() for view in sources)
+        if num_bytes > self._staging.numel():  # more, if the optimizer has made state since
+            self._staging = torch.empty(num_bytes, dtype=torch.uint8)
+        payload = self._staging[:num_bytes]
+        targets = split(payload, sources)
+        if not self.lock.begin_copy(version):
+            return False
+        try:
+            torch._foreach_copy_(targets, sources)
+            self._touch(piece)
+        finally:
+            self.lock.end_copy()
+        self._send(Frame(header, [payload]))
+        return True
+
+    def _touch(self, piece: ListedPiece) -> None:
+        """From the next update on, the gradients of this piece are sent, too."""
+        for number in piece.buckets:
+            self._touched[number] = True
 
     def _send_last(self, last: _Finish) -> None:
         optimizer = self._state.values()

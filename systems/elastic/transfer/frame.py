@@ -18,6 +18,7 @@ class Frame:
     def __init__(self, header: Mapping[str, Any], payload: Sequence[torch.Tensor] = ()) -> None:
         self.header = header
         self.payload = payload
+        self.has_payload = bool(payload)
 
     @cached_property
     def streamed(self) -> bytes:
@@ -34,3 +35,10 @@ class Frame:
         if not self.payload:
             return self.streamed
         return encode({**self.header, "memory": regions(self.payload)})
+
+    def in_place(self) -> Frame:
+        """The same for receivers that all read the payload, which it does not keep alive; raises
+        as ``streamed``."""
+        frame = Frame(self.header)
+        frame.pulled, frame.has_payload = self.pulled, self.has_payload
+        return frame

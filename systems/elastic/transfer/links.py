@@ -111,6 +111,9 @@ class Links:
 
         Args:
             form: what ``Receiver`` compares with its own, of kind ``form``.
+
+        Raises:
+            TransferError: it cannot be sent to anyone.
         """
         for address in self._addresses:
             try:
@@ -174,7 +177,7 @@ class Links:
             assert link.channel is not None
             try:
                 link.channel.send(heads[link.pulls], () if link.pulls else frame.payload)
-                link.num_sent += link.pulls and bool(frame.payload)
+                link.num_sent += link.pulls and frame.has_payload
             except TransferError as error:
                 self.drop(link, error)
         self.wait(lambda link: link.pulls and link.num_pulled < link.num_sent)

@@ -3,28 +3,27 @@
 To list a state takes Python some microseconds for each tensor, milliseconds in all, and the
 training thread waits for the interpreter as long as another thread has it, on whichever core
 that runs. What is listed is where tensors lie and what they are, not what they hold, and so it
-is seldom out of date.
+is seldom out of date. No tensor is kept alive by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cached_property
+from typing import Any
 
-from systems.elastic.transfer.channel import TransferError
+import torch
+
 from systems.elastic.transfer.frame import Frame
 from systems.elastic.transfer.memory import as_bytes
-from systems.elastic.transfer.pieces import Piece, bucket_names, cut
+from systems.elastic.transfer.pieces import READ, STAGED, Limits, Piece, bucket_names, cut
 from systems.elastic.transfer.training_state import Held, TrainingState
 from systems.runtime.bucket_layouts import described
 from systems.runtime.reduction import BucketLayout
 
-PIECE_BYTES = 4 << 20
-
 
 class ListedPiece:
-    """A piece and, once it was asked for, its frame."""
+    """A piece and, once it was asked for, what is sent to those who read it themselves."""
 
     def __init__(self, piece: Piece, state: TrainingState) -> None:
         self.buckets = piece.buckets
@@ -33,64 +32,86 @@ class ListedPiece:
         self._state = state
         self._made: tuple[list[Held | None], Frame] | None = None
 
+    def read(self) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        """Its header, and the live tensors as bytes: of one version if no update came during the
+        call.
+
+        Raises:
+            TypeError: they cannot be given.
+        """
+        entries, views = zip(*map(self._state.read, self._parts), strict=True)
+        sources = [as_bytes(view) for own in views for view in own]
+        return {"kind": "piece", "parts": entries}, sources
+
     def frame(self) -> Frame:
-        """What is sent of it, with the live tensors as its payload: of this moment, so that it is
-        of one version if no update came during the call."""
-        held = [self._state.held(part.index) for part in self._parts]
+        """What is sent of it where it lies: of this moment, as ``read``, and raising as that."""
+        parts = self._parts
         made = self._made
-        if made is None or not all(map(_is_still, held, made[0])):
-            entries, views = zip(*map(self._state.read, self._parts), strict=True)
-            payload = [as_bytes(view) for own in views for view in own]
-            self._made = made = (held, Frame({"kind": "piece", "parts": entries}, payload))
+        if made is not None and all(
+            held is not None and self._state.is_still(part.index, held)
+            for part, held in zip(parts, made[0], strict=True)
+        ):
+            return made[1]
+        held = [self._state.held(part.index) for part in parts]
+        self._made = made = (held, Frame(*self.read()).in_place())
         return made[1]
 
 
 class Listing:
-    """The frames of a state, for any number of transfers."""
+    """What is said of a state, for any number of transfers."""
 
     def __init__(
         self,
         state: TrainingState,
         layout: Sequence[BucketLayout],
-        piece_bytes: int = PIECE_BYTES,
+        read: Limits = READ,
+        staged: Limits = STAGED,
     ) -> None:
         """Args:
         state: the live state.
         layout: what the gradient buckets hold.
-        piece_bytes: most that is copied while the training thread may have to wait.
+        read: of pieces that receivers read where they lie.
+        staged: of pieces that are copied while the training thread may have to wait.
         """
         self.state = state
         self.layout = tuple(layout)
-        self._piece_bytes = piece_bytes
-        self._pieces: list[ListedPiece] = []
-        self._num_kept = -1
+        self._limits = {True: read, False: staged}
+        self._form: tuple[list[Any], Frame] | None = None
+        self._pieces: dict[bool, tuple[int, list[ListedPiece]]] = {}
 
-    @cached_property
     def form(self) -> Frame:
-        """With which a transfer begins: what must agree. What the optimizer keeps is not in it.
+        """With which a transfer begins: what has to agree.
 
         Raises:
-            TypeError: the state cannot be given.
+            TypeError: a tensor's elements lie in an order that cannot be given.
         """
-        names = described(bucket_names(self.state, self.layout))
-        return Frame({"kind": "form", "description": self.state.describe(), "layout": names})
+        lie = [(each.data_ptr(), each.stride()) for each in self.state.parameters]
+        if self._form is None or self._form[0] != lie:
+            names = described(bucket_names(self.state, self.layout))
+            description = self.state.describe()
+            del description["optimizer"]  # comes with the pieces, as it is by then
+            frame = Frame({"kind": "form", "description": description, "layout": names})
+            self._form = (lie, frame)
+        return self._form[1]
 
-    def pieces(self) -> list[ListedPiece]:
-        """The whole state but for buffers."""
+    def pieces(self, *, in_place: bool) -> list[ListedPiece]:
+        """The whole state but for buffers.
+
+        Args:
+            in_place: cut for receivers that read it where it lies.
+        """
         num_kept = sum(map(len, self.state.optimizer.state.values()))
-        if num_kept != self._num_kept:  # an optimizer makes its state at the first update
-            pieces = cut(self.state, self.layout, self._piece_bytes)
-            self._pieces = [ListedPiece(piece, self.state) for piece in pieces]
-            self._num_kept = num_kept
-        return self._pieces
+        known = self._pieces.get(in_place)
+        if known is None or known[0] != num_kept:  # an optimizer makes its state when it updates
+            pieces = cut(self.state, self.layout, self._limits[in_place])
+            known = (num_kept, [ListedPiece(piece, self.state) for piece in pieces])
+            self._pieces[in_place] = known
+        return known[1]
 
     def make(self) -> None:
-        """List everything, between two updates. What cannot be given fails when it is asked for."""
-        with suppress(TypeError, TransferError):
-            _ = self.form.pulled
-            for piece in self.pieces():
-                _ = piece.frame().pulled
-
-
-def _is_still(now: Held | None, before: Held | None) -> bool:
-    return now is not None and before is not None and now.is_still(before)
+        """List beforehand what can be, between two updates."""
+        with suppress(Exception):  # whatever it is fails the transfers, which say it; not training
+            _ = self.form().streamed
+            if self.state.is_on_host:
+                for piece in self.pieces(in_place=True):
+                    piece.frame()

@@ -1,14 +1,15 @@
 """How a state is cut into pieces: what is copied at once, under the lock, and sent as one.
 
 A piece has at most so many bytes and so many parts, so that whoever waits for the lock waits
-for neither a large tensor nor a thousand small ones. Pieces come in the order of the gradient
-buckets: the gradients of a bucket none of which was sent yet need not be sent.
+for neither a large tensor nor a thousand small ones (``STAGED``). Pieces come in the order of
+the gradient buckets: the gradients of a bucket none of which was sent yet need not be sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -16,8 +17,20 @@ from systems.elastic.transfer.memory import flat
 from systems.elastic.transfer.training_state import Part, TrainingState
 from systems.runtime.reduction import BucketLayout
 
-MAX_PARTS = 192
-"""A part of a piece costs some microseconds under the lock however small it is."""
+
+class Limits(NamedTuple):
+    """The most that is in a piece."""
+
+    num_bytes: int
+    num_parts: int
+    """A part costs some microseconds however small it is."""
+
+
+READ = Limits(4 << 20, 192)
+"""Of a piece that receivers read where it lies, which nobody waits for: fewer of them say less, and
+one that an update tears is read again."""
+STAGED = Limits(2 << 20, 48)
+"""Of one that is copied under the lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +42,12 @@ class Piece:
     """Whose parameters are in it."""
 
 
-def cut(state: TrainingState, layout: Sequence[BucketLayout], piece_bytes: int) -> list[Piece]:
+def cut(state: TrainingState, layout: Sequence[BucketLayout], limits: Limits) -> list[Piece]:
     """The whole state but for buffers, bucket by bucket; at the end what is in none."""
     pieces: list[Piece] = []
     parts: list[Part] = []
     buckets: set[int] = set()
-    room = piece_bytes
+    room = limits.num_bytes
 
     def close() -> None:
         nonlocal room
@@ -42,7 +55,7 @@ def cut(state: TrainingState, layout: Sequence[BucketLayout], piece_bytes: int) 
             pieces.append(Piece(tuple(parts), frozenset(buckets)))
         parts.clear()
         buckets.clear()
-        room = piece_bytes
+        room = limits.num_bytes
 
     bucketed = {index for bucket in layout for index in bucket.parameters}
     rest = [index for index in range(len(state.parameters)) if index not in bucketed]
@@ -56,7 +69,7 @@ def cut(state: TrainingState, layout: Sequence[BucketLayout], piece_bytes: int) 
             start = 0
             while start < numel or (start == 0 and numel == 0):
                 count = min(numel - start, room // width)
-                if (count == 0 and numel) or len(parts) == MAX_PARTS:
+                if (count == 0 and numel) or len(parts) == limits.num_parts:
                     close()
                     count = min(numel - start, max(1, room // width))
                 parts.append(Part(index, start, start + count))

@@ -7,7 +7,7 @@ everything the optimizer keeps on these elements. What an optimizer keeps once a
 
 from __future__ import annotations
 
-import operator
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,17 +63,8 @@ class Held:
     """A parameter and what the optimizer keeps on it: names, tensors, and where each lies."""
 
     names: tuple[str, ...]
-    tensors: tuple[torch.Tensor, ...]
-    """Held, so that no others can come to lie there."""
+    tensors: tuple[weakref.ref[torch.Tensor], ...]
     places: tuple[int, ...]
-
-    def is_still(self, other: Held) -> bool:
-        """Whether these are the same tensors in the same places."""
-        return (
-            self.names == other.names
-            and self.places == other.places
-            and all(map(operator.is_, self.tensors, other.tensors))
-        )
 
 
 def is_elementwise(optimizer: torch.optim.Optimizer) -> bool:
@@ -226,19 +217,44 @@ class TrainingState:
             layout.append([key, str(value.dtype), shape, on_device])
         return layout
 
+    @property
+    def is_on_host(self) -> bool:
+        """Whether parameters and what the optimizer keeps lie in the host's memory."""
+        kept = [value for each in list(self.optimizer.state.values()) for value in each.values()]
+        tensors = [value for value in kept if isinstance(value, torch.Tensor)]
+        return all(value.device.type == "cpu" for value in (*self.parameters, *tensors))
+
     def held(self, index: int) -> Held | None:
-        """What ``read`` finds on a parameter: as long as it is still this, ``read`` says the same.
-        None: also plain values, which change without moving."""
-        kept: Mapping[str, Any] = {}
-        if index < self.num_owned:
-            kept = dict(self.optimizer.state.get(self.parameters[index], {}))
+        """What ``read`` finds on a parameter, see ``is_still``. None: also plain values, which
+        change without moving."""
+        kept = self._kept(index)
         tensors = (self.parameters[index], *kept.values())
         if not all(isinstance(value, torch.Tensor) for value in tensors):
             return None
-        return Held(tuple(kept), tensors, tuple(value.data_ptr() for value in tensors))
+        places = tuple(value.data_ptr() for value in tensors)
+        return Held(tuple(kept), tuple(map(weakref.ref, tensors)), places)
+
+    def is_still(self, index: int, held: Held) -> bool:
+        """Whether ``read`` would say what it said when this was ``held``: the same tensors, in
+        the same places."""
+        kept = self._kept(index)
+        tensors: tuple[torch.Tensor, ...] = (self.parameters[index], *kept.values())
+        return tuple(kept) == held.names and all(
+            tensor is reference() and tensor.data_ptr() == place
+            for tensor, reference, place in zip(tensors, held.tensors, held.places, strict=True)
+        )
+
+    def _kept(self, index: int) -> dict[str, Any]:
+        if index >= self.num_owned:
+            return {}
+        return dict(self.optimizer.state.get(self.parameters[index], {}))
 
     def read(self, part: Part) -> tuple[list[Any], list[torch.Tensor]]:
-        """A part as the entry that says what it holds, and flat views of the live tensors."""
+        """A part as the entry that says what it holds, and flat views of the live tensors.
+
+        Raises:
+            TypeError: elements of one lie in another order than the parameter's, or with gaps.
+        """
         parameter = self.parameters[part.index]
         layout = self.layout_of(part.index)
         state = self.optimizer.state.get(parameter, {}) if part.index < self.num_owned else {}

@@ -14,9 +14,9 @@ from systems.elastic.groups import build_group
 from systems.elastic.transfer.broadcast import broadcast_state
 from systems.elastic.transfer.channel import TransferError
 from systems.elastic.transfer.donor import Donor
-from systems.elastic.transfer.listing import PIECE_BYTES, Listing
+from systems.elastic.transfer.listing import Listing
 from systems.elastic.transfer.peer import send_state
-from systems.elastic.transfer.pieces import gradient_views
+from systems.elastic.transfer.pieces import Limits, gradient_views
 from systems.elastic.transfer.receiver import Receiver
 from systems.elastic.transfer.training_state import StateMismatch, TrainingState
 from systems.runtime.flat_buffers import FlatBuffers
@@ -177,14 +177,15 @@ class Job:
 
         return Receiver(TOKEN, self.state, self.layout, apply, **options)
 
-    def donor(self, ports, token=TOKEN, kind=Donor, piece_bytes=PIECE_BYTES, **options):
+    def donor(self, ports, token=TOKEN, kind=Donor, piece_bytes=None, **options):
         addresses = [("127.0.0.1", port) for port in ports]
         return kind(addresses, token, self.listing(piece_bytes), **options)
 
-    def listing(self, piece_bytes=PIECE_BYTES):
+    def listing(self, piece_bytes=None):
         """The same for all transfers of this job in such pieces."""
         if piece_bytes not in self._listings:
-            self._listings[piece_bytes] = Listing(self.state, self.layout, piece_bytes)
+            limits = [Limits(piece_bytes, 48)] * 2 if piece_bytes else []
+            self._listings[piece_bytes] = Listing(self.state, self.layout, *limits)
         return self._listings[piece_bytes]
 
     def digests(self):

@@ -1,16 +1,20 @@
 """What is kept of a listed state, and when it is listed anew."""
 
+import copy
+import weakref
+
 import pytest
 import torch
 
 from systems.elastic.transfer.listing import Listing
+from systems.elastic.transfer.pieces import Limits
 from tests.elastic.transfer.jobs import Job, join
 
 PIECE_BYTES = 1 << 15
 
 
 def frames(job):
-    return [piece.frame() for piece in job.listing(PIECE_BYTES).pieces()]
+    return [piece.frame() for piece in job.listing(PIECE_BYTES).pieces(in_place=True)]
 
 
 def assert_same(kept, found):
@@ -37,19 +41,20 @@ def move_a_parameter(job):
     job.state.parameters[2].data = job.state.parameters[2].data.clone()
 
 
-def keep_one_tensor_more(job):
-    job.optimizer.state[job.state.parameters[2]]["more"] = torch.zeros(())
+def keep_it_under_another_name(job):
+    state = job.optimizer.state[job.state.parameters[2]]
+    state["average"] = state.pop("exp_avg_sq")  # the last one
 
 
-@pytest.mark.parametrize("change", [replace_a_moment, move_a_parameter, keep_one_tensor_more])
+@pytest.mark.parametrize("change", [replace_a_moment, move_a_parameter, keep_it_under_another_name])
 def test_a_piece_whose_tensors_lie_elsewhere_is_listed_anew(change):
     job = Job("adam")
     job.train(1)
     kept = frames(job)
     change(job)
     found = frames(job)
-    fresh = [piece.frame() for piece in Listing(job.state, job.layout, PIECE_BYTES).pieces()]
-    assert [frame.pulled for frame in found] == [frame.pulled for frame in fresh]
+    fresh = Listing(job.state, job.layout, Limits(PIECE_BYTES, 48)).pieces(in_place=True)
+    assert [frame.pulled for frame in found] == [piece.frame().pulled for piece in fresh]
     assert any(frame.pulled not in {one.pulled for one in kept} for frame in found)
 
 
@@ -77,8 +82,48 @@ def test_a_state_that_cannot_be_given_fails_no_training(spawn, answer):
     job.train(1)
     state = job.optimizer.state[job.model.convolution.weight]  # which is channels_last
     state["momentum_buffer"] = state["momentum_buffer"].contiguous()
-    job.listing(PIECE_BYTES).make()
+    listing = job.listing(PIECE_BYTES)
+    listing.make()
     _, pipe = spawn(join, "momentum", 1, {}, {})
     donor = job.donor([answer(pipe)], piece_bytes=PIECE_BYTES)
     assert donor.join(20)
     assert "strides" in str(donor.failed)
+
+
+def test_a_form_tells_the_order_of_elements_as_it_is_by_then():
+    job = Job("sgd")
+    form = job.listing().form()
+    assert job.listing().form() is form
+    job.train(2)
+    assert job.listing().form() is form
+    job.model.to(memory_format=torch.contiguous_format)
+    told = job.listing().form().header["description"]
+    assert told["parameters"] == job.state.describe()["parameters"]
+    assert told["parameters"] != form.header["description"]["parameters"]
+
+
+def test_a_listing_keeps_no_tensor_alive():
+    """Else those that a checkpoint replaces would stay beside the new ones."""
+    job = Job("momentum")
+    job.train(1)
+    job.listing().make()
+    weight = job.model.wide.weight
+    kept = weakref.ref(job.optimizer.state[weight]["momentum_buffer"])
+    assert kept() is not None
+    job.optimizer.load_state_dict(copy.deepcopy(job.optimizer.state_dict()))
+    assert kept() is None
+
+
+class Strange(torch.Tensor):
+    """One that says nothing of where it lies."""
+
+    def data_ptr(self):
+        raise NotImplementedError
+
+
+def test_whatever_cannot_be_listed_beforehand_disturbs_no_training():
+    job = Job("sgd")
+    job.state.parameters[1] = torch.zeros(3).as_subclass(Strange)
+    with pytest.raises(NotImplementedError):
+        job.listing().form()
+    job.listing().make()
