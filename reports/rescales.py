@@ -156,6 +156,14 @@ def measure(runs: Iterable[ReportRun]) -> Measured:
     return Measured(trials, noise, used)
 
 
+def by_change(cells: Mapping[Cell, list[Trial]]) -> list[dict[Cell, list[Trial]]]:
+    """The cells of every change of size by themselves, in sorted order."""
+    found: dict[tuple[str, int, int], dict[Cell, list[Trial]]] = {}
+    for cell, trials in cells.items():
+        found.setdefault((cell.kind, cell.before, cell.after), {})[cell] = trials
+    return [found[change] for change in sorted(found)]
+
+
 def system_names(runs: Iterable[ReportRun]) -> dict[str, str]:
     """A short name for the backend of every run, by run id, with the options that tell runs of
     this backend apart; the scheduler is only the script that asks for the changes."""

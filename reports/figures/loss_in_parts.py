@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from reports import style
 from reports.drawing import Drawing, Table
 from reports.loss_parts import PARTS
-from reports.rescales import Cell, Trial, measure
+from reports.rescales import Cell, Trial, by_change, measure
 from reports.selection import ReportRun
 
 TITLE = "Where the samples of a rescale are lost"
@@ -24,10 +24,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         for cell, trials in measured.by_cell().items()
         if (known := [trial for trial in trials if trial.lost_in is not None]) and _trains_on(known)
     }
-    drawings = []
-    for number, key in enumerate(sorted({(c.kind, c.before, c.after) for c in cells}), 1):
-        own = {c: t for c, t in cells.items() if (c.kind, c.before, c.after) == key}
-        drawings.append(_chart(f"loss-in-parts-{number}", own, measured.runs))
+    drawings = [
+        _chart(f"loss-in-parts-{number}", own, measured.runs)
+        for number, own in enumerate(by_change(cells), 1)
+    ]
     reason = "No live run of the selection has rescales beside which the job trained on."
     return drawings or [Drawing("loss-in-parts", TITLE, missing=reason)]
 
@@ -48,7 +48,7 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
     figure = style.new_figure(max(2.4, 1.7 + 0.27 * len(cells)))
     axis = figure.subplots()
     colours = dict(zip(PARTS, style.PALETTE, strict=False))
-    for row, found in enumerate(means.values()):
+    for row, (trials, found) in enumerate(zip(cells.values(), means.values(), strict=True)):
         ends = {True: 0.0, False: 0.0}  # what was lost to the right, what was gained to the left
         for part, lost in found.items():
             axis.barh(
@@ -56,13 +56,13 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
                 color=colours[part],
             )  # fmt: skip
             ends[lost > 0] += lost
-        text = f"{sum(found.values()):z.2f}, n = {len(list(cells.values())[row])}"
+        text = f"{sum(found.values()):z.2f}, n = {len(trials)}"
         axis.annotate(text, (ends[True], row), (5, 0), textcoords="offset points", va="center",
                       fontsize=style.SMALL_PT)  # fmt: skip
     axis.axvline(0, color=style.INK, linewidth=0.8)
     axis.set_yticks(range(len(cells)), [f"{cell.workload}: {cell.system}" for cell in cells])
     axis.invert_yaxis()
-    axis.margins(x=0.15)
+    axis.margins(x=0.2)
     axis.set_xlabel("samples lost, net (steps of the old size, means)")
     axis.set_ylabel("system (name)")
     axis.grid(visible=False, axis="y")

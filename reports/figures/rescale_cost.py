@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from harness.statistics import Interval, percentile_interval, ratio_of_medians
 from reports import style
 from reports.drawing import Drawing, Table
-from reports.rescales import Cell, Measured, Trial, measure
+from reports.rescales import Cell, Measured, Trial, by_change, measure
 from reports.selection import ReportRun
 
 TITLE = "What a rescale costs"
@@ -24,15 +24,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     """One figure per change of size: stopping times and losses of every workload and system."""
     measured = measure(runs)
     cells = {cell: trials for cell, trials in measured.by_cell().items() if _stops(trials)}
-    drawings = []
-    changes = sorted({(cell.kind, cell.before, cell.after) for cell in cells})
-    for number, (kind, before, after) in enumerate(changes, 1):
-        own = {
-            cell: trials
-            for cell, trials in cells.items()
-            if (cell.kind, cell.before, cell.after) == (kind, before, after)
-        }
-        drawings.append(_chart(f"rescale-cost-{number}", own, measured))
+    drawings = [
+        _chart(f"rescale-cost-{number}", own, measured)
+        for number, own in enumerate(by_change(cells), 1)
+    ]
     reason = "No live run of the selection has rescales whose stopping time was measured."
     return drawings or [Drawing("rescale-cost", TITLE, missing=reason)]
 

@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 
 from reports import style
 from reports.drawing import Drawing, Table
-from reports.rescales import Cell, Trial, measure
+from reports.rescales import Cell, Trial, by_change, measure
 from reports.selection import ReportRun
 
 TITLE = "Phases of a rescale"
@@ -25,10 +25,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
         for cell, trials in measured.by_cell().items()
         if (timed := [trial for trial in trials if trial.change.phases_s])
     }
-    drawings = []
-    for number, key in enumerate(sorted({(c.kind, c.before, c.after) for c in cells}), 1):
-        own = {c: t for c, t in cells.items() if (c.kind, c.before, c.after) == key}
-        drawings.append(_chart(f"rescale-phases-{number}", own, measured.runs))
+    drawings = [
+        _chart(f"rescale-phases-{number}", own, measured.runs)
+        for number, own in enumerate(by_change(cells), 1)
+    ]
     reason = "No live run of the selection has rescales with timed phases."
     return drawings or [Drawing("rescale-phases", TITLE, missing=reason)]
 
