@@ -37,6 +37,22 @@ def run_command(main: Callable[[], int]) -> NoReturn:
 
 
 @contextmanager
+def ends_at_once() -> Iterator[None]:
+    """Ctrl-C ends this process where it is, without a word, but within ``interruptible``.
+
+    For what has nothing to clean up. Elsewhere Ctrl-C is a ``KeyboardInterrupt``, which modules
+    that are being imported and destructors may swallow: the process would go on.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def interruptible(max_wall_s: float | None = None) -> Iterator[None]:
     """Raise ``Interrupted`` in the main thread on the first SIGINT, SIGTERM or the limit.
 

@@ -17,6 +17,9 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _ROOT = Path(__file__).resolve().parent.parent
+_KILLED_WITHIN_S = 10.0
+_POLL_S = 0.05
+_HELD = " (process {} waits for the system, perhaps for a disk: it is gone when that answers)"
 
 
 @dataclass
@@ -78,12 +81,16 @@ class PointProcess:
             self._process.send_signal(signum)
 
     def kill(self) -> None:
-        """Kill the whole process group and wait for the point's own process."""
+        """Kill the whole process group and wait for the point's own process.
+
+        Not for ever: what waits for a disk that does not answer dies when the disk answers.
+        """
         if self._process is None:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_KILLED_WITHIN_S)
 
     def tail(self, num_lines: int) -> list[str]:
         """The last lines of its log."""
@@ -107,19 +114,23 @@ def stop_all(
     Args:
         processes: the points that may still run.
         signum: SIGINT or SIGTERM.
-        grace_s: seconds until SIGKILL.
+        grace_s: seconds of waiting until SIGKILL. Counted in polls, not by the clock: where the
+            whole machine stood still, the points had no time either.
         say: told of every point that had to be killed.
     """
     running = [process for process in processes if process.returncode is None]
     for process in running:
         process.signal(signum)
-    deadline = time.monotonic() + grace_s
-    while time.monotonic() < deadline and any(p.returncode is None for p in running):
-        time.sleep(0.05)
+    for _ in range(round(grace_s / _POLL_S)):
+        if all(process.returncode is not None for process in running):
+            break
+        time.sleep(_POLL_S)
+    late = [process for process in running if process.returncode is None]
     for process in running:
-        if process.returncode is None:
-            say(
-                f"a point did not end within {grace_s:g} s and was killed; its log: "
-                f"{process.log_path}"
-            )
-        process.kill()
+        process.kill()  # what it started, if it has ended itself
+    for process in late:
+        held = "" if process.returncode is not None else _HELD.format(process.pid)
+        say(
+            f"a point did not end within {grace_s:g} s and was killed{held}; its log: "
+            f"{process.log_path}"
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
@@ -118,9 +117,3 @@ def _store(order: WorkerOrder, client: ControlClient) -> tuple[Any, str, int]:
                 address, port, order.num_workers, wait_for_workers=False
             )
     return store, address, port
-
-
-def leave() -> None:
-    """Drop the default group."""
-    with suppress(RuntimeError):  # a neighbour may be gone already, which is all right now
-        dist.destroy_process_group()

@@ -12,7 +12,7 @@ from harness.contracts.marks import Doing
 from systems.runtime.agreement import Agreement, Verdict
 from systems.runtime.control import ControlClient, ControlError
 from systems.runtime.evaluations import Evaluations
-from systems.runtime.joining import Joined, join, leave
+from systems.runtime.joining import Joined, join
 from systems.runtime.mark import Mark
 from systems.runtime.order import WorkerOrder
 from systems.runtime.pace import Pacer
@@ -219,7 +219,12 @@ class _Loop:
             writer.flush()
 
     def _leave(self, *, finished: bool) -> None:
-        """The step loop is over on all workers: save or evaluate, and go when all may go."""
+        """The step loop is over on all workers: save or evaluate, and go when all may go.
+
+        The groups stay until the process ends. Were they destroyed here, the reduction would free
+        its own once it goes, and wait, with the interpreter's lock held, for threads of gloo's
+        that may need that lock to free a tensor (DistributedDataParallel of torch 2.13).
+        """
         session = self.session
         self.mark.now(Doing.LEAVE)
         left = {"kind": "left", "finished": finished, "overruns": self.pacer.num_overruns}
@@ -229,12 +234,9 @@ class _Loop:
             # receives the end of the last sum.
             while (message := self.client.receive(None))["kind"] != "exit":
                 raise ControlError(f"the driver sent {message['kind']!r} instead of exit")
-            leave()
         elif finished:
             results: dict[str, Any] = dict(digests(session.model, session.optimizer))
             results |= self.evaluations.now()
             self.client.send({"kind": "finished", "results": results} | self._standing())
-            leave()
         else:
             self._save("saved")
-            leave()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.__main__ import read_arguments
 from harness.build import build
+from harness.command_line import read_arguments
 from harness.compose import compose, defaults, is_file, options, understand
 from harness.config import GROUPS, PARTS, read_config
 from harness.problems import UserError

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from harness.__main__ import main
+from harness.command_line import main
 
 
 @dataclass(frozen=True)

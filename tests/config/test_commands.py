@@ -189,7 +189,7 @@ def test_of_two_choices_the_last_counts():
 
 def test_simulation_loads_no_training_library(tmp_path):
     code = (
-        "import json, sys; from harness.__main__ import main;"
+        "import json, sys; from harness.command_line import main;"
         f"main(['trace=five_jobs', 'cluster=dgx8', 'tracking=none', 'results_dir={tmp_path}']);"
         "print(json.dumps([m for m in ('torch', 'transformers', 'mlflow') if m in sys.modules]))"
     )

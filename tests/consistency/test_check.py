@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -15,9 +14,10 @@ from harness.store import load_run
 from harness.validate import check_run
 from tests.config.commands import command
 from tests.consistency.worlds import checked, grow_and_shrink, write_files
+from tests.patience import eventually, outcome
 
 __all__ = ["command"]
-DEADLINE_S = 120.0
+WITHIN_S = 120.0
 
 
 def only_run(command):
@@ -107,14 +107,6 @@ def is_gone(pid):
         return True
 
 
-def eventually(condition):
-    """Wait for a condition that another process brings about."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_fixed_worker_outlives_a_run_that_is_stopped(tmp_path, signum):
@@ -132,16 +124,18 @@ def test_no_fixed_worker_outlives_a_run_that_is_stopped(tmp_path, signum):
         lines = iter(process.stderr.readline, "")
         assert any(line.startswith("reference 1 of 1: small, 400 steps on 2") for line in lines)
         own = psutil.Process(process.pid)
-        eventually(lambda: len(own.children(recursive=True)) >= 3)  # script and two workers
+        eventually(
+            lambda: len(own.children(recursive=True)) >= 3, WITHIN_S
+        )  # script and two workers
         workers = [child.pid for child in own.children(recursive=True)]
         process.send_signal(signum)
-        _, error = process.communicate(timeout=DEADLINE_S)
+        _, error = outcome(process, WITHIN_S)
     finally:
         process.kill()
     expected = {signal.SIGINT: 130, signal.SIGTERM: 143}.get(signum, -signum)
     assert process.returncode == expected
     assert "Traceback" not in error
-    eventually(lambda: all(is_gone(pid) for pid in workers))
+    eventually(lambda: all(is_gone(pid) for pid in workers), WITHIN_S)
     assert not (results / "fixed_size").exists()
     left = [path.name for path in (results / "runs").iterdir()]
     assert all(name.startswith(".partial-") for name in left)

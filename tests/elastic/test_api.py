@@ -24,6 +24,7 @@ from systems.launchers.local import PREIMPORT, Local
 from systems.runtime.control import ControlError
 from systems.runtime.step_log import read_lines
 from tests.backends.world import descendants
+from tests.patience import outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
@@ -306,7 +307,7 @@ def test_run_and_requests_from_another_shell(linear, tmp_path):
         ):
             found, answer = ask_for(action, *arguments)
             assert (found, answer["status"]) == (code, status), answer
-        rest, _ = run.communicate(timeout=TIMEOUT_S)
+        rest, _ = outcome(run, TIMEOUT_S)
         moved, end = rest.splitlines()
         assert moved.endswith(": 1 workers")
         assert json.loads(end)["samples"] == 8 * json.loads(end)["step"]

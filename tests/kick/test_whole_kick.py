@@ -14,6 +14,7 @@ from harness.kick.__main__ import main
 from harness.kick.checks import replays
 from harness.store import CONFIG, REFERENCE, iter_runs
 from harness.text_file import read_text, text_path
+from tests.patience import outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,7 +69,7 @@ def test_ctrl_c_stops_it_with_its_command(tmp_path):
     assert kick.stderr is not None
     assert kick.stderr.readline().startswith("... 1 of ")
     kick.send_signal(signal.SIGINT)
-    _, errors = kick.communicate(timeout=120)
+    _, errors = outcome(kick, 120.0, tmp_path)
     assert kick.returncode == 130
     assert "Stopped: workers are gone." in errors
     assert "Traceback" not in errors

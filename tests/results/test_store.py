@@ -29,6 +29,7 @@ from harness.records import (
 )
 from harness.store import RunStore, RunWriter, StoreError, iter_runs, load_run
 from harness.tables import TABLES, TableError, columns
+from tests.patience import outcome
 
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
 numbers = st.floats(allow_nan=False)
@@ -274,6 +275,6 @@ except StoreError as error:
 
 
 def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
-    out, err = run_python(FULL, str(tmp_path)).communicate(timeout=60)
+    out, err = outcome(run_python(FULL, str(tmp_path)))
     assert "nothing was kept; free some space" in out, err
     assert list(tmp_path.iterdir()) == []

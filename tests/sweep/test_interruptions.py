@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -12,10 +11,10 @@ import pytest
 import yaml
 
 from harness.compose import CONFIG_DIR
+from tests.patience import WITHIN_S, eventually, outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = ["trace=philly", "cluster=slots400", "tracking=none", "progress=false"]
-DEADLINE_S = 60.0
 
 
 def start(folder, *words, common=LONG):
@@ -30,14 +29,6 @@ def start(folder, *words, common=LONG):
         text=True,
         start_new_session=True,
     )
-
-
-def eventually(condition):
-    """Wait for a condition that another process brings about."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def partial_runs(folder):
@@ -79,7 +70,7 @@ def test_a_run_stops_and_stores_nothing(tmp_path, started, signum, code):
     process = started(tmp_path)
     eventually(lambda: partial_runs(tmp_path))
     process.send_signal(signum)
-    _, error = process.communicate(timeout=DEADLINE_S)
+    _, error = outcome(process, logs=tmp_path)
     assert process.returncode == code
     assert "The same command runs it again." in error
     assert "Traceback" not in error
@@ -96,7 +87,7 @@ def test_a_sweep_stops_its_points(tmp_path, started, signum, code):
     points = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
     assert points
     process.send_signal(signum)
-    output, error = process.communicate(timeout=DEADLINE_S)
+    output, error = outcome(process, logs=tmp_path)
     assert process.returncode == code
     assert "3 points are left; the same command goes on with them." in output
     assert "Traceback" not in output + error
@@ -110,7 +101,7 @@ def test_after_ctrl_c_a_study_of_studies_begins_no_other(tmp_path, started):
     process = started(tmp_path, f"study={path}", common=["tracking=none"])
     eventually(lambda: partial_runs(tmp_path))
     process.send_signal(signal.SIGINT)
-    output, error = process.communicate(timeout=DEADLINE_S)
+    output, error = outcome(process, logs=tmp_path)
     assert process.returncode == 130
     assert "bench_philly" in output
     assert "saxena_fig6" not in output
@@ -131,7 +122,7 @@ def test_points_die_with_a_sweep_that_is_killed_and_it_resumes(tmp_path, started
     created = finished.stat().st_ctime_ns
 
     resumed = started(tmp_path, *words)
-    output, error = resumed.communicate(timeout=4 * DEADLINE_S)
+    output, error = outcome(resumed, 4 * WITHIN_S, tmp_path)
     assert resumed.returncode == 0, error
     assert " stored " in output
     assert " done " in output
@@ -173,7 +164,7 @@ def test_no_worker_outlives_a_live_run(tmp_path, started, signum):
     eventually(lambda: len(descendants(process)) >= 2)
     workers = descendants(process)
     process.send_signal(signum)
-    _, error = process.communicate(timeout=DEADLINE_S)
+    _, error = outcome(process, logs=tmp_path)
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(signum, -signum)
     assert "Traceback" not in error
     eventually(lambda: all(is_gone(pid) for pid in workers))

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from harness import reference, validate
-from harness.__main__ import main as run_harness
+from harness.command_line import main as run_harness
 from harness.manifest import hardware_slug
 from harness.store import CONFIG, StoreError, iter_runs, load_run
 from harness.tables import TableError

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness.__main__ import main
+from harness.command_line import main
 from harness.compose import options
 from harness.problems import UserError
 from harness.study import Study, load_study, product, read_study, study_name

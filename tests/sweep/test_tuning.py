@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from harness import tuning
-from harness.__main__ import main as run_harness
+from harness.command_line import main as run_harness
 from harness.compose import CONFIG_DIR
 from harness.problems import UserError
 from harness.study import load_study

@@ -86,7 +86,9 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
             dist.all_reduce(each, group=losses)
             lines[-1]["losses"] = [value.hex() for value in each.tolist()]
     dist.barrier()
-    dist.destroy_process_group()
+    # No destroy_process_group: DistributedDataParallel would free its group when this returns, and
+    # wait, with the interpreter's lock held, for threads of gloo's that may need that lock to free
+    # a tensor (torch 2.13). The process ends without it.
     return [*lines, digests(model, optimizer)] if options.bitwise else lines
 
 

@@ -1,0 +1,327 @@
+"""What ``python -m harness`` does: one run, a sweep, or a study."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness import sweep
+from harness.archive import ArchiveError, located
+from harness.compose import is_file, understand
+from harness.config import GROUPS, RunConfig, hash_json
+from harness.estimate import estimate_wall_s
+from harness.experiment import (
+    Library,
+    Plan,
+    config_yaml,
+    execute,
+    mirror_run,
+    plan,
+    tell_cautions,
+)
+from harness.help import of_group, overview
+from harness.interrupts import TIME_LIMIT_EXIT, Interrupted, ends_at_once
+from harness.problems import Problem, UserError, render, suggest
+from harness.progress import RunProgress
+from harness.similarity import similarity_lines
+from harness.store import StoredRun, StoreError, load_run
+from harness.study import Point, Study, key_of, load_study, product
+from harness.summary import console, executed_line, fixed_size_lines, metrics_table, seconds
+from harness.text_file import read_text
+from harness.tracking import REFILL
+
+_SIGNALS = 128
+"""Exit codes above are those of signals."""
+_SIZES = ("quick", "full")
+"""Sizes of a study."""
+_LABELS = ("force", "dry", "progress", "results_dir", "sweep")
+"""Keys of a stored configuration that say how it was run, not what."""
+
+
+@dataclass
+class Arguments:
+    """The command line, taken apart."""
+
+    words: list[str] = field(default_factory=list)
+    """Overrides, without ``study=``."""
+    study: str | None = None
+    size: str = "full"
+    """Of the study: ``quick`` or ``full``."""
+    sweeping: bool = False
+    show_config: bool = False
+    is_point: bool = False
+    """A sweep has checked this run already, and mirrors it afterwards."""
+    base_path: str | None = None
+    help_of: str | None = None
+    """Empty: the overview; otherwise a group."""
+    problems: list[Problem | str] = field(default_factory=list)
+
+
+def read_arguments(argv: Sequence[str]) -> Arguments:
+    """Take a command line apart; what is wrong with it is in ``problems``."""
+    found = Arguments()
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if word in ("-h", "--help"):
+            found.help_of = rest.pop(0) if rest and "=" not in rest[0] else ""
+        elif word in ("-m", "--multirun"):
+            found.sweeping = True
+        elif word == "--point":
+            found.is_point = True
+        elif word.partition("=")[0] in ("--cfg", "--from"):
+            flag, _, value = word.partition("=")
+            value = value or (rest.pop(0) if rest else "")
+            _read_flag(flag, value, found)
+        elif word.startswith("-"):
+            way_out = suggest(word, ("-m", "--cfg", "--from", "--point", "--help"))
+            found.problems.append(Problem(f"argument {word!r}", "unknown flag", way_out))
+        elif word.startswith("study="):
+            value = word.partition("=")[2]
+            found.study = value if value not in ("", "null") else None
+        elif word.startswith("size="):
+            found.size = word.partition("=")[2]
+            if found.size not in _SIZES:
+                way_out = f"give one of {', '.join(_SIZES)}"
+                found.problems.append(Problem("size", f"is {found.size!r}", way_out))
+        else:
+            found.words.append(word)
+    return found
+
+
+def _read_flag(flag: str, value: str, found: Arguments) -> None:
+    if flag == "--from":
+        try:
+            path = located(Path(value))
+        except ArchiveError as error:
+            found.problems.append(str(error))
+            return
+        found.base_path = str(path)
+        if not path.is_file():
+            way_out = "give the config.yaml, or config.yaml.gz, of a stored run"
+            found.problems.append(Problem("--from", f"there is no file {value!r}", way_out))
+    elif value == "job":
+        found.show_config = True
+    else:
+        fact = f"is {value!r}"
+        found.problems.append(Problem("--cfg", fact, "write --cfg job for the configuration"))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code. Never a traceback: that goes to a log file."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _main(words)
+    except UserError as error:
+        print(render(error.problems), file=sys.stderr)
+        return 2
+    except Interrupted as interrupted:
+        return _say_interrupted(interrupted)
+    except KeyboardInterrupt:
+        print("Stopped before anything was started.", file=sys.stderr)
+        return 130
+    except StoreError as error:
+        print(str(error), file=sys.stderr)
+        return 1
+    except Exception as error:
+        print(_report_failure(error), file=sys.stderr)
+        return 1
+
+
+def _say_interrupted(interrupted: Interrupted) -> int:
+    why = "max_wall_s is over" if interrupted.exit_code == TIME_LIMIT_EXIT else str(interrupted)
+    notes = getattr(interrupted, "__notes__", ()) or ("runs it again",)
+    print(
+        f"Stopped ({why}): workers are gone and nothing of this run was stored."
+        f" The same command {'; '.join(notes)}.",
+        file=sys.stderr,
+    )
+    return interrupted.exit_code
+
+
+def _report_failure(error: Exception) -> str:
+    """One line for a person; the traceback in a file."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="elastrace-", suffix=".log", delete=False, encoding="utf-8"
+    ) as file:
+        traceback.print_exception(error, file=file)
+    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    text = " ".join(str(error).split()) or "no further text"
+    return f"Failed: {type(error).__name__}: {text}{notes}. Details: {file.name}"
+
+
+def _main(argv: list[str]) -> int:
+    arguments = read_arguments(argv)
+    if arguments.help_of is not None:
+        return _show_help(arguments.help_of)
+    base = _read_base(arguments)
+    if arguments.study is not None or arguments.sweeping:
+        return _run_many(arguments, argv)
+    try:
+        config = sweep.read_words(arguments.words, base)
+    except UserError as error:
+        raise UserError([*arguments.problems, *error.problems]) from None
+    if arguments.problems:
+        raise UserError(arguments.problems)
+    if arguments.show_config:
+        print(config_yaml(config), end="")
+        return 0
+    command = ["python", "-m", "harness", *argv]
+    if arguments.is_point:  # what it has not begun needs no words, and nothing may swallow them
+        with ends_at_once():
+            return _run_one(plan(config, check_workloads=False), command, mirroring=False)
+    return _run_one(plan(config), command, mirroring=True)
+
+
+def _show_help(group: str) -> int:
+    if group and group not in (*GROUPS, "study"):
+        raise UserError([Problem("--help", f"unknown group {group!r}", suggest(group, GROUPS))])
+    print(of_group(group) if group else overview())
+    return 0
+
+
+def _read_base(arguments: Arguments) -> Mapping[str, Any] | None:
+    path = arguments.base_path
+    if path is None or not Path(path).is_file():
+        return None
+    try:
+        document = yaml.safe_load(read_text(Path(path)))
+    except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
+        document = " ".join(str(error).split())
+    if not isinstance(document, Mapping):
+        way_out = "give the config.yaml of a stored run"
+        raise UserError([Problem(f"--from {path}", f"holds no configuration: {document}", way_out)])
+    return {key: value for key, value in document.items() if key not in _LABELS}
+
+
+def _run_one(planned: Plan, command: list[str], mirroring: bool) -> int:
+    config, out = planned.config, console()
+    stored = None if config.force else planned.stored()
+    if stored is None and mirroring:  # a sweep has told them already
+        tell_cautions([planned])
+    if config.dry:
+        jobs = f"{len(planned.trace.jobs):,} jobs on {planned.setup.cluster.num_slots} slots"
+        when = "stored already" if stored else f"about {seconds(estimate_wall_s(planned))}"
+        out.print(f"1 point: {planned.run_id}: {jobs}, {when}. dry=true: nothing was started.")
+        return 0
+    status = "done" if stored is None else "stored"
+    if stored is None:
+        with RunProgress(len(planned.trace.jobs), config.progress) as progress:
+            shown = (progress.show, progress.say) if config.progress else ()
+            path = execute(planned, command, *shown)
+        stored = load_run(path)
+        out.print(f"Run {planned.run_id} finished.")
+        if mirroring:
+            _mirror(stored, config)
+    else:
+        out.print(f"Run {planned.run_id} is stored already; force=true runs it again.")
+    _show_run(config, stored, status)
+    return 0
+
+
+def _mirror(stored: StoredRun, config: RunConfig) -> None:
+    try:
+        mirror_run(stored, config.tracking)
+    except KeyboardInterrupt:
+        print(f"Stopped; the run is stored, MLflow was not filled: {REFILL}", file=sys.stderr)
+
+
+def _show_run(config: RunConfig, stored: StoredRun, status: str) -> None:
+    out = console()
+    axes = {group: config.choices[group] for group in ("scheduler", "backend", "engine")}
+    out.print(metrics_table([(axes, status, stored.metrics)]))
+    alike = similarity_lines(stored.facts)
+    if alike:
+        out.print("Similarity to the recorded trace (1:1 would be equal numbers):")
+        out.print("\n".join(f"  {line}" for line in alike))
+    line = executed_line([stored.facts])
+    if line:
+        out.print(line)
+    for line in fixed_size_lines(stored.rows("fixed_size")):
+        out.print(line, markup=False)
+    out.print(f"Stored in {stored.path}")
+
+
+def _run_many(arguments: Arguments, argv: list[str]) -> int:
+    understood = understand(arguments.words, sweeping=True)
+    problems = [*arguments.problems, *understood.problems]
+    if arguments.base_path is not None:
+        problems.append(Problem("--from", "is for one run", "leave out -m and study="))
+    if understood.sweeps and not arguments.sweeping:
+        way_out = "add -m, or give one value"
+        problems += [Problem(key, "has several values", way_out) for key in understood.sweeps]
+    study: Study | None = None
+    if arguments.study is not None:
+        try:
+            study = load_study(arguments.study)
+        except UserError as error:
+            problems += error.problems
+    if problems:
+        raise UserError(problems)
+    library = Library()
+    sweeps = [
+        (planned, sweep.plan_sweep(planned, library))
+        for planned in _sweeps(arguments, understood.sweeps, study)
+    ]
+    configs = [entry.planned.config for _, entries in sweeps for entry in entries]
+    if study is not None and arguments.study != study.name and not is_file(arguments.study or ""):
+        print(f"{arguments.study} is measured by study={study.name}", file=sys.stderr)
+    if arguments.show_config:
+        for entry in (entry for _, entries in sweeps for entry in entries):
+            print(f"--- # {entry.planned.run_id}\n{config_yaml(entry.planned.config)}", end="")
+        return 0
+    out = console()
+    code = 0
+    for planned, entries in sweeps:
+        if len(sweeps) > 1:
+            out.print(f"\n[bold]{planned.label}[/bold]")
+        if any(config.dry for config in configs):
+            sweep.show_plan(planned, entries)
+        else:
+            code = max(code, sweep.run_sweep(planned, entries))
+        if code > _SIGNALS:  # stopped: none of the other studies may begin
+            return code
+    if any(config.dry for config in configs):
+        return 0
+    if study is not None and study.figures:
+        out.print(f"Report:  python -m reports study={study.name}   (or make report)")
+    if any(config.tracking.get("enabled", True) for config in configs):
+        out.print(f"MLflow:  {REFILL} ui   (or make ui)")
+    return code
+
+
+def _sweeps(
+    arguments: Arguments, swept: Mapping[str, list[str]], study: Study | None
+) -> list[sweep.Sweep]:
+    """The sweeps of a command: one, or one for each of the studies that a study names."""
+    if study is None:
+        return [_sweep(arguments.words, swept, None)]
+    members = [load_study(name) for name in study.studies] or [study]
+    is_quick = arguments.size == "quick" or bool(study.studies)
+    return [
+        _sweep(member.sized(arguments.words) if is_quick else arguments.words, swept, member)
+        for member in members
+    ]
+
+
+def _sweep(
+    words: Sequence[str], swept: Mapping[str, list[str]], study: Study | None
+) -> sweep.Sweep:
+    """The points of a command: the study's, each with every combination of the lists."""
+    common = [word for word in words if key_of(word) not in swept]
+    crossed = product(swept, quoted=True)
+    if study is None:
+        return sweep.Sweep("sweep-" + hash_json([common, swept])[:8], common, crossed)
+    points = [
+        Point((*point.overrides, *extra.overrides), {**point.axes, **extra.axes})
+        for point in study.chosen(common)
+        for extra in crossed
+    ]
+    return sweep.Sweep(study.name, [*study.base, *common], points, study.parallel)
