@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness import __main__ as runs
+from harness import command_line as runs
 from harness.trace import __main__ as tools
 from harness.trace import transforms
 from harness.trace.build import build_parts
