@@ -80,17 +80,18 @@ class PointProcess:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signum)
 
-    def kill(self) -> None:
+    def kill(self, within_s: float = _KILLED_WITHIN_S) -> None:
         """Kill the whole process group and wait for the point's own process.
 
-        Not for ever: what waits for a disk that does not answer dies when the disk answers.
+        Args:
+            within_s: not longer: what waits for a disk that does not answer dies when it answers.
         """
         if self._process is None:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_KILLED_WITHIN_S)
+            self._process.wait(within_s)
 
     def tail(self, num_lines: int) -> list[str]:
         """The last lines of its log."""
@@ -121,16 +122,21 @@ def stop_all(
     running = [process for process in processes if process.returncode is None]
     for process in running:
         process.signal(signum)
-    for _ in range(round(grace_s / _POLL_S)):
-        if all(process.returncode is not None for process in running):
-            break
-        time.sleep(_POLL_S)
+    _wait_for(running, grace_s)
     late = [process for process in running if process.returncode is None]
     for process in running:
-        process.kill()  # what it started, if it has ended itself
+        process.kill(within_s=0)  # what it started, if it has ended itself
+    _wait_for(late, _KILLED_WITHIN_S)
     for process in late:
         held = "" if process.returncode is not None else _HELD.format(process.pid)
         say(
             f"a point did not end within {grace_s:g} s and was killed{held}; its log: "
             f"{process.log_path}"
         )
+
+
+def _wait_for(processes: Sequence[PointProcess], seconds: float) -> None:
+    for _ in range(round(seconds / _POLL_S)):
+        if all(process.returncode is not None for process in processes):
+            break
+        time.sleep(_POLL_S)

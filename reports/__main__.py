@@ -60,7 +60,7 @@ def _draw_page(
     found = page_figures.draw(runs, asked)
     site.write(
         chosen.out, title, command, runs, found.drawings, chosen.formats,
-        description=about.description(study) if study else "", note=found.note,
+        description=about.description(study) if study else "", note=_note(found, runs),
     )  # fmt: skip
     _say(_num_drawn(found.drawings), runs, began, chosen.out)
     return 0
@@ -82,7 +82,7 @@ def _draw_site(
         title = f"Elastrace: study {study}"
         site.write(
             out, title, command, named_anew, found.drawings, chosen.formats,
-            "../../index.html", claims, about.description(study), found.note,
+            "../../index.html", claims, about.description(study), _note(found, own),
         )  # fmt: skip
         return [
             Drawn(study, figure, each.name, each.title, each.figure is not None, each.table)
@@ -111,6 +111,11 @@ def _figures_of(study: str) -> Sequence[str]:
         UserError: it names one that does not exist.
     """
     return checked(study_figures(study) or (), f"configs/study/{study}.yaml: figures")
+
+
+def _note(found: page_figures.PageFigures, runs: Sequence[ReportRun]) -> str:
+    """What a page does not show: figures, and runs of other machines."""
+    return " ".join(filter(None, (found.note, about.elsewhere(runs))))
 
 
 def _num_drawn(drawings: Sequence[tuple[str, Drawing]]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -67,6 +68,18 @@ def _trained(runs: Sequence[ReportRun]) -> str:
     )
     machines = sorted({machine(run.stored.manifest.get("hardware", {})) for run in runs})
     return f"{' and '.join(pools)} workloads, on {' and on '.join(machines)}"
+
+
+def elsewhere(runs: Sequence[ReportRun]) -> str:
+    """Which machines trained the same points in runs that are not shown; "" if none did."""
+    counts = Counter(slug for run in runs for slug in run.also_on)
+    if not counts:
+        return ""
+    listed = " and ".join(f"{_count([n], 'run')} of {slug}" for slug, n in sorted(counts.items()))
+    return (
+        f"Not shown: {listed}, of points that are shown as another machine ran them;"
+        " to see them, give --results the folder of that machine alone."
+    )
 
 
 def machine(hardware: Mapping[str, Any]) -> str:

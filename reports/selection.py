@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from harness import levels
 from harness.benchmark import VersionError, one_version
+from harness.manifest import hardware_slug
 from harness.records import ChangeRecord, GrantRecord, JobRecord, OutageRecord
 from harness.store import StoredRun, iter_runs
 
@@ -43,6 +44,8 @@ class ReportRun:
     engine: str
     also_in: tuple[str, ...] = ()
     """Other studies that have it among their points: a point is run once, and copied to each."""
+    also_on: tuple[str, ...] = ()
+    """Other machines that trained the same point, in runs that are not shown."""
 
     @property
     def run_id(self) -> str:
@@ -83,7 +86,7 @@ class ReportRun:
     @property
     def is_live(self) -> bool:
         """Real worker processes trained: steps were executed."""
-        return self.stored.facts.get("steps_executed", 0.0) > 0
+        return _trained(self.stored)
 
     @property
     def is_drawable(self) -> bool:
@@ -142,6 +145,7 @@ def select(directories: Sequence[Path], study: str | None = None) -> list[Report
 
     A run belongs to a study if it was made by it, lies in a folder of its name, or is listed
     in the ``points.json`` of a sweep of its name (a run found finished keeps its first label).
+    Of several runs of a point the first found is taken: folders in the order given, then by path.
 
     Raises:
         SelectionError: there is none, or they are of different versions of the benchmark.
@@ -149,9 +153,12 @@ def select(directories: Sequence[Path], study: str | None = None) -> list[Report
     """
     found: dict[str, StoredRun] = {}
     folders: dict[str, set[str]] = {}
+    elsewhere: dict[str, set[str]] = {}
     for directory in directories:
         for run in iter_runs(directory):
-            found.setdefault(run.run_id, run)
+            first = found.setdefault(run.run_id, run)
+            if run is not first and _machine(run) != _machine(first) and _trained(run):
+                elsewhere.setdefault(run.run_id, set()).add(_machine(run))
             folders.setdefault(run.run_id, set()).update(run.path.parts)
     listed = _listed(directories, study) if study else set()
     runs = [
@@ -175,7 +182,11 @@ def select(directories: Sequence[Path], study: str | None = None) -> list[Report
         raise SelectionError(str(error)) from error
     studies = {path.stem for path in STUDIES.glob("*.yaml")}
     return [
-        replace(run, also_in=tuple(sorted((folders[run.run_id] & studies) - {run.study})))
+        replace(
+            run,
+            also_in=tuple(sorted((folders[run.run_id] & studies) - {run.study})),
+            also_on=tuple(sorted(elsewhere.get(run.run_id, ()))),
+        )
         for run in name(runs)
     ]
 
@@ -260,6 +271,15 @@ def _base(run: StoredRun, *without: str) -> tuple[str, ...]:
     left_out = {"tracking", *without}
     choices = sorted(_choices(run).items())
     return tuple(f"{key}={value}" for key, value in choices if key not in left_out)
+
+
+def _trained(run: StoredRun) -> bool:
+    return run.facts.get("steps_executed", 0.0) > 0
+
+
+def _machine(run: StoredRun) -> str:
+    hardware = run.manifest.get("hardware")
+    return hardware_slug(hardware) if hardware else "an unknown machine"
 
 
 def _study_of(run: StoredRun) -> str:

@@ -15,6 +15,7 @@ from reports.drawing import Table
 from reports.selection import ReportRun, name
 
 _PLANS = "hu_plans/record.json"
+_BESIDE_TORCHFT = "torchft/*.json"
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ def machines(directories: Sequence[Path]) -> list[tuple[str, Mapping[str, Any]]]
     found = [
         *_documents(directories, "bench_overhead/*.json"),
         *_documents(directories, _PLANS),
+        *_documents(directories, _BESIDE_TORCHFT),
         *_documents(directories, "*/machine.json"),
     ]
     return [(path.parent.name, record) for path, record in found if "hardware" in record]

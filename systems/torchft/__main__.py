@@ -1,14 +1,15 @@
-"""What a scale-out and a death cost under torchft, for comparison: needs ``elastrace[torchft]``.
+"""A training under torchft that grows, and then loses a replica; for ``harness.beside_torchft``.
 
-    python -m systems.torchft --before 1 --after 2 --trials 3
+    python -m systems.torchft workloads.toy.Toy --replicas 2 --out course.json
 
-A trial: a lighthouse and ``before`` replicas train; others join until there are ``after``; one
-is killed (SIGKILL) and the others go on. One line of JSON for each trial, times in seconds of
-``time.monotonic``, which the processes of one host share.
+A lighthouse and one replica train; others join it until there are so many; the last one is
+killed (SIGKILL), and the others go on. Writes when that was and the steps that the first replica
+committed, in seconds of ``time.monotonic``, which the processes of one host share. Needs
+``elastrace[torchft]``.
 
 torchft's replicas are groups of one worker each, with a fixed batch a replica: the global
-batch grows with their number, so no job of a trace can be trained by it as it is. Hence a
-study of its own and no backend.
+batch grows with their number, so no job of a trace can be trained by it as it is. Hence it is no
+backend.
 """
 
 from __future__ import annotations
@@ -17,22 +18,27 @@ import argparse
 import importlib.util
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from systems.runtime.step_log import read_lines
+from harness.interrupts import Interrupted, interruptible
+from systems.runtime.step_log import LineReader
+from systems.torchft.replica import WRAPPERS
 
 ADDRESS = "127.0.0.1"
 POLL_S = 0.02
 TIMEOUT_S = 120.0
-STEADY_STEPS = 20
+STEPS_AFTER = 40
+"""Steps of the survivors."""
+_ENVIRONMENT = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+    "RUST_LOG": "warn",  # else the lighthouse has a line to say of every step
+}
 
 
 class TrialError(Exception):
@@ -40,146 +46,167 @@ class TrialError(Exception):
 
 
 class Trial:
-    """Processes of one trial, in a folder of their own."""
+    """Processes of one trial, in a folder of their own, and the steps of the first replica."""
 
     def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
         self.folder = folder
         self.arguments = arguments
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.steps: list[dict[str, Any]] = []
+        self._reader = LineReader(folder / "r0.jsonl")
 
-    def start(self, name: str, entry: str, *argv: str) -> None:
-        """Start a process that dies with this one."""
-        with (self.folder / f"{name}.log").open("wb") as log:
-            self.processes[name] = subprocess.Popen(
-                [
-                    *(sys.executable, "-u", "-m", "systems.runtime.process", str(os.getpid())),
-                    *(",", f"systems.torchft.replica:{entry}", *argv),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def replica(self, name: str, lighthouse: str) -> None:
-        """Start a replica."""
-        a = self.arguments
-        log = str(self.folder / f"{name}.jsonl")
-        self.start(
-            name, "main", ADDRESS, lighthouse, name, log, a.workload, str(a.batch), a.wrapper
+    def start(self, name: str, core: str, entry: str, *argv: str) -> None:
+        """Start a process that dies with this one; on a core, unless it is empty."""
+        self.processes[name] = subprocess.Popen(
+            [
+                *(sys.executable, "-u", "-m", "systems.runtime.process", str(os.getpid())),
+                *(core, f"systems.torchft.replica:{entry}", *argv),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            env={**os.environ, **_ENVIRONMENT},
         )
 
-    def steps(self, name: str) -> list[dict[str, Any]]:
-        """The steps that a replica has committed."""
-        return list(read_lines(self.folder / f"{name}.jsonl"))
+    def lighthouse(self) -> str:
+        """Start it; its address."""
+        address = self.folder / "address"
+        heartbeat_s = str(self.arguments.heartbeat_s)
+        self.start("lighthouse", "", "lighthouse", ADDRESS, str(address), heartbeat_s)
+        for _ in self.polls("the lighthouse"):
+            if address.exists():
+                break
+        return address.read_text(encoding="utf-8")
 
-    def until(self, what: str, is_so: Callable[[], bool]) -> None:
-        """Wait for something.
+    def replica(self, number: int, lighthouse: str) -> None:
+        """Start a replica."""
+        a, name = self.arguments, f"r{number}"
+        core = str(a.cores[number]) if a.cores else ""
+        where = (ADDRESS, lighthouse, name, str(self.folder / f"{name}.jsonl"))
+        training = (a.workload, json.dumps(a.options), str(a.batch), str(number), str(a.replicas))
+        self.start(name, core, "main", *where, *training, a.wrapper)
+
+    def polls(self, what: str) -> Iterator[None]:
+        """Moments to look whether something has come.
 
         Raises:
-            TrialError: it took too long, or every replica has ended.
+            TrialError: it took too long, or a process has ended that nobody killed.
         """
-        deadline = time.monotonic() + TIMEOUT_S
-        while not is_so():
-            replicas = [p for name, p in self.processes.items() if name != "lighthouse"]
-            if replicas and all(process.poll() is not None for process in replicas):
-                raise TrialError(f"waiting for {what}: every replica has ended")
-            if time.monotonic() > deadline:
-                raise TrialError(f"waiting for {what}: not within {TIMEOUT_S:g} s")
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            yield
+            ended = [name for name, process in self.processes.items() if process.poll() is not None]
+            if ended:
+                raise TrialError(f"waiting for {what}: {' and '.join(ended)} ended")
             time.sleep(POLL_S)
+        raise TrialError(f"waiting for {what}: not within {TIMEOUT_S:g} s")
 
-    def trained(self, name: str, replicas: int, since: float) -> bool:
-        """Whether a replica has committed enough steps with so many others since then."""
-        found = [s for s in self.steps(name) if s["replicas"] == replicas and s["started"] > since]
-        return len(found) >= STEADY_STEPS
+    def train(self, replicas: int, steps: int, seconds: float = 0.0) -> None:
+        """Wait for so many steps with so many replicas, and for so long a time from the first."""
+        count, since_s = 0, 0.0
+        for _ in self.polls(f"{steps} steps of {replicas} replicas"):
+            new = [*self._reader.new()]
+            self.steps += new
+            own = [step for step in new if step["replicas"] == replicas]
+            if own and not count:
+                since_s = own[0]["ended"]
+            count += len(own)
+            if count >= steps and time.monotonic() - since_s >= seconds:
+                return
 
     def close(self) -> None:
         """Kill what is left."""
         for process in self.processes.values():
-            if process.poll() is None:
-                process.kill()
+            process.kill()
             process.wait()
 
 
-def longest_gap_s(steps: list[dict[str, Any]], since: float, until: float) -> float:
-    """Longest time between the ends of two steps that follow each other."""
-    ends = [step["ended"] for step in steps if since <= step["ended"] <= until]
-    return max((b - a for a, b in pairwise(ends)), default=0.0)
-
-
 def run(trial: Trial) -> dict[str, Any]:
-    """One trial.
+    """One trial: when more replicas were started, when one was killed, and all steps.
 
     Raises:
-        TrialError: see ``Trial.until``.
+        TrialError: see ``Trial.polls``.
     """
-    before, after = trial.arguments.before, trial.arguments.after
-    address = trial.folder / "address"
-    trial.start("lighthouse", "lighthouse", ADDRESS, str(address), str(trial.arguments.heartbeat_s))
-    trial.until("the lighthouse", address.exists)
-    where = address.read_text(encoding="utf-8")
-    names = [f"r{number}" for number in range(after)]
-    for name in names[:before]:
-        trial.replica(name, where)
-    trial.until("the first replicas", lambda: trial.trained("r0", before, 0.0))
-    asked = time.monotonic()
-    for name in names[before:]:
-        trial.replica(name, where)
-    trial.until("those that join", lambda: trial.trained("r0", after, asked))
-    steps = trial.steps("r0")
-    joined = next(s for s in steps if s["replicas"] == after and s["started"] > asked)
-    scaled_out = {
-        "scaling_time_s": joined["ended"] - asked,
-        "pause_s": longest_gap_s(steps, joined["ended"] - 5.0, steps[-1]["ended"]),
-        "step_before_s": _median_step_s([s for s in steps if s["ended"] < asked]),
-    }
-    killed = time.monotonic()
-    trial.processes[names[-1]].send_signal(signal.SIGKILL)
-    trial.until("the survivors", lambda: trial.trained("r0", after - 1, killed))
-    steps = trial.steps("r0")
-    last = max(s["ended"] for s in steps if s["replicas"] == after)
-    first = next(s for s in steps if s["replicas"] == after - 1 and s["started"] > last - 1e-6)
-    return scaled_out | {
-        "recovery_s": first["ended"] - killed,
-        "crashed": [n for n in names[:-1] if trial.processes[n].poll() is not None],
-    }
+    a = trial.arguments
+    where = trial.lighthouse()
+    trial.replica(0, where)
+    trial.train(1, a.steps)
+    asked_s = time.monotonic()
+    for number in range(1, a.replicas):
+        trial.replica(number, where)
+    trial.train(a.replicas, a.steps, a.settle_s)
+    victim = trial.processes.pop(f"r{a.replicas - 1}")
+    killed_s = time.monotonic()
+    victim.kill()
+    victim.wait()
+    trial.train(a.replicas - 1, STEPS_AFTER)
+    steps = [(step["started"], step["ended"], step["replicas"]) for step in trial.steps]
+    return {"asked_s": asked_s, "killed_s": killed_s, "steps": steps}
 
 
-def _median_step_s(steps: list[dict[str, Any]]) -> float:
-    periods = sorted(b["ended"] - a["ended"] for a, b in pairwise(steps))
-    return periods[len(periods) // 2] if periods else 0.0
+def _options(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError("give a JSON object")
+    return found
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m systems.torchft",
+        description="Grow a training under torchft, and kill a replica.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("workload", help="package.module.Class")
+    parser.add_argument("--options", type=_options, default={}, help="of the class, as JSON")
+    parser.add_argument("--replicas", type=int, default=2, help="after the scale-out, from one")
+    parser.add_argument("--batch", type=int, default=16, help="samples a replica and step")
+    wrappers = "; ".join(f"{name}: {text}" for name, text in WRAPPERS.items())
+    parser.add_argument("--wrapper", choices=[*WRAPPERS], default="flat", help=wrappers)
+    parser.add_argument(
+        "--heartbeat-s", type=float, default=5.0, help="silence after which a replica is dead"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=60, help="before others join, and of all before one is killed"
+    )
+    parser.add_argument(
+        "--settle-s", type=float, default=2.0, help="of training by all before one is killed"
+    )
+    parser.add_argument(
+        "--cores", type=int, nargs="*", default=[], help="one for each replica; none: not pinned"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="file to write, JSON")
+    return parser
 
 
 def main() -> int:
     """The command; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m systems.torchft", description=__doc__)
-    parser.add_argument("--before", type=int, default=1, help="replicas at first")
-    parser.add_argument("--after", type=int, default=2, help="replicas after the scale-out")
-    parser.add_argument("--trials", type=int, default=3)
-    parser.add_argument("--workload", default="workloads.toy.Toy", help="package.module.Class")
-    parser.add_argument("--batch", type=int, default=16, help="samples a replica and step")
-    parser.add_argument("--wrapper", choices=("ddp", "pure"), default="pure")
-    parser.add_argument(
-        "--heartbeat-s", type=float, default=5.0, help="silence after which a replica is dead"
-    )
+    parser = build_parser()
     arguments = parser.parse_args()
-    if not 1 <= arguments.before < arguments.after:
-        parser.error("--after must be larger than --before, which must be at least 1")
+    if arguments.replicas < 2:
+        parser.error(f"--replicas is {arguments.replicas}; give 2 or more")
+    if arguments.cores and len(arguments.cores) < arguments.replicas:
+        parser.error(
+            f"--cores names {len(arguments.cores)} cores for {arguments.replicas} replicas"
+        )
+    if not arguments.out.parent.is_dir():
+        parser.error(f"--out: there is no folder {arguments.out.parent}")
     if importlib.util.find_spec("torchft") is None:
-        print("torchft is not installed; pip install 'elastrace[torchft]'", file=sys.stderr)
-        return 2
-    failed = 0
-    for number in range(arguments.trials):
-        with tempfile.TemporaryDirectory(prefix="torchft-") as folder:
-            trial = Trial(Path(folder), arguments)
-            try:
-                result = run(trial)
-            except TrialError as error:
-                result, failed = {"error": str(error)}, failed + 1
-            finally:
-                trial.close()
-        print(json.dumps({"trial": number, "wrapper": arguments.wrapper, **result}), flush=True)
-    return 1 if failed else 0
+        parser.error("torchft is not installed; pip install 'elastrace[torchft]'")
+    with tempfile.TemporaryDirectory(prefix="torchft-") as folder:
+        trial = Trial(Path(folder), arguments)
+        try:
+            with interruptible():
+                course = run(trial)
+        except TrialError as error:
+            print(error, file=sys.stderr)
+            return 1
+        except Interrupted as interrupted:
+            return interrupted.exit_code
+        finally:
+            trial.close()
+    arguments.out.write_text(json.dumps(course), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":

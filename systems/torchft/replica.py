@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import threading
 import time
 from collections.abc import Sequence
@@ -13,6 +14,12 @@ from typing import Any
 from systems.runtime.step_log import LineWriter
 
 TIMEOUT = timedelta(seconds=30)
+WRAPPERS = {
+    "flat": "all gradients in one sum, after the backward pass",
+    "ddp": "torchft's DistributedDataParallel",
+}
+"""Ways to sum gradients. torchft's PureDistributedDataParallel is none: in version 0.2 nothing
+waits for its sums, and gradients are not divided by the number of replicas."""
 
 
 def lighthouse(argv: Sequence[str]) -> int:
@@ -23,8 +30,6 @@ def lighthouse(argv: Sequence[str]) -> int:
     server = LighthouseServer(
         bind=f"{address}:0",
         min_replicas=1,
-        join_timeout_ms=1000,
-        quorum_tick_ms=50,
         heartbeat_timeout_ms=int(1000 * float(heartbeat_s)),
     )
     partial = Path(path).with_suffix(".partial")
@@ -35,19 +40,19 @@ def lighthouse(argv: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Entry point: ``ADDRESS LIGHTHOUSE NAME LOG WORKLOAD BATCH WRAPPER``; never returns.
+    """Entry point: ``ADDRESS LIGHTHOUSE NAME LOG WORKLOAD OPTIONS BATCH NUMBER REPLICAS WRAPPER``.
 
-    Trains for ever, one line in the log for each step that was committed.
+    Trains for ever and never returns; one line in the log for each step that was committed.
     """
+    address, where, name, log, target, options, batch, number, replicas, wrapper = argv
     import torch
     import torch.distributed as dist
     from torchft import Manager, Optimizer, ProcessGroupGloo
-    from torchft.ddp import DistributedDataParallel, PureDistributedDataParallel
+    from torchft.ddp import DistributedDataParallel
 
-    address, where, name, log, target, batch, wrapper = argv
     torch.set_num_threads(1)
     module_name, _, class_name = target.rpartition(".")
-    workload = getattr(importlib.import_module(module_name), class_name)()
+    workload = getattr(importlib.import_module(module_name), class_name)(**json.loads(options))
     model = workload.build_model(0)
     inner = workload.build_optimizer(model)
     store = dist.TCPStore(  # type: ignore[attr-defined]
@@ -72,17 +77,19 @@ def main(argv: Sequence[str]) -> int:
         replica_id=name,
         hostname=address,
     )
-    wrap = {"ddp": DistributedDataParallel, "pure": PureDistributedDataParallel}[wrapper]
-    parallel = wrap(manager, model)
+    is_flat = wrapper == "flat"
+    parallel = model if is_flat else DistributedDataParallel(manager, model)
     optimizer = Optimizer(manager, inner)
     lines = LineWriter(Path(log), at_once=True)
     size = int(batch)
     while True:
         started, before = time.monotonic(), manager.current_step()
-        first = before * size % (workload.num_samples - size)
+        first = (before * int(replicas) + int(number)) * size % (workload.num_samples - size)
         optimizer.zero_grad()
         loss = workload.loss(parallel, workload.samples(range(first, first + size)))
         loss.backward()
+        if is_flat:
+            _sum_gradients(manager, [p.grad for p in model.parameters() if p.grad is not None])
         optimizer.step()
         step = manager.current_step()
         if step > before:
@@ -94,3 +101,14 @@ def main(argv: Sequence[str]) -> int:
                     "ended": time.monotonic(),
                 }
             )
+
+
+def _sum_gradients(manager: Any, gradients: list[Any]) -> None:
+    """Replace gradients by their mean over the replicas."""
+    import torch
+
+    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    manager.allreduce(flat).wait()
+    pieces = torch.split(flat, [gradient.numel() for gradient in gradients])
+    for gradient, piece in zip(gradients, pieces, strict=True):
+        gradient.copy_(piece.view_as(gradient))

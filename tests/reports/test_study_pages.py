@@ -118,3 +118,20 @@ def test_figures_need_no_table_beyond_those_named(name: str, tmp_path: Path) -> 
     spare = dict.fromkeys(sorted(every - tables_of(name)), 9)
     write_run(tmp_path, scheduler="fifo", left_out=spare)
     assert not FIGURES[name](select([tmp_path]))[0].missing
+
+
+def test_what_another_machine_measured_of_the_same_points_is_told(tmp_path: Path) -> None:
+    for place, cpu in (("a", "Example CPU"), ("b", "Other(R) Processor")):
+        hardware = {"cpu": cpu, "cores": 2, "memory_bytes": 8 << 30, "accelerators": []}
+        for live in (True, False):
+            write_run(tmp_path / place, live=live, sweep="edl_rescale", hardware=hardware)
+    runs = select([tmp_path])
+    assert [run.also_on for run in runs] == [("other-2cpu",), ()]  # replays are the same anywhere
+    draw_site(tmp_path, tmp_path / "site")
+    path = tmp_path / "site" / "studies" / "edl_rescale" / "index.html"
+    told = "Not shown: 1 run of other-2cpu, of points that are shown as another machine ran them"
+    assert told in path.read_text(encoding="utf-8")
+    other = select([tmp_path / "b", tmp_path / "a"])
+    assert [run.also_on for run in other] == [("example-2cpu",), ()]
+    draw_site(tmp_path / "a", tmp_path / "site")
+    assert "Not shown" not in path.read_text(encoding="utf-8")

@@ -1,0 +1,218 @@
+"""``python -m harness.beside_torchft``: a scale-out and a death, here and under torchft."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich import box
+from rich.table import Table
+
+from harness.beside_torchft.record import NAME, TrialFiles, make_record, record_path
+from harness.beside_torchft.trials import Cell, Settings, Trial, order_of, plan_cells, run_trial
+from harness.compose import CONFIG_DIR
+from harness.interrupts import Interrupted, interruptible, run_command
+from harness.manifest import environment, machine_load
+from harness.overhead.record import write_json
+from harness.problems import Problem, UserError, render
+from harness.progress import SweepProgress
+from harness.store import StoreError
+from harness.summary import console
+
+DEFAULTS = CONFIG_DIR / "beside_torchft.yaml"
+_GUESS_S = 70.0
+"""What a trial may take, until one has been measured."""
+_SHOWN = ("step_s", "noise_s", "scaling_time_s", "stopping_time_s", "recovery_s")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.beside_torchft",
+        description=(
+            "A worker trains, others join it, and then one of them is killed: under torchft, and"
+            " under the stop-free backend on the same cores. When are all at work, how long does"
+            " the first stop, when do the survivors go on? Needs torchft:"
+            " pip install 'elastrace[torchft]'."
+        ),
+        epilog=(
+            "Keep the machine quiet meanwhile. Every finished trial is kept: the same command"
+            " goes on after a stop. A trial that failed is told and counted; --force measures anew."
+            " Exit codes: 0 measured; 1 a trial failed; 2 a wrong argument, or no torchft; 130 or"
+            " 143 stopped."
+        ),
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--workloads", type=_names, metavar="POOL/NAME,...", help="one by one")
+    parser.add_argument("--workers", type=int, metavar="N", help="after the scale-out, from one")
+    parser.add_argument("--batch", type=int, metavar="N", help="samples of a worker and step")
+    parser.add_argument("--cluster", metavar="NAME", help="option of that group")
+    parser.add_argument(
+        "--start", choices=("cold", "preimported"),
+        help="how newcomers of the stop-free backend start (torchft's are new interpreters)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--wrapper", choices=("flat", "ddp"),
+        help="how torchft's replicas sum gradients: all in one sum after the backward pass, or by"
+        " its DistributedDataParallel",
+    )  # fmt: skip
+    parser.add_argument(
+        "--heartbeat-s", type=float, metavar="S",
+        help="silence after which torchft takes a replica for dead (its own default is 5)",
+    )  # fmt: skip
+    parser.add_argument("--trials", type=int, metavar="N", help="of each workload")
+    parser.add_argument("--seed", type=int, metavar="N", help="of the order")
+    parser.add_argument("--module", metavar="MODULE", help="the program that runs torchft")
+    parser.add_argument(
+        "--work", type=Path, default=Path("results/sweeps") / NAME, metavar="DIR",
+        help="finished trials, runs and logs",
+    )  # fmt: skip
+    parser.add_argument(
+        "--to", type=Path, default=Path("results/reference"), metavar="DIR",
+        help=f"the record goes to DIR/HARDWARE/{NAME}/",
+    )  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="measure finished trials anew")
+    parser.set_defaults(**yaml.safe_load(DEFAULTS.read_text(encoding="utf-8")))
+    return parser
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    problems: list[Problem | str] = []
+    workloads = tuple(options.workloads)
+    if len({*workloads}) < len(workloads):
+        problems.append(Problem("--workloads", "names one twice", "name each once"))
+    if options.workers < 2:
+        problems.append(Problem("--workers", f"is {options.workers}", "give 2 or more"))
+    for word, value in (
+        ("--batch", options.batch),
+        ("--trials", options.trials),
+        ("--heartbeat-s", options.heartbeat_s),
+    ):
+        if not 0 < value < math.inf:
+            problems.append(Problem(word, f"is {value}", "give a number above 0"))
+    try:
+        version = importlib.metadata.version("torchft")
+    except importlib.metadata.PackageNotFoundError:
+        way_out = "pip install 'elastrace[torchft]'"
+        problems.append(Problem("torchft", "is not installed", way_out))
+    if problems:
+        raise UserError(problems)
+    return Settings(
+        module=options.module,
+        workloads=workloads,
+        workers=options.workers,
+        batch=options.batch,
+        cluster=options.cluster,
+        start=options.start,
+        wrapper=options.wrapper,
+        heartbeat_s=options.heartbeat_s,
+        trials=options.trials,
+        seed=options.seed,
+        torchft=version,
+    )
+
+
+def measure(
+    files: TrialFiles,
+    cells: Sequence[Cell],
+    found: dict[Trial, Mapping[str, Any]],
+    *,
+    force: bool,
+) -> None:
+    """Run the trials that are missing, and put all of them into ``found``, each as it is done.
+
+    Raises:
+        StoreError: a finished one is damaged.
+    """
+    settings = files.settings
+    trials = order_of(cells, settings.trials, settings.seed)
+    if not force:
+        found |= {trial: said for trial in trials if (said := files.find(trial)) is not None}
+    missing = [trial for trial in trials if trial not in found]
+    taken_s: list[float] = []
+    with SweepProgress(len(trials), len(trials) - len(missing)) as progress:
+        for index, trial in enumerate(missing):
+            usual_s = sum(taken_s) / len(taken_s) if taken_s else _GUESS_S
+            progress.waiting(usual_s * (len(missing) - index), [trial.name])
+            load, began = machine_load(), time.monotonic()
+            files.add(trial, run_trial(trial, settings, files.folder.parent), load)
+            said = files.find(trial)
+            assert said is not None
+            found[trial] = said
+            taken_s.append(time.monotonic() - began)
+            failed = [f"{system} failed" for system in _failed(said)]
+            progress.ended(trial.name, ", ".join(failed) or "done", taken_s[-1])
+
+
+def _failed(said: Mapping[str, Any]) -> list[str]:
+    """The systems that did not come to the end of a trial."""
+    return [key for key, own in said.items() if isinstance(own, Mapping) and "error" in own]
+
+
+def show(record: Mapping[str, Any]) -> None:
+    """Print the table of a record."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    units = [name.removesuffix("_s").replace("_", " ") + " ms" for name in _SHOWN]
+    for heading in ("workload", "system", "trials", "failed", *units):
+        is_text = heading in ("workload", "system")
+        table.add_column(heading, justify="left" if is_text else "right")
+    for cell in record["cells"]:
+        for system, own in cell["medians"].items():
+            texts = [f"{1000 * own[name]:,.1f}" if name in own else "" for name in _SHOWN]
+            counts = (str(own["trials"]), str(own["failed"]))
+            table.add_row(cell["workload"], system, *counts, *texts)
+    console().print(table)
+
+
+def _main(options: argparse.Namespace, command: list[str]) -> int:
+    settings = _settings(options)
+    cells = plan_cells(settings, options.work)
+    about = environment(command)
+    files = TrialFiles(options.work / "trials", settings, about)
+    path = record_path(options.to, files)
+    found: dict[Trial, Mapping[str, Any]] = {}
+    try:
+        with interruptible():
+            measure(files, cells, found, force=options.force)
+    finally:
+        # Also after a stop, so that what has been measured so far is told.
+        if found:
+            record = make_record(files, cells, found)
+            write_json(path, record)
+            show(record)
+            print(f"Record: {path}")
+    errors = [f"{t.name}: {key}: {s[key]['error']}" for t, s in found.items() for key in _failed(s)]
+    print(*errors, sep="\n", end="\n" if errors else "", file=sys.stderr)
+    return 1 if errors else 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure what is missing, write the record, print the table; the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    options = build_parser().parse_args(words)
+    try:
+        return _main(options, ["python", "-m", "harness.beside_torchft", *words])
+    except UserError as error:
+        print(render(error.problems), file=sys.stderr)
+        return 2
+    except (StoreError, OSError) as error:
+        print(f"{error}\nFinished trials are kept; the same command goes on.", file=sys.stderr)
+        return 1
+    except Interrupted as interrupted:
+        print("Stopped; finished trials are kept, the same command goes on.", file=sys.stderr)
+        return interrupted.exit_code
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,128 @@
+"""Files of the comparison: one for each finished trial, and the record of them all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from harness.beside_torchft.courses import Course, CourseError, Step, costs
+from harness.beside_torchft.trials import Cell, Outcome, Settings, System, Trial
+from harness.config import hash_json
+from harness.manifest import hardware_slug
+from harness.overhead.record import write_json
+from harness.store import StoreError
+
+NAME, RECORD = "torchft", "record.json"
+SCHEMA_VERSION = 1
+_USUAL = ("cold", "flat")
+
+
+@dataclass(frozen=True)
+class TrialFiles:
+    """Finished trials below a folder, each in a file named by all that it depends on."""
+
+    folder: Path
+    settings: Settings
+    environment: Mapping[str, Any]
+    """Of this machine and this code, as in every manifest."""
+
+    def path(self, trial: Trial) -> Path:
+        """Where a trial is."""
+        own = asdict(self.settings)
+        del own["workloads"], own["trials"]
+        facts = [
+            *(own, trial.cell.facts, self.environment["packages"], self.environment["python"]),
+            hardware_slug(self.environment["hardware"]),
+        ]
+        return self.folder / f"{trial.name}-{hash_json(facts)[:8]}.json"
+
+    def find(self, trial: Trial) -> Mapping[str, Any] | None:
+        """What a trial says, or None.
+
+        Raises:
+            StoreError: the file is damaged.
+        """
+        path = self.path(trial)
+        if not path.is_file():
+            return None
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            own = {str(system): _said(document["systems"][system]) for system in System}
+            about = {key: document[key] for key in ("created", "git_commit", "git_dirty")}
+            load = float(document["load_before"]["load_1min"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise StoreError(f"{path}: is damaged; remove it, give the command again") from None
+        return {"trial": trial.number, **about, "load_1min": load, **own}
+
+    def add(
+        self, trial: Trial, outcomes: Mapping[System, Outcome], load: Mapping[str, float]
+    ) -> None:
+        """Write a finished trial with every step that was committed, in one step."""
+        about = {key: self.environment[key] for key in ("created", "git_commit", "git_dirty")}
+        systems = {system: _document(outcome) for system, outcome in outcomes.items()}
+        document = {**about, "load_before": dict(load), "systems": systems}
+        write_json(self.path(trial), document)
+
+
+def _document(outcome: Outcome) -> dict[str, Any]:
+    course = outcome.course
+    if course is None:
+        return {"error": outcome.error}
+    steps = [[step.started_s, step.ended_s, step.num_workers] for step in course.steps]
+    moments = {"asked_s": course.asked_s, "killed_s": course.killed_s}
+    return {"victim": outcome.victim, **moments, "steps": steps}
+
+
+def _said(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a system's part of a trial comes to."""
+    if "error" in document:
+        return {"error": document["error"]}
+    steps = [Step(*step) for step in document["steps"]]
+    try:
+        found = costs(Course(steps, document["asked_s"], document["killed_s"]))
+    except CourseError as error:
+        return {"error": str(error)}
+    return {"victim": document["victim"], **found}
+
+
+def make_record(
+    files: TrialFiles, cells: Sequence[Cell], found: Mapping[Trial, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Everything that the comparison says.
+
+    Args:
+        files: of its trials.
+        cells: the workloads.
+        found: what finished trials say.
+    """
+    made = []
+    for cell in cells:
+        own = sorted((trial for trial in found if trial.cell is cell), key=lambda t: t.number)
+        if own:
+            trials = [found[trial] for trial in own]
+            medians = {system: _medians(trials, system) for system in System}
+            about = {"workload": cell.workload, **cell.facts}
+            made.append({**about, "medians": medians, "trials": trials})
+    settings = asdict(files.settings)
+    about = {"name": NAME, "schema_version": SCHEMA_VERSION, **files.environment}
+    return {**about, "settings": settings, "cells": made}
+
+
+def _medians(trials: Sequence[Mapping[str, Any]], system: System) -> dict[str, Any]:
+    """Over the trials that came to their end, whose number stands beside."""
+    whole = [trial[system] for trial in trials if "error" not in trial[system]]
+    keys = [key for key in whole[0] if key != "victim"] if whole else []
+    counted = {"trials": len(whole), "failed": len(trials) - len(whole)}
+    return {**counted, **{key: median(own[key] for own in whole) for key in keys}}
+
+
+def record_path(to: Path, files: TrialFiles) -> Path:
+    """Where the record of this machine is; what is not usual has a file of its own."""
+    own = files.settings
+    parts = [Path(RECORD).stem, *(part for part in (own.start, own.wrapper) if part not in _USUAL)]
+    file = f"{'_'.join(parts)}.json"
+    return to / hardware_slug(files.environment["hardware"]) / NAME / file

@@ -1,0 +1,253 @@
+"""A trial: the same training grows and loses a worker under torchft, and under ``stop_free``.
+
+Both train the same class on the same cores with one batch for each worker (torchft's replicas
+have no global batch), start a newcomer as a new interpreter unless told otherwise, and have the
+heap that workers have. Which of them comes first is drawn.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from harness import kept_heap
+from harness.beside_torchft.courses import FIRST_STEPS, Course, CourseError, Step
+from harness.compose import quote
+from harness.contracts.engine import ChangeKind, JobState
+from harness.contracts.training import WorkloadSpec
+from harness.engines.live import Live
+from harness.engines.live_job import LiveJob, training_order
+from harness.experiment import Library, plan
+from harness.network import interface_of
+from harness.problems import Problem, UserError
+from harness.processes import PointProcess, stop_all
+from harness.store import load_run
+from harness.sweep import read_words
+
+STEPS_BEFORE = FIRST_STEPS + 200
+"""Steps of the one worker before more are asked for."""
+_SETTLE_S = 4.0
+"""Seconds of training with all workers before one is killed."""
+_WORK_SAMPLES = 10_000_000
+"""More than is trained before the last fault; the rest is credited."""
+_LOG_LINES = 6
+_GRACE_S = 20.0
+
+
+class System(StrEnum):
+    """What is compared."""
+
+    TORCHFT = "torchft"
+    STOP_FREE = "stop_free"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is measured, of every workload."""
+
+    module: str
+    """The program that runs torchft, as ``python -m`` takes it."""
+    workloads: tuple[str, ...]
+    """``POOL/NAME``."""
+    workers: int
+    """After the scale-out, from one."""
+    batch: int
+    """Samples of a worker and step."""
+    cluster: str
+    start: str
+    """How newcomers of the stop-free backend start; torchft's are new interpreters."""
+    wrapper: str
+    """How torchft's replicas sum gradients: ``flat`` or ``ddp``."""
+    heartbeat_s: float
+    """After which silence torchft's lighthouse takes a replica for dead."""
+    trials: int
+    seed: int
+    """Of the order."""
+    torchft: str
+    """Its version."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """A workload, as both systems train it."""
+
+    workload: str
+    spec: WorkloadSpec
+    words: tuple[str, ...]
+    """Of the stop-free run, but for the repetition."""
+    cores: tuple[int, ...]
+    environment: Mapping[str, str]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What determines the work of a trial."""
+        own = self.spec
+        return {"target": own.target, "options": dict(own.options), "cores": list(self.cores)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """One workload, measured once under each system."""
+
+    cell: Cell
+    number: int
+
+    @property
+    def name(self) -> str:
+        """For a person, and for names of files."""
+        return f"{self.cell.workload.replace('/', '-')}-t{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a system did in a trial."""
+
+    course: Course | None
+    """None: it did not come to its end."""
+    victim: str
+    """What is known of the killed worker."""
+    error: str = ""
+    """Why there is no course."""
+
+
+def plan_cells(settings: Settings, folder: Path) -> list[Cell]:
+    """Every workload, checked as ordinary runs are.
+
+    Args:
+        settings: what to measure.
+        folder: runs are written below it.
+
+    Raises:
+        UserError: all problems of all workloads, each once.
+    """
+    library, cells = Library(), []
+    problems: dict[str, Problem | str] = {}
+    for workload in settings.workloads:
+        try:
+            cells.append(_plan_cell(settings, workload, folder, library))
+        except UserError as error:
+            problems |= {str(problem): problem for problem in error.problems}
+    if problems:
+        raise UserError(problems.values())
+    return cells
+
+
+def _plan_cell(settings: Settings, workload: str, folder: Path, library: Library) -> Cell:
+    pool, slash, name = workload.partition("/")
+    if not (pool and slash and name):
+        raise UserError([Problem("--workloads", f"{workload!r}", "write POOL/NAME: tiny/bert")])
+    grow = f"{{job: 0, after_steps: {STEPS_BEFORE}, slots: {settings.workers}}}"
+    words = (
+        *("trace=edl_one_job", f"trace.reader.constants.workload={name}"),
+        f"trace.reader.constants.batch={settings.batch}",
+        f"trace.reader.constants.work={_WORK_SAMPLES}",
+        *(f"workload={pool}", f"cluster={settings.cluster}", "scaling=weak", "profile=recorded"),
+        *("scheduler=scripted", f"scheduler.script=[{grow}]"),
+        *("backend=stop_free", f"backend.start={settings.start}"),
+        *("engine=live_faults", "engine.faults.count=1", f"engine.faults.settle_s={_SETTLE_S}"),
+        *("tracking=none", "progress=false", f"results_dir={quote(str(folder / 'runs'))}"),
+    )
+    planned = plan(read_words([*words, "force=true"]), library)
+    slots = planned.setup.cluster.slots[: settings.workers]
+    cores = {core for slot in slots for core in slot.cores}
+    if len(cores) < settings.workers or any(len(slot.cores) != 1 for slot in slots):
+        fact = f"{settings.cluster} has no {settings.workers} slots with a core of their own"
+        raise UserError([Problem("--cluster", fact, "use one that has, such as cpu2")])
+    (job,) = planned.trace.jobs
+    order = training_order(LiveJob(job, job.global_batch), planned.setup, {}, Live())
+    interface = interface_of(planned.setup.cluster.hosts[slots[0].host].address)
+    return Cell(
+        workload=workload,
+        spec=order.workload,
+        words=words,
+        cores=tuple(slot.cores[0] for slot in slots),
+        environment={
+            **kept_heap.environment(),
+            **({"GLOO_SOCKET_IFNAME": interface} if interface else {}),
+        },
+    )
+
+
+def run_trial(trial: Trial, settings: Settings, folder: Path) -> dict[System, Outcome]:
+    """One trial, under one system after the other."""
+    order = [*System]
+    random.Random(f"{settings.seed} {trial.name}").shuffle(order)
+    run = {System.TORCHFT: _torchft, System.STOP_FREE: _stop_free}
+    found = {}
+    for system in order:
+        log = folder / "logs" / f"{trial.name}-{system}.log"
+        try:
+            found[system] = run[system](trial, settings, log)
+        except CourseError as error:
+            found[system] = Outcome(None, "", f"{error}; log: {log}")
+    return {system: found[system] for system in System}
+
+
+def _torchft(trial: Trial, settings: Settings, log: Path) -> Outcome:
+    spec, out = trial.cell.spec, log.with_suffix(".json")
+    out.unlink(missing_ok=True)
+    words = [
+        *(spec.target, "--options", json.dumps(dict(spec.options))),
+        *("--replicas", str(settings.workers), "--cores", *map(str, trial.cell.cores)),
+        *("--batch", str(settings.batch), "--wrapper", settings.wrapper),
+        *("--steps", str(STEPS_BEFORE), "--settle-s", str(_SETTLE_S)),
+        *("--heartbeat-s", str(settings.heartbeat_s), "--out", str(out)),
+    ]
+    _to_the_end(PointProcess(words, log, settings.module, trial.cell.environment))
+    document = json.loads(out.read_text(encoding="utf-8"))
+    steps = [Step(*step) for step in document["steps"]]
+    return Outcome(Course(steps, document["asked_s"], document["killed_s"]), "the newest")
+
+
+def _stop_free(trial: Trial, _: Settings, log: Path) -> Outcome:
+    words = [*trial.cell.words, f"repetition={trial.number}", "force=true"]
+    planned = plan(read_words(words), check_workloads=False)
+    _to_the_end(PointProcess(words, log))
+    stored = planned.stored()
+    assert stored is not None
+    records = load_run(stored.path).records
+    (job,) = records.jobs
+    if job.state != JobState.FINISHED:
+        raise CourseError(f"the job is {job.state}: {job.reason}")
+    grown = [change for change in records.changes if change.kind == ChangeKind.RESCALE]
+    if not grown or len(records.faults) != 1:
+        raise CourseError(f"{len(grown)} changes and {len(records.faults)} faults, not one each")
+    fault = records.faults[0]
+    known = [name for name, is_so in (("first", fault.was_first), ("leader", fault.led)) if is_so]
+    steps = [
+        Step(step.started_s, step.started_s + step.duration_s, step.num_workers)
+        for step in records.steps
+    ]
+    course = Course(steps, grown[0].requested_s, fault.at_s)
+    return Outcome(course, " and ".join(known) or "another")
+
+
+def _to_the_end(process: PointProcess) -> None:
+    try:
+        process.start()
+        code = process.wait()
+    except BaseException:
+        # With time to end its workers and to remove its folder.
+        stop_all([process], signal.SIGTERM, _GRACE_S, lambda text: print(text, file=sys.stderr))
+        raise
+    process.kill()
+    if code != 0:
+        said = "\n".join(process.tail(_LOG_LINES))
+        raise CourseError(f"{process.module} ended with {code}: {said}")
+
+
+def order_of(cells: Sequence[Cell], trials: int, seed: int) -> list[Trial]:
+    """All trials: each workload once, in drawn order, then each a second time, and so on."""
+    drawn = random.Random(f"torchft {seed}")
+    return [
+        Trial(cell, number)
+        for number in range(trials)
+        for cell in drawn.sample(list(cells), len(cells))
+    ]
