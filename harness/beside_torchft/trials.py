@@ -37,7 +37,6 @@ _SETTLE_S = 4.0
 """Seconds of training with all workers before one is killed."""
 _WORK_SAMPLES = 10_000_000
 """More than is trained before the last fault; the rest is credited."""
-_LOG_LINES = 6
 _GRACE_S = 20.0
 
 
@@ -186,7 +185,7 @@ def run_trial(trial: Trial, settings: Settings, folder: Path) -> dict[System, Ou
         try:
             found[system] = run[system](trial, settings, log)
         except CourseError as error:
-            found[system] = Outcome(None, "", f"{error}; log: {log}")
+            found[system] = Outcome(None, "", f"{error}; log: {log.name}")
     return {system: found[system] for system in System}
 
 
@@ -239,7 +238,7 @@ def _to_the_end(process: PointProcess) -> None:
         raise
     process.kill()
     if code != 0:
-        said = "\n".join(process.tail(_LOG_LINES))
+        said = " ".join(process.tail(1))  # what goes into a record has no paths of this machine
         raise CourseError(f"{process.module} ended with {code}: {said}")
 
 
