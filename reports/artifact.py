@@ -58,7 +58,12 @@ def costs(reference: Path) -> dict[str, Cost]:
     copied to each, and its manifest names the first alone.
     """
     found: dict[str, list[Cost]] = {}
+    seen: set[tuple[str, str]] = set()
     for path in run_paths(reference):
+        point = (path.parent.name, path.name)
+        if point in seen:  # on another machine; reports show the first found, too
+            continue
+        seen.add(point)
         manifest = json.loads(read_text(text_path(path, MANIFEST)))
         facts = json.loads((path / FACTS).read_text(encoding="utf-8"))
         found.setdefault(path.parent.name, []).append(_cost(path, manifest, facts))
