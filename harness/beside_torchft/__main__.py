@@ -11,13 +11,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich import box
 from rich.table import Table
 
-from harness.beside_torchft.record import NAME, TrialFiles, make_record, record_path
-from harness.beside_torchft.trials import Cell, Settings, Trial, order_of, plan_cells, run_trial
-from harness.compose import CONFIG_DIR
+from harness.beside_torchft.record import (
+    NAME,
+    TrialFiles,
+    cells_of_record,
+    make_record,
+    record_path,
+)
+from harness.beside_torchft.trials import (
+    Cell,
+    Settings,
+    Trial,
+    defaults,
+    order_of,
+    plan_cells,
+    run_trial,
+)
 from harness.interrupts import Interrupted, interruptible, run_command
 from harness.manifest import environment, machine_load
 from harness.overhead.record import write_json
@@ -26,7 +38,6 @@ from harness.progress import SweepProgress
 from harness.store import StoreError
 from harness.summary import console
 
-DEFAULTS = CONFIG_DIR / "beside_torchft.yaml"
 _GUESS_S = 70.0
 """What a trial may take, until one has been measured."""
 _SHOWN = ("step_s", "noise_s", "scaling_time_s", "stopping_time_s", "recovery_s")
@@ -79,7 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
         help=f"the record goes to DIR/HARDWARE/{NAME}/",
     )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="measure finished trials anew")
-    parser.set_defaults(**yaml.safe_load(DEFAULTS.read_text(encoding="utf-8")))
+    parser.set_defaults(**defaults())
     return parser
 
 
@@ -181,6 +192,7 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
     about = environment(command)
     files = TrialFiles(options.work / "trials", settings, about)
     path = record_path(options.to, files)
+    earlier = [] if options.force else cells_of_record(path, files)
     found: dict[Trial, Mapping[str, Any]] = {}
     try:
         with interruptible():
@@ -188,7 +200,7 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
     finally:
         # Also after a stop, so that what has been measured so far is told.
         if found:
-            record = make_record(files, cells, found)
+            record = make_record(files, cells, found, earlier)
             write_json(path, record)
             show(record)
             print(f"Record: {path}")

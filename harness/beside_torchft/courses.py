@@ -50,7 +50,7 @@ def costs(course: Course) -> dict[str, float]:
     - ``noise_s``: the longest step before the request, beyond a usual one;
     - ``scaling_time_s``: from the request to the end of the first step with all workers;
     - ``stopping_time_s``: the longest step from the request to the tenth step with all, beyond
-      a usual one;
+      a usual one (of all workers, where some have come and others have not);
     - ``recovery_s``: from the SIGKILL to the end of the next step without the killed worker,
       beyond a usual one.
 
@@ -72,7 +72,9 @@ def costs(course: Course) -> dict[str, float]:
     step_all_s = median(_periods(whole[-USUAL_STEPS - 1 :]))
     until_s = whole[WARM_STEPS - 1].ended_s
     around = [before[-1], *(s for s in course.steps if asked_s < s.ended_s <= until_s)]
-    usual_s = [step_all_s if step.num_workers == most else step_s for step in around[1:]]
+    usual_s = [
+        step_s if step.num_workers == before[0].num_workers else step_all_s for step in around[1:]
+    ]
     return {
         "step_s": step_s,
         "step_all_s": step_all_s,

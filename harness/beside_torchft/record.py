@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from harness.beside_torchft.courses import Course, CourseError, Step, costs
-from harness.beside_torchft.trials import Cell, Outcome, Settings, System, Trial
+from harness.beside_torchft.trials import Cell, Outcome, Settings, System, Trial, defaults
 from harness.config import hash_json
 from harness.manifest import hardware_slug
 from harness.overhead.record import write_json
@@ -18,7 +18,8 @@ from harness.store import StoreError
 
 NAME, RECORD = "torchft", "record.json"
 SCHEMA_VERSION = 1
-_USUAL = ("cold", "flat")
+_OF_A_SITTING = ("workloads", "trials")
+"""Settings that do not change what a trial is."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,7 @@ class TrialFiles:
 
     def path(self, trial: Trial) -> Path:
         """Where a trial is."""
-        own = asdict(self.settings)
-        del own["workloads"], own["trials"]
-        facts = [
-            *(own, trial.cell.facts, self.environment["packages"], self.environment["python"]),
-            hardware_slug(self.environment["hardware"]),
-        ]
+        facts = [trial.cell.facts, *conditions(asdict(self.settings), self.environment)]
         return self.folder / f"{trial.name}-{hash_json(facts)[:8]}.json"
 
     def find(self, trial: Trial) -> Mapping[str, Any] | None:
@@ -68,6 +64,13 @@ class TrialFiles:
         write_json(self.path(trial), document)
 
 
+def conditions(settings: Mapping[str, Any], environment: Mapping[str, Any]) -> list[Any]:
+    """What the trials of all workloads depend on."""
+    own = {key: value for key, value in settings.items() if key not in _OF_A_SITTING}
+    slug = hardware_slug(environment["hardware"])
+    return [own, environment["packages"], environment["python"], slug]
+
+
 def _document(outcome: Outcome) -> dict[str, Any]:
     course = outcome.course
     if course is None:
@@ -89,8 +92,28 @@ def _said(document: Mapping[str, Any]) -> dict[str, Any]:
     return {"victim": document["victim"], **found}
 
 
+def cells_of_record(path: Path, files: TrialFiles) -> list[dict[str, Any]]:
+    """The workloads of a record, if it was measured under the conditions of today; else none.
+
+    Raises:
+        StoreError: the record is damaged.
+    """
+    if not path.is_file():
+        return []
+    own = conditions(asdict(files.settings), files.environment)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        found: list[dict[str, Any]] = record["cells"]
+        return found if conditions(record["settings"], record) == own else []
+    except (OSError, ValueError, KeyError, TypeError):
+        raise StoreError(f"{path}: is damaged; give another --to, or --force") from None
+
+
 def make_record(
-    files: TrialFiles, cells: Sequence[Cell], found: Mapping[Trial, Mapping[str, Any]]
+    files: TrialFiles,
+    cells: Sequence[Cell],
+    found: Mapping[Trial, Mapping[str, Any]],
+    earlier: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Everything that the comparison says.
 
@@ -98,6 +121,8 @@ def make_record(
         files: of its trials.
         cells: the workloads.
         found: what finished trials say.
+        earlier: of the record before; what has more trials there stays, and what is not in
+            ``cells``.
     """
     made = []
     for cell in cells:
@@ -107,9 +132,16 @@ def make_record(
             medians = {system: _medians(trials, system) for system in System}
             about = {"workload": cell.workload, **cell.facts}
             made.append({**about, "medians": medians, "trials": trials})
-    settings = asdict(files.settings)
+    kept = {each["workload"]: each for each in earlier}
+    made = [max(each, kept.pop(each["workload"], each), key=_num_trials) for each in made]
+    made += kept.values()
+    settings = asdict(files.settings) | {"workloads": [each["workload"] for each in made]}
     about = {"name": NAME, "schema_version": SCHEMA_VERSION, **files.environment}
     return {**about, "settings": settings, "cells": made}
+
+
+def _num_trials(cell: Mapping[str, Any]) -> int:
+    return len(cell["trials"])
 
 
 def _medians(trials: Sequence[Mapping[str, Any]], system: System) -> dict[str, Any]:
@@ -122,7 +154,11 @@ def _medians(trials: Sequence[Mapping[str, Any]], system: System) -> dict[str, A
 
 def record_path(to: Path, files: TrialFiles) -> Path:
     """Where the record of this machine is; what is not usual has a file of its own."""
-    own = files.settings
-    parts = [Path(RECORD).stem, *(part for part in (own.start, own.wrapper) if part not in _USUAL)]
-    file = f"{'_'.join(parts)}.json"
+    own, usual = asdict(files.settings), defaults()
+    parts = [
+        value if isinstance(value, str) else f"{key}_{value:g}"
+        for key, value in own.items()
+        if key in usual and key not in (*_OF_A_SITTING, "module", "seed") and value != usual[key]
+    ]
+    file = f"{'_'.join([Path(RECORD).stem, *parts])}.json"
     return to / hardware_slug(files.environment["hardware"]) / NAME / file

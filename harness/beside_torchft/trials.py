@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,9 +18,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from harness import kept_heap
 from harness.beside_torchft.courses import FIRST_STEPS, Course, CourseError, Step
-from harness.compose import quote
+from harness.compose import CONFIG_DIR, quote
 from harness.contracts.engine import ChangeKind, JobState
 from harness.contracts.training import WorkloadSpec
 from harness.engines.live import Live
@@ -38,6 +41,8 @@ _SETTLE_S = 4.0
 _WORK_SAMPLES = 10_000_000
 """More than is trained before the last fault; the rest is credited."""
 _GRACE_S = 20.0
+_LOG_LINES = 6
+_ERROR = re.compile(r"[\w.]*Error\b")
 
 
 class System(StrEnum):
@@ -114,6 +119,13 @@ class Outcome:
     """What is known of the killed worker."""
     error: str = ""
     """Why there is no course."""
+
+
+def defaults() -> dict[str, Any]:
+    """What is measured when nothing else is said, by the names of the command's flags."""
+    text = (CONFIG_DIR / "beside_torchft.yaml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
 
 
 def plan_cells(settings: Settings, folder: Path) -> list[Cell]:
@@ -238,8 +250,10 @@ def _to_the_end(process: PointProcess) -> None:
         raise
     process.kill()
     if code != 0:
-        said = " ".join(process.tail(1))  # what goes into a record has no paths of this machine
-        raise CourseError(f"{process.module} ended with {code}: {said}")
+        # What it fell over and what it said last: a record has no paths of this machine.
+        lines = process.tail(_LOG_LINES)
+        said = [*(line for line in lines[:-1] if _ERROR.match(line)), *lines[-1:]]
+        raise CourseError(f"{process.module} ended with {code}: {'; '.join(said)}")
 
 
 def order_of(cells: Sequence[Cell], trials: int, seed: int) -> list[Trial]:

@@ -5,8 +5,16 @@ import json
 import pytest
 
 from harness.beside_torchft.courses import Course, Step
-from harness.beside_torchft.record import TrialFiles, make_record
-from harness.beside_torchft.trials import Cell, Outcome, Settings, System, Trial, order_of
+from harness.beside_torchft.record import TrialFiles, cells_of_record, make_record, record_path
+from harness.beside_torchft.trials import (
+    Cell,
+    Outcome,
+    Settings,
+    System,
+    Trial,
+    defaults,
+    order_of,
+)
 from harness.contracts.training import WorkloadSpec
 from harness.manifest import environment
 from harness.store import StoreError
@@ -16,9 +24,8 @@ LOAD = {"load_1min": 0.5}
 
 
 def settings(**changes):
-    own = {"module": "its", "workloads": ("toy/toy",), "workers": 2, "batch": 8, "cluster": "cpu2"}
-    own |= {"start": "cold", "wrapper": "flat", "heartbeat_s": 1.0, "trials": 3, "seed": 0}
-    return Settings(**{**own, "torchft": "0.2.0", **changes})
+    own = {**defaults(), "workloads": ("toy/toy",), "trials": 3, "torchft": "0.2.0"}
+    return Settings(**{**own, **changes})
 
 
 def outcome(stop_s):
@@ -69,3 +76,43 @@ def test_a_damaged_trial_is_named(files):
     files.path(trial).write_text("{")
     with pytest.raises(StoreError, match="is damaged; remove it"):
         files.find(trial)
+
+
+def test_a_record_keeps_what_this_sitting_does_not_better(files, tmp_path):
+    found = {}
+    for trial in order_of([CELL], 3, 0):
+        files.add(trial, {system: outcome(0.2) for system in System}, LOAD)
+        found[trial] = files.find(trial)
+    path = record_path(tmp_path, files)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(make_record(files, [CELL], found)))
+    fewer = {trial: said for trial, said in found.items() if trial.number < 2}
+    other = Cell("tiny/bert", WorkloadSpec("bert", "its.Bert"), (), (0, 1), {})
+    trial = Trial(other, 0)
+    files.add(trial, {system: outcome(0.3) for system in System}, LOAD)
+    fewer[trial] = files.find(trial)
+    again = make_record(files, [other, CELL], fewer, cells_of_record(path, files))
+    assert {c["workload"]: len(c["trials"]) for c in again["cells"]} == {
+        "tiny/bert": 1,
+        "toy/toy": 3,
+    }
+    alone = make_record(files, [other], {trial: fewer[trial]}, cells_of_record(path, files))
+    assert alone["settings"]["workloads"] == ["tiny/bert", "toy/toy"]
+    newer = TrialFiles(files.folder, settings(torchft="0.3.0"), files.environment)
+    assert cells_of_record(path, newer) == []
+    path.write_text("{")
+    with pytest.raises(StoreError, match="is damaged"):
+        cells_of_record(path, files)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"trials": 9}, "record.json"),
+        ({"wrapper": "ddp"}, "record_ddp.json"),
+        ({"heartbeat_s": 5.0, "start": "preimported"}, "record_preimported_heartbeat_s_5.json"),
+    ],
+)
+def test_other_settings_have_a_record_of_their_own(files, tmp_path, changes, name):
+    other = TrialFiles(files.folder, settings(**changes), files.environment)
+    assert record_path(tmp_path, other).name == name
