@@ -28,9 +28,9 @@ MOST = 2
 def runs() -> list[StoredRun]:
     found = []
     for study in STUDIES:
-        (folder,) = (ROOT / "results" / "reference").glob(f"*/{study}")
+        (place,) = (ROOT / "results" / "reference").glob(f"*/{study}*")  # a folder, or one file
         alike: dict[str, list[StoredRun]] = {}
-        for run in iter_runs(folder):
+        for run in iter_runs(place):
             alike.setdefault(run.manifest["choices"]["trace"], []).append(run)
         for each in alike.values():
             each.sort(key=lambda run: -run.metrics["rescales"])
