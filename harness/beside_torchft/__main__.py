@@ -6,7 +6,6 @@ import argparse
 import importlib.metadata
 import math
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,11 +29,11 @@ from harness.beside_torchft.trials import (
     plan_cells,
     run_trial,
 )
-from harness.interrupts import Interrupted, interruptible, run_command
+from harness.interrupts import interruptible, run_command
 from harness.manifest import environment, machine_load
 from harness.overhead.record import write_json
-from harness.problems import Problem, UserError, render
-from harness.progress import SweepProgress
+from harness.problems import Problem, UserError
+from harness.sitting import exit_code, one_by_one
 from harness.store import StoreError
 from harness.summary import console
 
@@ -151,19 +150,16 @@ def measure(
     if not force:
         found |= {trial: said for trial in trials if (said := files.find(trial)) is not None}
     missing = [trial for trial in trials if trial not in found]
-    taken_s: list[float] = []
-    with SweepProgress(len(trials), len(trials) - len(missing)) as progress:
-        for index, trial in enumerate(missing):
-            usual_s = sum(taken_s) / len(taken_s) if taken_s else _GUESS_S
-            progress.waiting(usual_s * (len(missing) - index), [trial.name])
-            load, began = machine_load(), time.monotonic()
-            files.add(trial, run_trial(trial, settings, files.folder.parent), load)
-            said = files.find(trial)
-            assert said is not None
-            found[trial] = said
-            taken_s.append(time.monotonic() - began)
-            failed = [f"{system} failed" for system in _failed(said)]
-            progress.ended(trial.name, ", ".join(failed) or "done", taken_s[-1])
+
+    def run(trial: Trial) -> str:
+        load = machine_load()
+        files.add(trial, run_trial(trial, settings, files.folder.parent), load)
+        said = files.find(trial)
+        assert said is not None
+        found[trial] = said
+        return ", ".join(f"{system} failed" for system in _failed(said)) or "done"
+
+    one_by_one(missing, len(trials) - len(missing), lambda trial: trial.name, run, _GUESS_S)
 
 
 def _failed(said: Mapping[str, Any]) -> list[str]:
@@ -213,17 +209,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure what is missing, write the record, print the table; the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = build_parser().parse_args(words)
-    try:
-        return _main(options, ["python", "-m", "harness.beside_torchft", *words])
-    except UserError as error:
-        print(render(error.problems), file=sys.stderr)
-        return 2
-    except (StoreError, OSError) as error:
-        print(f"{error}\nFinished trials are kept; the same command goes on.", file=sys.stderr)
-        return 1
-    except Interrupted as interrupted:
-        print("Stopped; finished trials are kept, the same command goes on.", file=sys.stderr)
-        return interrupted.exit_code
+    command = ["python", "-m", "harness.beside_torchft", *words]
+    return exit_code(lambda: _main(options, command), StoreError, OSError)
 
 
 if __name__ == "__main__":

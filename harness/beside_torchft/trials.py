@@ -31,6 +31,7 @@ from harness.experiment import Library, plan
 from harness.network import interface_of
 from harness.problems import Problem, UserError
 from harness.processes import PointProcess, stop_all
+from harness.sitting import drawn_rounds
 from harness.store import load_run
 from harness.sweep import read_words
 
@@ -170,7 +171,7 @@ def _plan_cell(settings: Settings, workload: str, folder: Path, library: Library
     cores = {core for slot in slots for core in slot.cores}
     if len(cores) < settings.workers or any(len(slot.cores) != 1 for slot in slots):
         fact = f"{settings.cluster} has no {settings.workers} slots with a core of their own"
-        raise UserError([Problem("--cluster", fact, "use one that has, such as cpu2")])
+        raise UserError([Problem("--cluster", fact, "use one that has, or fewer --workers")])
     (job,) = planned.trace.jobs
     order = training_order(LiveJob(job, job.global_batch), planned.setup, {}, Live())
     interface = interface_of(planned.setup.cluster.hosts[slots[0].host].address)
@@ -259,8 +260,4 @@ def _to_the_end(process: PointProcess) -> None:
 def order_of(cells: Sequence[Cell], trials: int, seed: int) -> list[Trial]:
     """All trials: each workload once, in drawn order, then each a second time, and so on."""
     drawn = random.Random(f"torchft {seed}")
-    return [
-        Trial(cell, number)
-        for number in range(trials)
-        for cell in drawn.sample(list(cells), len(cells))
-    ]
+    return [Trial(cell, number) for cell, number in drawn_rounds(cells, trials, drawn)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from harness.interrupts import Interrupted, interruptible, run_command
+from harness.interrupts import interruptible, run_command
 from harness.manifest import environment, machine_load
 from harness.overhead import numbers
 from harness.overhead.record import (
@@ -28,8 +27,8 @@ from harness.overhead.record import (
 )
 from harness.overhead.settings import DEFAULTS, Settings, read_settings
 from harness.overhead.trials import Trial, TrialError, order_of, plan_cells, run_trial
-from harness.problems import Problem, UserError, render
-from harness.progress import SweepProgress
+from harness.problems import Problem, UserError
+from harness.sitting import exit_code, one_by_one
 from harness.store import StoreError
 from harness.summary import console, seconds
 
@@ -141,18 +140,16 @@ def measure(
     if not force:
         found |= {trial: entry for trial in trials if (entry := store.find(trial)) is not None}
     missing = [trial for trial in trials if trial not in found]
-    taken_s: list[float] = []
-    with SweepProgress(len(trials), len(trials) - len(missing)) as progress:
-        for number, trial in enumerate(missing):
-            usual_s = sum(taken_s) / len(taken_s) if taken_s else _GUESS_S
-            progress.waiting(usual_s * (len(missing) - number), [trial.name])
-            load, began = machine_load(), time.monotonic()
-            store.add(trial, run_trial(trial, store.settings, folder), load)
-            entry = store.find(trial)
-            assert entry is not None
-            found[trial] = entry
-            taken_s.append(time.monotonic() - began)
-            progress.ended(trial.name, "done", taken_s[-1])
+
+    def run(trial: Trial) -> str:
+        load = machine_load()
+        store.add(trial, run_trial(trial, store.settings, folder), load)
+        entry = store.find(trial)
+        assert entry is not None
+        found[trial] = entry
+        return "done"
+
+    one_by_one(missing, len(trials) - len(missing), lambda trial: trial.name, run, _GUESS_S)
 
 
 def show(record: Mapping[str, Any]) -> None:
@@ -257,17 +254,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure what is missing, write the record, print the table; the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = build_parser().parse_args(words)
-    try:
-        return _main(options, ["python", "-m", "harness.overhead", *words])
-    except UserError as error:
-        print(render(error.problems), file=sys.stderr)
-        return 2
-    except (TrialError, StoreError) as error:
-        print(f"{error}\nFinished trials are kept; the same command goes on.", file=sys.stderr)
-        return 1
-    except Interrupted as interrupted:
-        print("Stopped; finished trials are kept, the same command goes on.", file=sys.stderr)
-        return interrupted.exit_code
+    command = ["python", "-m", "harness.overhead", *words]
+    return exit_code(lambda: _main(options, command), TrialError, StoreError)
 
 
 if __name__ == "__main__":

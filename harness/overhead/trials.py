@@ -30,6 +30,7 @@ from harness.overhead.settings import LEAST_COUNTED, Settings
 from harness.overhead.turns import Program, periods_in, take_turns
 from harness.problems import Problem, UserError
 from harness.processes import PointProcess
+from harness.sitting import drawn_rounds
 from harness.store import load_run
 from harness.sweep import read_words
 from harness.trace.one_job import write_one_job
@@ -201,11 +202,7 @@ def _plan_cell(
 def order_of(cells: Sequence[Cell], trials: int, seed: int) -> list[Trial]:
     """All trials: each cell once, in drawn order, then each a second time, and so on."""
     drawn = random.Random(f"overhead {seed}")
-    return [
-        Trial(cell, number)
-        for number in range(trials)
-        for cell in drawn.sample(list(cells), len(cells))
-    ]
+    return [Trial(cell, number) for cell, number in drawn_rounds(cells, trials, drawn)]
 
 
 def run_trial(trial: Trial, settings: Settings, folder: Path) -> Rounds:
