@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from harness.interrupts import run_command
+from harness.json_file import write_json
 from harness.manifest import environment, hardware_slug, machine_load
-from harness.overhead.record import write_json
 
 NAME, RECORD = "bandwidth", "record.json"
 _PIECE = 1 << 20

@@ -7,7 +7,6 @@ stays finished: after any stop the same command goes on where it was.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -21,6 +20,7 @@ from harness.config import RunConfig, read_config
 from harness.estimate import estimate_wall_s
 from harness.experiment import Library, Plan, config_yaml, mirror_run, plan, tell_cautions
 from harness.interrupts import Interrupted, interruptible
+from harness.json_file import write_json
 from harness.problems import UserError
 from harness.processes import PointProcess, stop_all
 from harness.progress import SweepProgress
@@ -318,9 +318,7 @@ def write_points(folder: Path, sweep: Sweep, entries: Sequence[Entry]) -> Path:
         ],
     }
     path = folder / "points.json"
-    partial = folder / f".points-{os.getpid()}.json"
-    partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
+    write_json(path, document)
     return path
 
 

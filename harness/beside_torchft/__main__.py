@@ -30,8 +30,8 @@ from harness.beside_torchft.trials import (
     run_trial,
 )
 from harness.interrupts import interruptible, run_command
+from harness.json_file import write_json
 from harness.manifest import environment, machine_load
-from harness.overhead.record import write_json
 from harness.problems import Problem, UserError
 from harness.sitting import exit_code, one_by_one
 from harness.store import StoreError

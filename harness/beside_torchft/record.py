@@ -12,8 +12,8 @@ from typing import Any
 from harness.beside_torchft.courses import Course, CourseError, Step, costs
 from harness.beside_torchft.trials import Cell, Outcome, Settings, System, Trial, defaults
 from harness.config import hash_json
+from harness.json_file import write_json
 from harness.manifest import hardware_slug
-from harness.overhead.record import write_json
 from harness.store import StoreError
 
 NAME, RECORD = "torchft", "record.json"

@@ -12,6 +12,7 @@ from rich import box
 from rich.table import Table
 
 from harness.interrupts import interruptible, run_command
+from harness.json_file import write_json
 from harness.manifest import environment, machine_load
 from harness.overhead import numbers
 from harness.overhead.record import (
@@ -23,7 +24,6 @@ from harness.overhead.record import (
     name_of,
     record_path,
     trials_of,
-    write_json,
 )
 from harness.overhead.settings import DEFAULTS, Settings, read_settings
 from harness.overhead.trials import Trial, TrialError, order_of, plan_cells, run_trial

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from harness.config import hash_json
+from harness.json_file import write_json
 from harness.manifest import hardware_slug
 from harness.overhead import numbers
 from harness.overhead.settings import Settings
@@ -136,17 +136,6 @@ def trials_of(cells: Sequence[CellRecord]) -> dict[tuple[str, int], Mapping[str,
     """The trials of a record's cells, by conditions and number."""
     entries = [entry for cell in cells for entry in cell["trials"]]
     return {(entry["conditions"], entry["trial"]): entry for entry in entries}
-
-
-def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a file so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}-{os.getpid()}")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(document, indent=1) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
 
 
 def make_record(

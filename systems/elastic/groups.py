@@ -34,17 +34,22 @@ class GroupLost(Exception):  # noqa: N818  the event has this name everywhere
 class Pending:
     """An operation under way. Its tensor must be left alone until ``wait`` has returned."""
 
-    __slots__ = ("_condition", "_future", "_group", "_is_over")
+    __slots__ = ("_group", "_has_ended", "_is_on_device", "_is_over", "_is_watched", "_work")
 
-    def __init__(self, group: Group, condition: threading.Condition) -> None:
+    def __init__(self, group: Group, tensor: torch.Tensor) -> None:
         self._group = group
-        self._condition = condition
-        self._future: torch.futures.Future[list[torch.Tensor]] | None = None
+        self._is_on_device = tensor.device.type != "cpu"
+        self._work: dist.Work | None = None
+        """None: it is not begun yet, or none of gloo's."""
         self._is_over = False
+        self._has_ended = False
+        """Well or not, and somebody has seen it."""
+        self._is_watched = False
+        """Whether it tells by itself when it has ended."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the operation has ended well."""
+        """Whether the operation has ended well, once somebody has waited for it."""
         return self._is_over
 
     def wait(self) -> None:
@@ -55,13 +60,10 @@ class Pending:
                 anything, and what was left behind may still write to it (``is_quiet``).
         """
         if not self._is_over:
-            with self._condition:
-                while not self._is_over:
-                    self._group.check()
-                    self._condition.wait()
-        if self._future is not None:
-            self._future.wait()  # over already; makes this thread's CUDA stream wait
-            self._future = None
+            self._group._await(self)
+        if self._is_on_device and self._work is not None:
+            self._work.wait()  # over already; makes this thread's CUDA stream wait
+        self._work = None
 
 
 class Group:
@@ -88,8 +90,12 @@ class Group:
         self._process_group = process_group
         self._device_group = device_group
         self._timeout = timedelta(seconds=collective_timeout_s)
+        self._adding = dist.AllreduceOptions()  # adds, if nothing else is said
+        self._adding.timeout = self._timeout
         self._condition = threading.Condition()
-        self._num_running = 0
+        self._running: dict[Pending, None] = {}
+        """Begun, and nobody has seen their end."""
+        self._watches_all = False
         self._lost: str | None = None
         self._is_dropped = False
 
@@ -102,12 +108,13 @@ class Group:
     def is_quiet(self) -> bool:
         """Whether no operation can touch a tensor any more, or not before the next begins."""
         with self._condition:
-            return self._num_running == 0
+            return all(map(_can_do_no_more, self._running))
 
     def wait_until_quiet(self, timeout_s: float) -> bool:
         """Wait until ``is_quiet``, which the death of all lost peers brings about."""
         with self._condition:
-            return self._condition.wait_for(lambda: self._num_running == 0, timeout_s)
+            self._watch_all()
+            return self._condition.wait_for(lambda: not self._running, timeout_s)
 
     def check(self) -> None:
         """Raises GroupLost if the group was given up, lost or dropped."""
@@ -123,8 +130,7 @@ class Group:
         Raises:
             GroupLost: the group was given up, lost or dropped.
         """
-        options = dist.AllreduceOptions()  # adds, if nothing else is said
-        options.timeout = self._timeout
+        options = self._adding
         return self._begin(tensor, lambda group: group.allreduce([tensor], options))
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> Pending:
@@ -150,18 +156,19 @@ class Group:
         """
         with self._condition:
             self._is_dropped = True
+            self._watch_all()
             self._free_if_idle()
 
     def _begin(self, tensor: torch.Tensor, start: Callable[[Any], dist.Work]) -> Pending:
-        pending = Pending(self, self._condition)
+        pending = Pending(self, tensor)
         with self._condition:
             self.check()
             if self._is_dropped:
                 raise GroupLost(f"the group of generation {self.generation} was dropped")
             group = self._process_group
-            devices = self._device_group if tensor.device.type != "cpu" else None
+            devices = self._device_group if pending._is_on_device else None
             if group is not None:
-                self._num_running += 1
+                self._running[pending] = None
         if group is None:
             pending._is_over = True
             return pending
@@ -169,39 +176,64 @@ class Group:
             if devices is not None:
                 devices.begin(start, lambda failure: self._over(pending, failure))
                 return pending
-            future = start(group).get_future()
+            pending._work = start(group)
         except BaseException:
-            self._ended(None)
+            self._ended(pending, well=False)
             raise
-
-        def over(future: torch.futures.Future[list[torch.Tensor]]) -> None:
-            failure = None
-            try:
-                future.value()
-            except Exception as error:  # gloo raises nothing narrower; nobody else would see it
-                failure = str(error)
-            self._over(pending, failure)
-
-        pending._future = future
-        future.add_done_callback(over)
+        if self._watches_all:
+            self._watch(pending)
         return pending
 
+    def _await(self, pending: Pending) -> None:
+        """Wait for the end of an operation. Raises GroupLost."""
+        work = pending._work
+        if work is not None and work.is_completed():
+            self._over(pending, _failure_of(work))
+        with self._condition:
+            if not pending._has_ended:
+                # Any that fails is news now.
+                for running in list(self._running):
+                    self._watch(running)
+            while not pending._is_over:
+                self.check()
+                self._condition.wait()
+
+    def _watch_all(self) -> None:
+        """With the lock held: have the end of every operation seen, also of those to come."""
+        self._watches_all = True
+        for running in list(self._running):
+            self._watch(running)
+
+    def _watch(self, pending: Pending) -> None:
+        """Have an operation's end seen, by gloo's own thread. That costs this thread the
+        interpreter for a moment, so who finds it over anyway does without."""
+        work = pending._work
+        if work is None:
+            return
+        with self._condition:
+            if pending._is_watched:
+                return
+            pending._is_watched = True
+        work.get_future().add_done_callback(lambda future: self._over(pending, _failure_of(future)))
+
     def _over(self, pending: Pending, failure: str | None) -> None:
-        """An operation has ended; on the thread that saw it."""
-        if failure is None:
-            self._ended(pending)
-        else:
-            self._ended(None)
+        """An operation has ended; on the thread that saw it, and there may be two."""
+        if not self._ended(pending, well=failure is None):
+            return
+        if failure is not None:
             self._lose(f"lost an operation: {failure}")
 
-    def _ended(self, pending: Pending | None) -> None:
-        """An operation is over; ``pending`` where it ended well."""
+    def _ended(self, pending: Pending, *, well: bool) -> bool:
+        """An operation is over. False: that was seen before."""
         with self._condition:
-            self._num_running -= 1
-            if pending is not None:
-                pending._is_over = True
+            if pending._has_ended:
+                return False
+            pending._has_ended = True
+            pending._is_over = well
+            del self._running[pending]
             self._condition.notify_all()
             self._free_if_idle()
+            return True
 
     def _lose(self, how: str) -> None:
         with self._condition:
@@ -212,11 +244,12 @@ class Group:
                     threading.Thread(target=abort, name="abort group", daemon=True).start()
             self._condition.notify_all()
             self._is_dropped = True
+            self._watch_all()
             self._free_if_idle()
 
     def _free_if_idle(self) -> None:
         """With the lock held. Never on a thread of gloo's own, which would wait for itself."""
-        if self._is_dropped and self._num_running == 0 and self._process_group is not None:
+        if self._is_dropped and not self._running and self._process_group is not None:
             held, devices = [self._process_group], self._device_group
             self._process_group = self._device_group = None
 
@@ -227,6 +260,19 @@ class Group:
 
             # A ``Thread`` waits until it runs, which costs a switch a tenth of a millisecond.
             _thread.start_new_thread(free, ())
+
+
+def _failure_of(ended: dist.Work | torch.futures.Future[list[torch.Tensor]]) -> str | None:
+    """Of an operation that has ended."""
+    try:
+        ended.wait()
+    except Exception as error:  # gloo raises nothing narrower; nobody else would see it
+        return str(error)
+    return None
+
+
+def _can_do_no_more(pending: Pending) -> bool:
+    return pending._work is not None and pending._work.is_completed()
 
 
 def build_group(

@@ -31,6 +31,7 @@ class LeaderServer:
     def __init__(
         self,
         address: str,
+        worker: str,
         job_id: str,
         token: str,
         to_driver: Callable[[Message], None],
@@ -43,6 +44,7 @@ class LeaderServer:
 
         Args:
             address: of this machine.
+            worker: in which this server is, and which therefore lives as long as it beats.
             job_id: of the workers that may connect.
             token: which they know.
             to_driver: takes messages for the driver.
@@ -54,6 +56,7 @@ class LeaderServer:
         Raises:
             OSError: the address is none of this machine's.
         """
+        self._worker = worker
         self._to_driver = to_driver
         self._heartbeat_s = heartbeat_s
         self._arrival_s = arrival_s
@@ -108,8 +111,11 @@ class LeaderServer:
             now = time.monotonic()
             if now >= beat_at:
                 beat_at = now + self._heartbeat_s
-                for connection in list(self._connections.values()):
-                    self._server.send(connection, stamped({"kind": "beat"}))
+                for worker, connection in list(self._connections.items()):
+                    if worker == self._worker:
+                        self._watch.note(worker, now)
+                    else:  # it answers with the same
+                        self._server.send(connection, stamped({"kind": "beat"}))
                 self._accuse(now)
         self._server.close()
 

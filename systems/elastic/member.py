@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from systems.elastic.coordination_log import CoordinationLog, stamped
 from systems.elastic.coordinator import Coordinator
 from systems.elastic.election import Election
 from systems.elastic.etcd_keystore import open_etcd
 from systems.elastic.facts import Facts
+from systems.elastic.heartbeat import LeaderWatch
 from systems.elastic.keystore import KeyStore
 from systems.elastic.leader import LeaderServer
 from systems.elastic.order import SCRIPT, ElasticOrder
@@ -83,13 +85,14 @@ class Member:
         self._leads = False
         self._term = 0
         """How often this worker has been elected."""
-        self._heard_at = 0.0
+        self._leader_watch = LeaderWatch(order.hang_timeout_s, order.heartbeat_s)
         self._is_accused = False
         self._is_closed = False
         self.store = (order.store_address, order.store_port)
         self._log = CoordinationLog()
         self._server = LeaderServer(
             order.address,
+            order.worker,
             order.job_id,
             token,
             self._tell_driver,
@@ -177,31 +180,30 @@ class Member:
     # What it hears.
 
     def _listen(self) -> None:
-        heartbeat_s = self._order.heartbeat_s
-        beat_at = 0.0
         while not self._is_closed:
             with suppress(queue.Empty):
-                wait_s = max(0.0, beat_at - time.monotonic())  # a word heard delays no beat
+                wait_s = self._leader_watch.until_look_s(time.monotonic())
                 self._hear(self._driver.inbox.get(timeout=wait_s))
-            now = time.monotonic()
-            if now >= beat_at:
-                late_s = now - beat_at if beat_at else 0.0
-                beat_at = now + heartbeat_s
-                with self._lock:
-                    self._send({"kind": "beat"})
-                if late_s > heartbeat_s:
-                    self._heard_at = now  # this thread slept, which says nothing about others
-                self._accuse_leader(now)
+            silent_s = self._leader_watch.silent_s(time.monotonic())
+            if silent_s is not None:
+                self._accuse_leader(silent_s)
 
-    def _accuse_leader(self, now: float) -> None:
-        silent_s = now - self._heard_at
-        if self._leader is None or self._is_accused:
+    def _receive(self, line: int, message: Message) -> None:
+        """What a leader says, on the thread that reads: that it lives is answered with the same."""
+        if message["kind"] != "beat":
+            self._driver.inbox.put({**message, LINE: line})
             return
-        if silent_s > self._order.hang_timeout_s and self._leader_worker != self._order.worker:
-            self._is_accused = True
-            self._tell_driver(
-                {"kind": "suspect", "worker": self._leader_worker, "silent_s": silent_s}
-            )
+        with self._lock:
+            if line == self._line:
+                self._leader_watch.note(time.monotonic())
+                self._send({"kind": "beat"})
+        self._log.note(message)
+
+    def _accuse_leader(self, silent_s: float) -> None:
+        if self._leader is None or self._is_accused or self._leader_worker == self._order.worker:
+            return
+        self._is_accused = True
+        self._tell_driver({"kind": "suspect", "worker": self._leader_worker, "silent_s": silent_s})
 
     def _hear(self, message: Message) -> None:
         """What a leader says counts until another is greeted: the greeting tells what has been
@@ -212,11 +214,9 @@ class Member:
                 self._dispatch(message)
 
     def _dispatch(self, message: Message) -> None:
-        self._heard_at = time.monotonic()
+        self._leader_watch.note(time.monotonic())
         self._log.note(message)
         match message["kind"]:
-            case "beat":
-                return
             case "hold":
                 self.target_step = message["target_step"]
             case "stop":
@@ -353,7 +353,7 @@ class Member:
                 host,
                 int(port),
                 greeting,
-                on_message=lambda message: inbox.put({**message, LINE: line}),
+                on_message=partial(self._receive, line),
                 on_end=lambda: inbox.put({**gone}),
             )
         except OSError:
@@ -366,7 +366,7 @@ class Member:
                 client.close()
                 return
             self._leader = client
-            self._heard_at = time.monotonic()
+            self._leader_watch.note(time.monotonic())
             self._is_accused = False
             for message in self._facts:
                 self._send(message)

@@ -9,6 +9,7 @@ import torch
 
 from systems.elastic.groups import GroupLost, build_group
 from tests.backends.members import Members, last_word
+from tests.patience import eventually
 
 AT_ONCE_S = 2.0
 """Far more than it takes, far less than any time-out of gloo's."""
@@ -143,6 +144,72 @@ def test_give_up_releases_what_hangs_at_once(members, number):
         member.tell("dead")
     # Every operation left behind has ended, so the memory it was given is free.
     assert [member.hear() for member in survivors] == [True, True]
+
+
+def leaves_unheard(pipe, port, rank, size):
+    """Begins what it never waits for, and drops the group; another one is dropped idle."""
+    group = build(port, 1, rank, size)
+    own = torch.ones(1000)
+    group.all_reduce(own)
+    last = torch.ones(3)
+    group.all_reduce(last).wait()
+    eventually(lambda: group.is_quiet)
+    added = own[0].item(), last[0].item()
+    group.drop()
+    eventually(lambda: group._process_group is None)
+    later = build(port, 2, rank, size)
+    hanging = [later.all_reduce(own) for _ in range(2)] if rank == 0 else []
+    later.drop()
+    if hanging:
+        assert not later.is_quiet
+        assert later._process_group is not None, "an operation that is under way is left its group"
+    pipe.send(added)
+    assert pipe.recv() == "end"
+    if rank == 0:
+        eventually(lambda: later.is_quiet)
+        eventually(lambda: later._process_group is None)
+        assert not any(operation.is_over for operation in hanging)
+        with pytest.raises(GroupLost, match="lost an operation"):
+            hanging[0].wait()
+    last_word(pipe, "freed")
+
+
+def test_a_group_is_freed_also_where_nobody_waited_for_what_it_did(members):
+    started = [members.start(leaves_unheard, rank, 2) for rank in range(2)]
+    assert [member.hear() for member in started] == [(2.0, 2.0)] * 2
+    started[1].end()
+    started[0].tell("end")
+    assert started[0].hear() == "freed"
+
+
+def hears_at_last(pipe, port, rank, size):
+    """An operation fails while nobody waits: who does in the end is told, and nobody hangs."""
+    group = build(port, 1, rank, size)
+    tensors = [torch.ones(1_000_000) for _ in range(3)]
+    group.all_reduce(tensors[0]).wait()
+    pipe.send("ready")
+    assert pipe.recv() == "begin"
+    pending = [group.all_reduce(tensor) for tensor in tensors]
+    pipe.send("begun")
+    assert pipe.recv() == "dead"
+    eventually(lambda: group.is_quiet)
+    for operation in pending:
+        with pytest.raises(GroupLost, match="generation 1 lost an operation"):
+            operation.wait()
+    assert group.is_lost
+    with pytest.raises(GroupLost, match="lost an operation"):
+        group.all_reduce(tensors[0])
+    last_word(pipe, "told")
+
+
+def test_what_failed_while_nobody_waited_is_told_to_who_does(members):
+    survivor, victim = (members.start(hears_at_last, rank, 2) for rank in range(2))
+    assert [survivor.hear(), victim.hear()] == ["ready"] * 2
+    survivor.tell("begin")
+    assert survivor.hear() == "begun"
+    victim.end()
+    survivor.tell("dead")
+    assert survivor.hear() == "told"
 
 
 def test_a_member_that_does_not_come_is_said(members):

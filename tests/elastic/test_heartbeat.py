@@ -1,9 +1,10 @@
 """Who is silent, and whose fault that is: on a clock of the tests' own."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.elastic.heartbeat import HeartbeatWatch
+from systems.elastic.heartbeat import LOOKS, HeartbeatWatch, LeaderWatch
 
 TICK_S, HANG_S = 0.1, 1.0
 LATE = 1e-6
@@ -77,3 +78,47 @@ def test_one_who_is_forgotten_is_not_missed_until_heard_again():
     assert run(watch, 0.0, 2 * HANG_S) == {}
     watch.note("left", 2 * HANG_S)
     assert list(run(watch, 2 * HANG_S, 2 * HANG_S)) == ["left"]
+
+
+def looks(watch, start, seconds, beats_until):
+    """Look as often as is asked for; the silences told of, by time."""
+    told, now = {}, start
+    while now < start + seconds:
+        if now <= beats_until:
+            watch.note(now)
+        if (silent_s := watch.silent_s(now)) is not None:
+            told[now] = silent_s
+        wait_s = watch.until_look_s(now)
+        assert 0.0 < wait_s <= HANG_S / LOOKS + LATE
+        now += wait_s
+    return told
+
+
+@given(st.floats(0.0, 5.0))
+def test_a_silent_leader_is_found_when_it_is_too_long(beats_until):
+    watch = LeaderWatch(HANG_S, TICK_S)
+    watch.note(0.0)
+    told = looks(watch, 0.0, beats_until + 2 * HANG_S, beats_until)
+    first = min(told)
+    assert beats_until + HANG_S * (1 - 1 / LOOKS) - LATE <= first <= beats_until + HANG_S + LATE
+    assert told[first] == pytest.approx(HANG_S)
+
+
+@given(st.lists(st.floats(HANG_S / LOOKS + 1.01 * TICK_S, 100.0), max_size=8))
+def test_a_worker_that_is_held_up_does_not_accuse_its_leader(stops):
+    watch, now = LeaderWatch(HANG_S, TICK_S), 0.0
+    watch.note(now)
+    assert watch.silent_s(now) is None
+    for stop_s in stops:
+        now += stop_s
+        assert watch.silent_s(now) is None, "what was sent meanwhile is read only after the look"
+        watch.note(now)
+
+
+def test_nobody_looks_before_it_is_time():
+    watch = LeaderWatch(HANG_S, TICK_S)
+    watch.note(0.0)
+    assert watch.silent_s(0.0) is None
+    assert watch.until_look_s(0.0) == HANG_S / LOOKS
+    assert watch.silent_s(0.01) is None
+    assert watch.until_look_s(0.01) == pytest.approx(HANG_S / LOOKS - 0.01)

@@ -6,22 +6,24 @@ import time
 
 import pytest
 
+from systems.elastic.coordination_log import stamped
 from systems.elastic.member import LEADER_KEY, LINE, Handlers, Member
 from systems.elastic.order import ElasticOrder
 from systems.elastic.tcp_keystore import TcpKeyStore
 from systems.runtime.control import ControlClient
 from systems.runtime.control_server import ControlServer
 from tests.elastic.stores import WAIT_S, TcpStoreProcess
+from tests.patience import eventually
 
 TOKEN = "secret"
 GREETING = {"kind": "greeting", "job_id": "job", "worker": "w1", "token": TOKEN}
 WITHDRAWAL = {"kind": "withdraw", "change_id": 5, "reason": "late"}
 IGNORED = Handlers(*[lambda _: None] * 5)
 LISTENS_S = 30.0
-"""Between heartbeats, the thread that listens does nothing else."""
+"""Between two looks at its leader, the thread that listens does nothing else."""
 
 
-def founder(store_port, joining=False, members=("w1",)):
+def founder(store_port, joining=False, members=("w1",), heartbeat_s=LISTENS_S, hang_s=100.0):
     """The order of a job's first worker, or of one that joins and never stands for election."""
     return ElasticOrder(
         job_id="job",
@@ -50,8 +52,8 @@ def founder(store_port, joining=False, members=("w1",)):
         block_samples=8,
         transfer="background",
         recovery="exact",
-        heartbeat_s=LISTENS_S,
-        hang_timeout_s=100.0,
+        heartbeat_s=heartbeat_s,
+        hang_timeout_s=hang_s,
         leader_expiry_s=3.0,
         leader_refresh_s=1.0,
         switch_allowance_s=0.0,
@@ -89,6 +91,10 @@ class Leader:
 
     def _note(self, connection, message):
         self.heard.append((connection, message))
+
+    @property
+    def kinds(self):
+        return [message["kind"] for _, message in self.heard]
 
     def is_elected_after(self, store, other):
         assert store.compare_and_swap(LEADER_KEY, other, self.address)
@@ -174,6 +180,63 @@ def test_a_leader_is_obeyed_until_another_is_greeted_and_no_longer(store, driver
     client.close()
 
 
+def test_a_beat_is_answered_with_one_to_the_leader_that_counts(store, driver, leaders):
+    """None goes by the clock: it would take the interpreter from training once more."""
+    old, new = leaders
+    client = ControlClient(*driver[0].address, GREETING, on_end=lambda: None)
+    keys = TcpKeyStore("127.0.0.1", store.port)
+    member = Member(founder(store.port, joining=True), TOKEN, client, IGNORED)
+
+    def beats(leader, connection, number):
+        for _ in range(number):
+            leader.server.send(connection, stamped({"kind": "beat"}))
+        eventually(lambda: leader.server.wait(0.02) or leader.kinds.count("beat") >= number)
+        return leader.kinds.count("beat")
+
+    connection, _ = old.is_elected_after(keys, None)
+    eventually(lambda: member._leader is not None)
+    assert beats(old, connection, 3) == 3
+    connection, _ = new.is_elected_after(keys, old.address)
+    eventually(lambda: member._leader is not None)
+    # As the thread would have it that reads the old line, held up for a moment.
+    member._receive(1, stamped({"kind": "beat"}))
+    assert beats(new, connection, 2) == 2
+    member.leave(hands_over=False)
+    client.leave()
+    client.close()
+
+
+def test_a_silent_leader_is_accused_once(store, driver, leaders):
+    client = ControlClient(*driver[0].address, GREETING, on_end=lambda: None)
+    order = founder(store.port, joining=True, heartbeat_s=0.02, hang_s=0.2)
+    member = Member(order, TOKEN, client, IGNORED)
+    leaders[0].is_elected_after(TcpKeyStore("127.0.0.1", store.port), None)
+    suspect = until_told(driver, "suspect")
+    assert suspect["worker"] == "w7"
+    assert suspect["silent_s"] >= 0.2
+    for _ in range(20):
+        driver[0].wait(0.05)
+    assert [message["kind"] for message in driver[1]].count("suspect") == 1
+    member.leave(hands_over=False)
+    client.leave()
+    client.close()
+
+
+def test_a_leader_sends_itself_no_beats_and_does_not_take_itself_for_silent(store, driver):
+    client = ControlClient(*driver[0].address, GREETING, on_end=lambda: None)
+    member = Member(founder(store.port, heartbeat_s=0.02, hang_s=0.2), TOKEN, client, IGNORED)
+    until_told(driver, "leader")
+    eventually(lambda: member._leader is not None)
+    server, told = driver
+    for _ in range(20):
+        server.wait(0.05)
+    assert "suspect" not in {message["kind"] for message in told}
+    assert member._log._num_messages < 5, "fifty beats would have been noted"
+    member.leave(hands_over=False)
+    client.leave()
+    client.close()
+
+
 def test_who_does_not_lead_says_so_when_it_is_asked(store, driver, leaders):
     """The driver then asks who does; what it had asked for is passed on to nobody."""
     client = ControlClient(*driver[0].address, GREETING, on_end=lambda: None)
@@ -184,10 +247,10 @@ def test_who_does_not_lead_says_so_when_it_is_asked(store, driver, leaders):
     until_told(driver, "leads_not")
     member.prepared("h", 1)
     deadline = time.monotonic() + WAIT_S
-    while "prepared" not in (kinds := [message["kind"] for _, message in leader.heard]):
-        assert time.monotonic() < deadline, kinds
+    while "prepared" not in leader.kinds:
+        assert time.monotonic() < deadline, leader.kinds
         leader.server.wait(0.05)
-    assert "withdraw" not in kinds
+    assert "withdraw" not in leader.kinds
     member.leave(hands_over=False)
     client.leave()
     client.close()
