@@ -43,7 +43,7 @@ class Material:
     drawn: Sequence[Drawn]
     """What the studies' pages show."""
     overhead: Mapping[str, Mapping[str, Any]]
-    """Records of ``python -m harness.overhead``, by file: they are no runs."""
+    """Records of ``python -m harness.overhead``, by machine and file: they are no runs."""
     plans: Mapping[str, Mapping[str, Any]]
     """Records of ``python -m systems.schedulers.hu``, by the folder of their machine."""
     machines: Sequence[tuple[str, Mapping[str, Any]]]
@@ -99,12 +99,14 @@ def named_anew(runs: Sequence[ReportRun]) -> list[ReportRun]:
 
 
 def overhead_records(directories: Sequence[Path]) -> dict[str, Mapping[str, Any]]:
-    """The records of ``python -m harness.overhead`` at or below folders of results, by file.
+    """The records of ``python -m harness.overhead`` at or below folders of results, by the folder
+    that theirs lies in, which is the machine's, and file.
 
     Raises:
         StoreError: one is damaged.
     """
-    return {path.stem: record for path, record in _documents(directories, "bench_overhead/*.json")}
+    found = _documents(directories, "bench_overhead/*.json")
+    return {f"{path.parents[1].name}/{path.stem}": record for path, record in found}
 
 
 def plan_records(directories: Sequence[Path]) -> dict[str, Mapping[str, Any]]:

@@ -17,6 +17,7 @@ from reports.__main__ import main
 from reports.claims import ledger
 from reports.claims.verdicts import Status, judge
 from reports.overview import by_study
+from reports.pages.base import overhead_records
 from reports.pages.fidelity import job_errors, job_spread, word
 from reports.selection import select
 
@@ -51,6 +52,19 @@ def test_noise_is_of_the_records(full_site: Path, full_store: Path) -> None:
     (fifo,) = (row for row in live if row["system"].startswith("fifo"))
     assert float(fifo["largest − smallest, %"]) == pytest.approx(spread, abs=0.06)
     assert fifo["95% interval of the mean, %"].startswith("±")
+
+
+def test_overhead_records_of_two_machines_are_both_told(tmp_path: Path) -> None:
+    """Their files have the same name."""
+    for machine, trials in (("epyc", 7), ("xeon", 9)):
+        (tmp_path / machine / "bench_overhead").mkdir(parents=True)
+        record = {"machine": machine, "trials": trials}
+        (tmp_path / machine / "bench_overhead" / "record.json").write_text(json.dumps(record))
+    found = overhead_records([tmp_path])
+    assert {name: record["trials"] for name, record in found.items()} == {
+        "epyc/record": 7,
+        "xeon/record": 9,
+    }
 
 
 def test_simulations_that_differ_are_noticed(full_site: Path, tmp_path: Path) -> None:
