@@ -40,7 +40,7 @@ class Pending:
         self._group = group
         self._is_on_device = tensor.device.type != "cpu"
         self._work: dist.Work | None = None
-        """None: it is not begun yet, or none of gloo's."""
+        """None: it is not begun yet, or over, or none of gloo's."""
         self._is_over = False
         self._has_ended = False
         """Well or not, and somebody has seen it."""
@@ -61,9 +61,9 @@ class Pending:
         """
         if not self._is_over:
             self._group._await(self)
-        if self._is_on_device and self._work is not None:
+        if self._work is not None:
             self._work.wait()  # over already; makes this thread's CUDA stream wait
-        self._work = None
+            self._work = None
 
 
 class Group:
@@ -230,6 +230,8 @@ class Group:
                 return False
             pending._has_ended = True
             pending._is_over = well
+            if not (well and pending._is_on_device):
+                pending._work = None  # it holds the connections, which are to end with the group
             del self._running[pending]
             self._condition.notify_all()
             self._free_if_idle()
