@@ -3,8 +3,8 @@
 A group belongs to one *generation*: a number that grows whenever a job's members change. Its
 operations are gloo's. Gloo cannot cancel one: where a peer was killed, some members hear of it
 at once and others not before a time-out, and where a peer is stopped nobody does. So nothing
-here waits for gloo itself. Gloo's threads say when an operation has ended, and ``give_up``
-says the same of all operations at once; whatever hung is left behind and freed later.
+here waits for gloo itself. Gloo's threads tell whoever waits when an operation has ended, and
+``give_up`` says the same of all operations at once; whatever hung is left behind and freed later.
 
 Members that have a CUDA device each can have its tensors added up over NCCL (``device_group``).
 """
