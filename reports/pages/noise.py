@@ -82,7 +82,7 @@ def _step_row(
         f"{100 * (noise['value'] - 1):+.1f}",
         interval,
         "" if load is None else f"{load:.2f}",
-        file,
+        file.replace("/", ": ").replace("_", " "),  # so that it breaks where it is too long
     ]
 
 

@@ -218,9 +218,7 @@ class Group:
 
     def _over(self, pending: Pending, failure: str | None) -> None:
         """An operation has ended; on the thread that saw it, and there may be two."""
-        if not self._ended(pending, well=failure is None):
-            return
-        if failure is not None:
+        if self._ended(pending, well=failure is None) and failure is not None:
             self._lose(f"lost an operation: {failure}")
 
     def _ended(self, pending: Pending, *, well: bool) -> bool:

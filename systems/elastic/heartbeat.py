@@ -50,7 +50,8 @@ class HeartbeatWatch:
 
 
 class LeaderWatch:
-    """When a worker heard its leader last. Times are of one clock, seconds."""
+    """When a worker heard its leader last. Times are of one clock, seconds. Any thread may
+    ``note``; one looks."""
 
     def __init__(self, hang_timeout_s: float, heartbeat_s: float) -> None:
         self._hang_timeout_s = hang_timeout_s

@@ -196,8 +196,8 @@ class Member:
         with self._lock:
             if line == self._line:
                 self._leader_watch.note(time.monotonic())
+                self._log.note(message)
                 self._send({"kind": "beat"})
-        self._log.note(message)
 
     def _accuse_leader(self, silent_s: float) -> None:
         if self._leader is None or self._is_accused or self._leader_worker == self._order.worker:

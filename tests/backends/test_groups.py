@@ -147,7 +147,7 @@ def test_give_up_releases_what_hangs_at_once(members, number):
 
 
 def leaves_unheard(pipe, port, rank, size):
-    """Begins what it never waits for, and drops the group; another one is dropped idle."""
+    """Drops a group of which it never waited for one sum, and another beside a sum that hangs."""
     group = build(port, 1, rank, size)
     own = torch.ones(1000)
     group.all_reduce(own)
@@ -158,19 +158,20 @@ def leaves_unheard(pipe, port, rank, size):
     group.drop()
     eventually(lambda: group._process_group is None)
     later = build(port, 2, rank, size)
-    hanging = [later.all_reduce(own) for _ in range(2)] if rank == 0 else []
+    if rank == 1:  # begins nothing, and goes when it is killed
+        pipe.send(added)
+        pipe.recv()
+    hanging = [later.all_reduce(own) for _ in range(2)]
     later.drop()
-    if hanging:
-        assert not later.is_quiet
-        assert later._process_group is not None, "an operation that is under way is left its group"
+    assert not later.is_quiet
+    assert later._process_group is not None, "an operation that is under way is left its group"
     pipe.send(added)
-    assert pipe.recv() == "end"
-    if rank == 0:
-        eventually(lambda: later.is_quiet)
-        eventually(lambda: later._process_group is None)
-        assert not any(operation.is_over for operation in hanging)
-        with pytest.raises(GroupLost, match="lost an operation"):
-            hanging[0].wait()
+    assert pipe.recv() == "killed"
+    eventually(lambda: later.is_quiet)
+    eventually(lambda: later._process_group is None)
+    assert not any(operation.is_over for operation in hanging)
+    with pytest.raises(GroupLost, match="lost an operation"):
+        hanging[0].wait()
     last_word(pipe, "freed")
 
 
@@ -178,7 +179,7 @@ def test_a_group_is_freed_also_where_nobody_waited_for_what_it_did(members):
     started = [members.start(leaves_unheard, rank, 2) for rank in range(2)]
     assert [member.hear() for member in started] == [(2.0, 2.0)] * 2
     started[1].end()
-    started[0].tell("end")
+    started[0].tell("killed")
     assert started[0].hear() == "freed"
 
 

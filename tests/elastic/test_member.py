@@ -200,6 +200,9 @@ def test_a_beat_is_answered_with_one_to_the_leader_that_counts(store, driver, le
     eventually(lambda: member._leader is not None)
     # As the thread would have it that reads the old line, held up for a moment.
     member._receive(1, stamped({"kind": "beat"}))
+    member.prepared("h", 1)
+    eventually(lambda: new.server.wait(0.02) or "prepared" in new.kinds)
+    assert "beat" not in new.kinds, "it would have come before"
     assert beats(new, connection, 2) == 2
     member.leave(hands_over=False)
     client.leave()
