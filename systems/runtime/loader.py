@@ -27,9 +27,16 @@ from systems.runtime.process import die_with_parent
 from systems.virtual.drawing import draw
 from systems.virtual.random_states import ProcessRandom
 
+END_TIMEOUT_S = 5.0
+"""Longest time from the end of a process's socket to its own."""
+
 
 class LoaderError(RuntimeError):
     """A loader process failed; the text says why."""
+
+
+class LoaderKilledError(LoaderError):
+    """It was ended by a signal: nothing that the workload has done wrong."""
 
 
 class LoaderProcess:
@@ -99,14 +106,14 @@ class LoaderProcess:
         try:
             self._socket.sendall(json.dumps(request).encode() + b"\n" + before)
         except OSError as error:
-            raise LoaderError(f"the loader process is gone: {error}") from error
+            raise self._ended(f"is gone: {error}") from error
         batch = {
             name: self._read_tensor(dtype, shape, stride)
             for name, dtype, shape, stride in self._read_header()["tensors"]
         }
         after = self._file.read(len(before))
         if len(after) < len(before):
-            raise LoaderError("the loader process ended in the middle of a batch")
+            raise self._ended("ended in the middle of a batch")
         return batch, after
 
     def _read_header(self) -> dict[str, Any]:
@@ -115,7 +122,7 @@ class LoaderProcess:
         except OSError:
             line = b""
         if not line.endswith(b"\n"):
-            raise LoaderError("the loader process has ended; its last words are in this log")
+            raise self._ended("has ended; its last words are in this log")
         header: dict[str, Any] = json.loads(line)
         if "error" in header:
             raise LoaderError(f"the loader process failed: {header['error']}")
@@ -127,11 +134,21 @@ class LoaderProcess:
         while view:
             count = self._file.readinto(view)
             if not count:
-                raise LoaderError("the loader process ended in the middle of a batch")
+                raise self._ended("ended in the middle of a batch")
             view = view[count:]
         if tensor.stride() == tuple(stride):
             return tensor
         return torch.empty_strided(shape, stride, dtype=tensor.dtype).copy_(tensor)
+
+    def _ended(self, how: str) -> LoaderError:
+        """What to raise for a process that answers no more."""
+        try:
+            code = self._process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            code = 0
+        if code < 0:
+            return LoaderKilledError(f"the loader process {how} (signal {-code})")
+        return LoaderError(f"the loader process {how}")
 
     def close(self) -> None:
         """Kill the process. Whoever waits for an answer gets a ``LoaderError``."""

@@ -88,8 +88,9 @@ def _reason(error: Exception) -> str:
 
 
 def _is_lost(error: Exception) -> bool:
-    """Whether this looks like another worker's death rather than a mistake of our own."""
+    """Whether this looks like a process's death rather than a mistake of our own: of another
+    worker, or of one that fetches for this one."""
     text = str(error)
-    return type(error).__name__.startswith("Dist") or any(
+    return type(error).__name__.startswith(("Dist", "LoaderKilledError")) or any(
         sign in text for sign in ("gloo", "NCCL", "Connection closed by peer", "Connection reset")
     )

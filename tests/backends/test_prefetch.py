@@ -16,7 +16,7 @@ from harness.engines.consumed import count_samples
 from systems.backends.stop_resume import StopResume
 from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.data_order import data_order, step_seed
-from systems.runtime.loader import LoaderError, LoaderProcess
+from systems.runtime.loader import LoaderError, LoaderKilledError, LoaderProcess
 from systems.runtime.options import RuntimeOptions
 from systems.runtime.prefetch import Prefetcher
 from tests.backends.picture_workload import Pictures
@@ -221,7 +221,7 @@ def test_a_process_that_was_killed_is_an_error(is_ready):
     prefetcher = Prefetcher(workload, order, 2, [loader])
     process = psutil.Process(loader.pid)
     process.kill()
-    with pytest.raises(LoaderError, match=r"ended|gone"):
+    with pytest.raises(LoaderKilledError, match=r"(ended|gone).* \(signal 9\)"):
         read_on(order, prefetcher)
     prefetcher.close()
     assert not process.is_running()

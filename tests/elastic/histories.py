@@ -16,6 +16,12 @@ from tests.backends.world import ENDS, World, descendants
 DATA = {"data_order": "blocks", "block_samples": 8}
 BATCH = 12
 TRANSFERS = ("background", "peer", "broadcast")
+RECOVERIES = ("exact", "approximate", "consistent")
+CHECKPOINT_EVERY = 7
+"""Steps, where a recovery goes back to a checkpoint."""
+SOON = {"adjust_timeout_s": 20.0, "leave_timeout_s": 5.0}
+"""Where workers hang: a newcomer that has not come to the leader yet, and one that leaves, are
+silent to nobody but the driver."""
 STEP_S = 0.005
 """Least time of a step: the fewer steps a life has, the sooner it is forced again."""
 
@@ -68,11 +74,15 @@ def forced(launcher, folder, segments, **options):
 class Life:
     """A job that is changed and hurt at random; ``story`` says how, for whoever debugs it.
 
-    Nobody is killed where that might leave no worker with the state: that ends any job.
+    Nobody is struck where that might leave no worker with the state: that ends any job. Of those
+    that are struck half hang, where some are to (``hangs``), and the others die.
     """
 
-    def __init__(self, world, seed, story):
+    def __init__(self, world, seed, story, *, hangs=False, step_s=STEP_S, num_steps=3):
+        """``num_steps``: that are made at least between two acts."""
         self.world = world
+        self.hangs = hangs
+        self.num_quiet = num_steps
         self.rng = random.Random(seed)
         self.slots = (0,)
         self.story = story
@@ -80,10 +90,10 @@ class Life:
         self._asked = {}
         self._victims = []
         self._num_read = 0
-        world.until_change(world.start(self.slots, batch=BATCH, step_s=STEP_S))
+        world.until_change(world.start(self.slots, batch=BATCH, step_s=step_s))
 
     def change(self):
-        """Any other slots, or another batch; somebody may die while it is made."""
+        """Any other slots, or another batch; somebody may be struck while it is made."""
         rng = self.rng
         slots = tuple(rng.sample(range(4), rng.randint(1, 4)))
         batch = rng.choice([BATCH, BATCH, 16])
@@ -94,22 +104,23 @@ class Life:
         if rng.random() < 0.4 and min(len(slots), len(self.slots)) > 1:
             for _ in range(rng.randint(0, 12)):
                 self.world.poll(0.01)
-            self._kill()
+            self._strike()
         self.world.until_answered(change, self._until)
         self._settle()
 
-    def kill(self):
-        """A worker, or the store, dies while nothing else happens."""
+    def strike(self):
+        """A worker, or the store, is struck while nothing else happens."""
         if len(self.slots) > 1:
-            self._kill()
+            self._strike()
             self._settle()
 
-    def _kill(self):
+    def _strike(self):
         victims = descendants()
         victim = self.rng.choice(victims)
-        victim.kill()
+        how = self.rng.choice(["kill", "hang"]) if self.hangs else "kill"
+        victim.suspend() if how == "hang" else victim.kill()
         self._victims.append(victim)
-        self.story.append(["kill", victims.index(victim)])
+        self.story.append([how, victims.index(victim)])
 
     def _settle(self):
         """Until the workers have made some steps, after which all deaths are known.
@@ -122,7 +133,7 @@ class Life:
                 self.world.poll(0.005)
             self.world.poll(0)
             seen = max(report.step for report in self.world.reports)
-            self._until(lambda report, seen=seen: report.step >= seen + 3)
+            self._until(lambda report, seen=seen: report.step >= seen + self.num_quiet)
         self._victims.clear()
         for report in self.world.reports[self._num_read :]:
             if report.kind is ReportKind.SHRUNK:
@@ -160,14 +171,22 @@ def check_samples(job_dir, end):
     assert sum(stop - start for _, start, stop in consumed) == end.samples
 
 
-def run_life(launcher, folder, number, transfer, num_acts, story=None):
-    """Live one life and hold it to its history; ``story`` is told what happens as it does."""
-    world = stop_free(launcher, folder / "free", transfer=transfer, recovery="exact")
+def run_life(
+    launcher, folder, number, transfer, num_acts, story=None, *, pace=None, hangs=False, **options
+):
+    """Live one life and hold it to its history; ``story`` is told what happens as it does.
+
+    ``pace``: how quick a ``Life`` is, if it is not as quick as can be.
+    """
+    options = {"transfer": transfer, "recovery": "exact", **(SOON if hangs else {}), **options}
+    if options["recovery"] == "consistent":
+        options["checkpoint_every"] = CHECKPOINT_EVERY
+    world = stop_free(launcher, folder / "free", **options)
     story = [] if story is None else story
     try:
-        life = Life(world, number, story)
+        life = Life(world, number, story, hangs=hangs, **(pace or {}))
         for _ in range(num_acts):
-            life.rng.choice([life.change, life.change, life.kill])()
+            life.rng.choice([life.change, life.change, life.strike])()
         end = life.finish()
     finally:
         world.backend.close()

@@ -48,7 +48,9 @@ class Driver:
             order=SimpleNamespace(
                 job_id="a", target_step=10**6, job_dir=Nowhere(), step_floor_s={}
             ),
-            options=StopFree(start="cold", transfer=transfer, recovery=recovery)._options,
+            options=StopFree(
+                start="cold", transfer=transfer, recovery=recovery, checkpoint_every=10
+            )._options,
             hands=self,
             where="",
             name_of=str,

@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 
 from systems.elastic.recovery import Halted, Membership
 
+CHECKPOINT_EVERY = 3
+"""Steps, where a recovery goes back to a checkpoint."""
+
 
 @dataclass
 class Peer:
@@ -60,6 +63,17 @@ class Peer:
             "address": "h",
             "port": 1,
         }
+
+    def take_state(self, message, source):
+        """At the step that all go on from after a recovery, with the state that it wants."""
+        step = message["step"]
+        if message["from_checkpoint"]:
+            step -= step % CHECKPOINT_EVERY
+        elif self.name in message["behind"]:
+            assert source.step >= step
+        else:
+            assert self.step == step
+        self.step = step
 
     def report(self):
         """Where it has stopped."""

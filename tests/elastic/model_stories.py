@@ -8,6 +8,8 @@ WAYS = [
     {"transfer": "background", "recovery": "exact", "stops_first": False},
     {"transfer": "peer", "recovery": "exact", "stops_first": False},
     {"transfer": "broadcast", "recovery": "exact", "stops_first": False},
+    {"transfer": "background", "recovery": "approximate", "stops_first": False},
+    {"transfer": "peer", "recovery": "consistent", "stops_first": False},
     {"transfer": "peer", "recovery": "exact", "stops_first": True},
     {"transfer": "peer", "recovery": "none", "stops_first": True},
 ]

@@ -332,11 +332,7 @@ class Model:
                 return True  # it keeps its own state, and waits for another recovery
             peer.halted = 0
             peer.directives.clear()
-            if peer.name in message["behind"]:
-                assert self.peers[message["source"]].step >= message["step"]
-            else:
-                assert peer.step == message["step"]
-            peer.step = message["step"]
+            peer.take_state(message, self.peers[message["source"]])
             peer.generation = message["generation"]
             peer.membership = Membership(tuple(message["members"]), 12)
             if message["change_id"] is not None:

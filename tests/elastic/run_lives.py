@@ -5,7 +5,8 @@
 Adds one line to ``lives.jsonl`` for each life: what was done to it, by which code, and whether
 digests, samples and processes were as they must be; ``machine.json`` describes the machine. A
 life that is in the file is not lived again, so that the command may be stopped at any time; where
-one has been lived by later code as well, its last line counts.
+one has been lived by later code as well, its last line counts. Other ways of recovery, and
+lives in which workers hang as well, want a folder of their own.
 Ends with 1 if any life went wrong.
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from harness.manifest import environment
 from tests.backends.world import descendants, warm_launcher
-from tests.elastic.histories import TRANSFERS, run_life
+from tests.elastic.histories import RECOVERIES, TRANSFERS, run_life
 
 PROGRAM = "tests.elastic.run_lives"
 NUM_ACTS = 8
@@ -36,7 +37,10 @@ def main(argv=None):
         "--besides", type=Path, nargs="+", default=[], metavar="DIR",
         help="folders of other machines; the lives that went well there are not lived again",
     )  # fmt: skip
+    parser.add_argument("--recovery", choices=RECOVERIES, default=RECOVERIES[0])
+    parser.add_argument("--hangs", action="store_true", help="half of who is struck hangs")
     options = parser.parse_args(argv)
+    ways = {"recovery": options.recovery, "hangs": options.hangs}
     elsewhere = {
         number
         for folder in options.besides
@@ -54,7 +58,7 @@ def main(argv=None):
         for number in range(part, options.lives, parts):
             if number in known or number in elsewhere:
                 continue
-            line = {**live(launcher, number, options.out), "commit": now["git_commit"]}
+            line = {**live(launcher, number, options.out, ways), "commit": now["git_commit"]}
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             known[number] = line
@@ -87,7 +91,7 @@ def read(path):
     return {line["number"]: line for line in map(json.loads, lines)}
 
 
-def live(launcher, number, out):
+def live(launcher, number, out, ways):
     """One life as a line; of one that goes wrong the logs stay, in ``out``."""
     transfer = TRANSFERS[number % len(TRANSFERS)]
     started = time.monotonic()
@@ -95,7 +99,7 @@ def live(launcher, number, out):
     with tempfile.TemporaryDirectory() as folder:
         story = []
         try:
-            life = run_life(launcher, Path(folder), number, transfer, NUM_ACTS, story)
+            life = run_life(launcher, Path(folder), number, transfer, NUM_ACTS, story, **ways)
         except Exception:
             # Where this machine keeps things is nobody's business.
             problem = traceback.format_exc(limit=3).replace(folder, "FOLDER")
@@ -109,8 +113,10 @@ def live(launcher, number, out):
         "transfer": transfer,
         "as_it_must_be": not problem,
         "steps": life.num_steps if life else None,
+        **ways,
         "kills": sum(act[0] == "kill" for act in story),
-        "changes": sum(act[0] != "kill" for act in story),
+        "hung": sum(act[0] == "hang" for act in story),
+        "changes": sum(act[0] == "change" for act in story),
         "story": story,
         "seconds": round(time.monotonic() - started, 2),
         "problem": problem,

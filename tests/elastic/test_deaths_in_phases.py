@@ -1,4 +1,5 @@
-"""A worker dies in each phase of its work: the others go on, with the bits of their history."""
+"""A worker dies or hangs in each phase of its work: the others go on, with the bits of their
+history."""
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.backends.world import ENDS, World
 from tests.elastic.histories import (
     BATCH,
     DATA,
+    SOON,
     STEP_S,
     TRANSFERS,
     check_samples,
@@ -28,15 +30,17 @@ ATTEMPTS = 20
 FEW, MANY, ELSEWHERE = (0, 1), (0, 1, 2), (0, 2)
 
 
-def struck_once(launcher, folder, moment, who="any", transfer="background", to=MANY):
+def struck_once(
+    launcher, folder, moment, who="any", transfer="background", to=MANY, signal="SIGKILL"
+):
     """One life with one death, held to its history; returns the fault. ``to``: other slots.
 
     A recovery may be over before anybody is struck in it. Too few are left for another one then,
     and the fault is the death that it was about.
     """
     watched = WatchedLauncher(launcher)
-    plan = FaultPlan(count=1, at=(moment,), who=who, settle_s=0.1, spread_s=0.2)
-    inner = StopFree(start="preimported", transfer=transfer, recovery="exact", **DATA)
+    plan = FaultPlan(count=1, at=(moment,), who=who, settle_s=0.1, spread_s=0.2, signal=signal)
+    inner = StopFree(start="preimported", transfer=transfer, recovery="exact", **SOON, **DATA)
     backend = FaultyBackend(inner, watched, plan, str(folder))
     world = World(backend, watched, folder / "free")
     try:
@@ -125,6 +129,12 @@ def test_a_leader_s_death_where_the_other_is_relieved_gives_the_bits_of_its_hist
 ):
     """Whoever is about to leave has the only state then, and is the only one that can lead."""
     struck_in(launcher, tmp_path, "switch", who="leader", transfer=transfer, to=ELSEWHERE)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("moment", [*OF_A_STEP, "prepare", "copy", "switch", "recover"])
+def test_a_hang_in_a_phase_gives_the_bits_of_its_history(launcher, tmp_path, moment):
+    struck_in(launcher, tmp_path, moment, signal="SIGSTOP")
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from harness.contracts.engine import ChangeKind
 from tests.elastic.histories import (
     BATCH,
+    RECOVERIES,
     STEP_S,
     TRANSFERS,
     check_samples,
@@ -43,16 +44,37 @@ def test_random_changes_and_deaths_give_the_bits_of_their_history(launcher, tmp_
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("number", range(2))
+def test_lives_with_loader_processes_give_the_bits_of_those_without(launcher, tmp_path, number):
+    """A loader process that is killed ends its worker, and no more. It needs some seconds until it
+    has its data; before that its worker fetches by itself."""
+    loaders = {"prefetch_steps": 2, "loader_processes": 1}
+    pace = {"step_s": 0.03, "num_steps": 100}
+    run_life(launcher, tmp_path, number, "background", 5, pace=pace, **loaders)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(5))
 def test_fifty_random_lives(launcher, tmp_path_factory, part):
     @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), phases=ONCE)
     @seed(part)
-    @given(st.integers(0, 2**32), st.sampled_from(TRANSFERS))
-    def live(number, transfer):
+    @given(
+        number=st.integers(0, 2**32),
+        ways=st.fixed_dictionaries(
+            {
+                "transfer": st.sampled_from(TRANSFERS),
+                "recovery": st.sampled_from(RECOVERIES),
+                "hangs": st.booleans(),
+                "switch_allowance_s": st.sampled_from([0.0, 0.1]),
+            }
+        ),
+    )
+    def live(number, ways):
         story = []
+        folder = tmp_path_factory.mktemp("life")
         try:
-            run_life(launcher, tmp_path_factory.mktemp("life"), number, transfer, 5, story)
+            run_life(launcher, folder, number, num_acts=5, story=story, **ways)
         finally:
-            print(number, transfer, story)
+            print(number, ways, story)
 
     live()
