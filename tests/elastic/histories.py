@@ -10,12 +10,15 @@ from harness.contracts.training import ReportKind
 from harness.engines.consumed import count_samples, read_consumed
 from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
+from systems.backends.warm_restart import WarmRestart
 from systems.runtime.step_log import read_lines
 from tests.backends.world import ENDS, World, descendants
 
 DATA = {"data_order": "blocks", "block_samples": 8}
 BATCH = 12
 TRANSFERS = ("background", "peer", "broadcast")
+STOPPED = "stopped"
+"""As a transfer: all stop first, as under ``warm_restart``."""
 RECOVERIES = ("exact", "approximate", "consistent")
 CHECKPOINT_EVERY = 7
 """Steps, where a recovery goes back to a checkpoint."""
@@ -46,9 +49,11 @@ def history(job_dir, last_step):
     return segments
 
 
-def stop_free(launcher, folder, **options):
-    """A world of stop-free training at toy size."""
-    backend = StopFree(start="preimported", **{**DATA, **options})
+def stop_free(launcher, folder, transfer="background", **options):
+    """A world of stop-free training at toy size, or of a warm restart's (``STOPPED``)."""
+    options = {"start": "preimported", **DATA, **options}
+    is_stopped = transfer == STOPPED
+    backend = WarmRestart(**options) if is_stopped else StopFree(transfer=transfer, **options)
     return World(backend, launcher, folder)
 
 
@@ -178,10 +183,10 @@ def run_life(
 
     ``pace``: how quick a ``Life`` is, if it is not as quick as can be.
     """
-    options = {"transfer": transfer, "recovery": "exact", **(SOON if hangs else {}), **options}
+    options = {"recovery": "exact", **(SOON if hangs else {}), **options}
     if options["recovery"] == "consistent":
         options["checkpoint_every"] = CHECKPOINT_EVERY
-    world = stop_free(launcher, folder / "free", **options)
+    world = stop_free(launcher, folder / "free", transfer, **options)
     story = [] if story is None else story
     try:
         life = Life(world, number, story, hangs=hangs, **(pace or {}))

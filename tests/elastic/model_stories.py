@@ -11,6 +11,7 @@ WAYS = [
     {"transfer": "background", "recovery": "approximate", "stops_first": False},
     {"transfer": "peer", "recovery": "consistent", "stops_first": False},
     {"transfer": "peer", "recovery": "exact", "stops_first": True},
+    {"transfer": "peer", "recovery": "approximate", "stops_first": True},
     {"transfer": "peer", "recovery": "none", "stops_first": True},
 ]
 MANY = 4_000

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from harness.manifest import environment
 from tests.backends.world import descendants, warm_launcher
-from tests.elastic.histories import RECOVERIES, TRANSFERS, run_life
+from tests.elastic.histories import RECOVERIES, STOPPED, TRANSFERS, run_life
 
 PROGRAM = "tests.elastic.run_lives"
 NUM_ACTS = 8
@@ -39,6 +39,9 @@ def main(argv=None):
     )  # fmt: skip
     parser.add_argument("--recovery", choices=RECOVERIES, default=RECOVERIES[0])
     parser.add_argument("--hangs", action="store_true", help="half of who is struck hangs")
+    parser.add_argument(
+        "--transfer", choices=[*TRANSFERS, STOPPED], help="of all lives (default: in turn)"
+    )
     options = parser.parse_args(argv)
     ways = {"recovery": options.recovery, "hangs": options.hangs}
     elsewhere = {
@@ -58,7 +61,9 @@ def main(argv=None):
         for number in range(part, options.lives, parts):
             if number in known or number in elsewhere:
                 continue
-            line = {**live(launcher, number, options.out, ways), "commit": now["git_commit"]}
+            transfer = options.transfer or TRANSFERS[number % len(TRANSFERS)]
+            life = live(launcher, number, options.out, transfer, ways)
+            line = {**life, "commit": now["git_commit"]}
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             known[number] = line
@@ -91,9 +96,8 @@ def read(path):
     return {line["number"]: line for line in map(json.loads, lines)}
 
 
-def live(launcher, number, out, ways):
+def live(launcher, number, out, transfer, ways):
     """One life as a line; of one that goes wrong the logs stay, in ``out``."""
-    transfer = TRANSFERS[number % len(TRANSFERS)]
     started = time.monotonic()
     problem = ""
     with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@ from tests.elastic.histories import (
     BATCH,
     RECOVERIES,
     STEP_S,
+    STOPPED,
     TRANSFERS,
     check_samples,
     forced,
@@ -21,7 +22,7 @@ ONCE = (Phase.explicit, Phase.generate)
 """A life is never the same twice, so there is nothing to make smaller."""
 
 
-@pytest.mark.parametrize("transfer", TRANSFERS)
+@pytest.mark.parametrize("transfer", [*TRANSFERS, STOPPED])
 def test_growing_moving_and_shrinking_give_the_bits_of_their_history(launcher, tmp_path, transfer):
     world = stop_free(launcher, tmp_path / "free", transfer=transfer)
     try:
@@ -60,16 +61,15 @@ def test_fifty_random_lives(launcher, tmp_path_factory, part):
     @seed(part)
     @given(
         number=st.integers(0, 2**32),
-        ways=st.fixed_dictionaries(
-            {
-                "transfer": st.sampled_from(TRANSFERS),
-                "recovery": st.sampled_from(RECOVERIES),
-                "hangs": st.booleans(),
-                "switch_allowance_s": st.sampled_from([0.0, 0.1]),
-            }
-        ),
+        transfer=st.sampled_from([*TRANSFERS, STOPPED]),
+        recovery=st.sampled_from(RECOVERIES),
+        hangs=st.booleans(),
+        allowance_s=st.sampled_from([0.0, 0.1]),
     )
-    def live(number, ways):
+    def live(number, transfer, recovery, hangs, allowance_s):
+        ways = {"transfer": transfer, "recovery": recovery, "hangs": hangs}
+        if transfer != STOPPED:
+            ways["switch_allowance_s"] = allowance_s
         story = []
         folder = tmp_path_factory.mktemp("life")
         try:
