@@ -12,7 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.contracts.engine import ChangeKind
+from harness.contracts.training import ReportKind
 from harness.engines.consumed import count_samples
+from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
 from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.data_order import data_order, step_seed
@@ -21,7 +24,7 @@ from systems.runtime.options import RuntimeOptions
 from systems.runtime.prefetch import Prefetcher
 from tests.backends.picture_workload import Pictures
 from tests.backends.tiny_workload import Tiny
-from tests.backends.world import World, consumed_ids, descendants, warm_launcher
+from tests.backends.world import ENDS, World, consumed_ids, descendants, warm_launcher
 
 PICTURES = "tests.backends.picture_workload.Pictures"
 KINDS = ["positions", "blocks"]
@@ -275,6 +278,29 @@ def test_wrong_options_are_refused_in_words():
     assert len(str(caught.value).splitlines()) == 2
     with pytest.raises(ValueError, match="prefetch_steps=0 gives them nothing to do"):
         RuntimeOptions(loader_processes=1)
+
+
+@pytest.mark.parametrize(
+    ("backend", "kind"), [(StopFree, ReportKind.SHRUNK), (StopResume, ReportKind.LOST)]
+)
+def test_a_loader_process_that_is_killed_is_its_worker_s_death(tmp_path, backend, kind):
+    """And no failure of the program, which would end the job for good."""
+    launcher, options = warm_launcher(), {"prefetch_steps": 2, "loader_processes": 1}
+    world = World(backend(start="preimported", **options), launcher, tmp_path)
+    world.until_change(world.start((0, 1), step_s=0.02))
+    loaders = [one for one in descendants() if "systems.runtime.loader" in one.cmdline()]
+    assert len(loaders) == 2
+    loaders[1].kill()
+    lost = world.until(lambda report: report.kind in (ReportKind.SHRUNK, *ENDS))
+    assert lost.kind is kind, lost
+    assert "loader process has ended" in lost.reason
+    if kind is ReportKind.SHRUNK:
+        world.until_step(lost.step + 3)
+    else:
+        world.until_change(world.ask(ChangeKind.RESUME, (0,)))
+    world.backend.close()
+    assert descendants() == []
+    launcher.close()
 
 
 def test_a_job_that_fetches_in_advance_has_the_same_bits(tmp_path):

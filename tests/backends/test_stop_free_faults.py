@@ -141,6 +141,18 @@ def test_a_scale_in_that_takes_too_long_is_given_up_and_the_job_goes_on(worlds):
     assert world.do(ChangeKind.RESCALE, (0,)).step > failed.step
 
 
+def test_a_switch_waits_for_as_many_steps_as_it_is_allowed_for(worlds):
+    """Without an allowance it comes with the next step (EDL's T_a)."""
+    took_s = []
+    for allowance_s in (0.0, 2.0):
+        world, job = worlds(switch_allowance_s=allowance_s), {"job_id": f"allowed {allowance_s} s"}
+        world.until_change(world.start((0, 1), step_s=0.02, **job))
+        world.until_step(20, **job)  # so that the time of a step is known
+        asked_at = time.monotonic()
+        took_s.append(world.do(ChangeKind.RESCALE, (0,), **job).at_s - asked_at)
+    assert took_s[1] > max(1.5, took_s[0])
+
+
 def test_a_scale_in_that_all_count_on_is_made_however_late(worlds):
     world = worlds(adjust_timeout_s=0.5)
     world.until_change(world.start((0, 1), step_s=1.5))

@@ -15,7 +15,7 @@ from systems.elastic.actions import Tell
 from systems.elastic.elastic_job import ElasticJob
 from systems.elastic.elastic_processes import STORE
 from systems.elastic.facts import Facts
-from tests.elastic.model_peer import Peer
+from tests.elastic.model_peer import CHECKPOINT_EVERY, Peer
 from tests.elastic.model_workers import Model
 from tests.replay.worlds import job
 
@@ -49,7 +49,10 @@ class Driver:
                 job_id="a", target_step=10**6, job_dir=Nowhere(), step_floor_s={}
             ),
             options=StopFree(
-                start="cold", transfer=transfer, recovery=recovery, checkpoint_every=10
+                start="cold",
+                transfer=transfer,
+                recovery=recovery,
+                checkpoint_every=CHECKPOINT_EVERY,
             )._options,
             hands=self,
             where="",

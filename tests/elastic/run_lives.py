@@ -25,6 +25,8 @@ from tests.elastic.histories import RECOVERIES, STOPPED, TRANSFERS, run_life
 
 PROGRAM = "tests.elastic.run_lives"
 NUM_ACTS = 8
+AS_BEFORE = {"recovery": RECOVERIES[0], "hangs": False}
+"""Of lives that were lived before there were others."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -51,9 +53,17 @@ def main(argv=None):
         if line["as_it_must_be"]
     }
     part, parts = map(int, options.share.split("/"))
-    options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "lives.jsonl"
     known = read(path)
+    asked = {**ways, "transfer": options.transfer}
+    for number, line in known.items():
+        for name, wanted in asked.items():
+            if line.get(name, AS_BEFORE.get(name)) != wanted and wanted is not None:
+                parser.error(
+                    f"life {number} in {path} has another {name} than {wanted}: give --out another"
+                    " folder for these, or ask for what is there"
+                )
+    options.out.mkdir(parents=True, exist_ok=True)
     now = describe(options.out / "machine.json", PROGRAM, list(argv or sys.argv[1:]))
     launcher = warm_launcher()
     launcher.open()
