@@ -17,6 +17,7 @@ from harness.contracts.training import ReportKind
 from harness.engines.consumed import count_samples
 from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
+from systems.backends.virtual_thread import VirtualThread
 from systems.runtime.control import TOKEN_VARIABLE
 from systems.runtime.data_order import data_order, step_seed
 from systems.runtime.loader import LoaderError, LoaderKilledError, LoaderProcess
@@ -281,7 +282,12 @@ def test_wrong_options_are_refused_in_words():
 
 
 @pytest.mark.parametrize(
-    ("backend", "kind"), [(StopFree, ReportKind.SHRUNK), (StopResume, ReportKind.LOST)]
+    ("backend", "kind"),
+    [
+        (StopFree, ReportKind.SHRUNK),
+        (VirtualThread, ReportKind.SHRUNK),
+        (StopResume, ReportKind.LOST),
+    ],
 )
 def test_a_loader_process_that_is_killed_is_its_worker_s_death(tmp_path, backend, kind):
     """And no failure of the program, which would end the job for good."""
