@@ -31,8 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.arguments = given[split + 1 :]
     if arguments.command == "run":
         return _run(arguments)
-    fields = ("to", "leave", "min", "max", "steps")
-    request = {name: getattr(arguments, name) for name in fields if hasattr(arguments, name)}
+    fields = ("to", "join", "leave", "min", "max", "steps")
+    values = {name: getattr(arguments, name, None) for name in fields}
+    request = {name: value for name, value in values.items() if value is not None}
     request["action"] = arguments.command.replace("-", "_")
     try:
         answer = ask(arguments.job, request, arguments.timeout)
@@ -173,7 +174,10 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("job", type=Path, help="the folder that run was given")
         command.add_argument("--timeout", type=float, default=300.0, help="seconds")
         if name in ("scale-out", "scale-in"):
-            command.add_argument("--to", type=int, required=True, help="workers")
+            which = command.add_mutually_exclusive_group(required=True)
+            which.add_argument("--to", type=int, help="workers; which slots is not yours to say")
+            option, text = ("--join", "take") if name == "scale-out" else ("--leave", "leave")
+            which.add_argument(option, type=int, nargs="+", metavar="SLOT", help=f"slots to {text}")
         elif name == "migrate":
             command.add_argument("--leave", type=int, nargs="+", required=True, metavar="SLOT")
         elif name == "profile":

@@ -149,14 +149,31 @@ class Adjusting:
 
     def write_phases(self, job_dir: Path, worker: str, message: Mapping[str, Any]) -> None:
         """Add a line to the job's ``phases.jsonl``: one worker's phases of this change."""
-        entry = {
-            "change_id": self.change.change_id,
-            "kind": self.change.kind.value,
-            "worker": worker,
-            "role": "joiner" if worker in self.joiners else "survivor",
-            "generation": message["generation"],
-            "stopping_time_s": message["stopping_time_s"],
-            "phases_s": self.phases_of(worker, message),
-        }
+        role = "joiner" if worker in self.joiners else "survivor"
+        self._write(
+            job_dir,
+            worker,
+            role,
+            generation=message["generation"],
+            stopping_time_s=message["stopping_time_s"],
+            phases_s=self.phases_of(worker, message),
+        )
+
+    def write_leaving(self, job_dir: Path, left: Mapping[str, Mapping[str, Any]]) -> None:
+        """A line as well for each that has left: from the end of its last step to the process's.
+
+        Args:
+            job_dir: the job's folder.
+            left: what each said when it left; who was killed said nothing, and has no line.
+        """
+        now = time.monotonic()
+        for worker in self.leavers:
+            if worker in left:
+                leave_s = {"leave": now - float(left[worker]["ended"])}
+                self._write(job_dir, worker, "leaver", phases_s=leave_s)
+
+    def _write(self, job_dir: Path, worker: str, role: str, **measured: Any) -> None:
+        change = self.change
+        entry = {"change_id": change.change_id, "kind": change.kind.value, "worker": worker}
         with (job_dir / "phases.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+            file.write(json.dumps({**entry, "role": role, **measured}) + "\n")

@@ -59,10 +59,10 @@ class Attendance:
         self.here -= new
         return new
 
-    def missing(self, members: Sequence[str]) -> set[str]:
-        """Of these, who has not come, once one has that trains with them: before that they may
-        not have been started."""
-        has_begun = any(tuple(self._standings[worker]) == tuple(members) for worker in self.here)
+    def missing(self, generation: int, members: Sequence[str]) -> set[str]:
+        """Of the members of a generation, who has not come, once one has that has entered it:
+        founders who have not met yet may need as long as a start may take."""
+        has_begun = any(self.entered.get(worker) == generation for worker in self.here)
         return set(members) - self.here - self.dead if has_begun else set()
 
     def awaited(self, members: Collection[str]) -> set[str]:

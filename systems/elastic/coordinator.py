@@ -66,7 +66,7 @@ class Coordinator:
         """Who has not come to this leader, but should have."""
         attendance, recovery = self._attendance, self.recovery
         newcomers = set() if recovery is None else recovery.newcomers
-        return attendance.missing(self.members) | attendance.awaited(newcomers)
+        return attendance.missing(self.generation, self.members) | attendance.awaited(newcomers)
 
     # Inputs.
 

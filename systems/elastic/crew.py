@@ -89,8 +89,9 @@ class Crew:
         """Start the store process, or another one. Raises whatever the launcher raises."""
         self.num_stores += 1
         self.store_at = None
-        self._store_watch.forget(STORE)
         at = time.monotonic()
+        # One that stops before it serves is noticed as well, when it should have begun.
+        self._store_watch.note(STORE, at + self.processes.options.runtime.start_timeout_s)
         handle = self.processes.hands.launch(self.processes.store_spec(number, [slot]))
         self.store = Process(STORE, slot, handle, at)
 

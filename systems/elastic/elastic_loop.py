@@ -40,7 +40,7 @@ def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: fl
 
 
 class ElasticLoop:
-    """One worker. Other threads only call the three handlers of ``Handlers``."""
+    """One worker. Other threads only call what ``Handlers`` has, and ``tell``."""
 
     def __init__(
         self, order: ElasticOrder, client: ControlClient, token: str, bench: Workbench
@@ -93,6 +93,8 @@ class ElasticLoop:
         """How this worker's training ended, once it has."""
         self._recovering = Recovering(self)
         self._has_begun = False
+        self._is_settled = order.joining
+        """Whether all workers had the same state when this one began."""
         self._is_lost = False
         """Whether the group was lost, and with it the step that was being computed."""
         self._verdict: Verdict | None = None
@@ -151,7 +153,7 @@ class ElasticLoop:
         was lost.
 
         Raises:
-            GroupLost: it was, and nothing is to follow (``recovery=none``).
+            GroupLost: it was, and nothing is to follow (``lose``).
         """
         while self.outcome is None:
             try:
@@ -176,9 +178,11 @@ class ElasticLoop:
         """The group is lost, and the step at hand with it; ``advance`` recovers.
 
         Raises:
-            GroupLost: nothing is to follow.
+            GroupLost: nothing is to follow: ``recovery=none``, or the founders had not agreed yet
+                on what they begin with.
         """
-        if self.order.recovery == "none" and not self.is_dismissed:
+        may_recover = self._is_settled and self.order.recovery != "none"
+        if not (may_recover or self.is_dismissed):
             raise error
         self._is_lost = True
 
@@ -189,11 +193,13 @@ class ElasticLoop:
         self.has_state = True
         started = time.monotonic()
         membership = order.membership
-        self.regrouping.begin(order.generation, membership)
+        # As long as it takes: who starts the job limits that.
+        self.regrouping.begin(order.generation, membership, order.collective_timeout_s)
         group = self.regrouping.take(order.generation)
         self.bench.phases_s["group"] = time.monotonic() - started
         self.enter(order.generation, membership, group)
         self.bench.settle(group, self.state)
+        self._is_settled = True
 
     def _join(self) -> None:
         """Take the state from a worker that has it, and begin with the others."""

@@ -34,12 +34,12 @@ def main(argv: Sequence[str]) -> NoReturn:
 
 
 def _end(client: ControlClient, args: threading.ExceptHookArgs) -> NoReturn:
-    """A thread has failed: this worker is of no use to the others, who go on without it."""
+    """A thread has failed: this worker is of no use to the others, who go on as after a death."""
     name = args.thread.name if args.thread is not None else "a thread"
     with suppress(Exception):
         traceback.print_exception(args.exc_type, args.exc_value, args.exc_traceback)
         reason = f"{name}: {args.exc_type.__name__}: {args.exc_value}"
-        client.send({"kind": "failed", "reason": reason, "collective": False})
+        client.send({"kind": "failed", "reason": reason, "collective": True})
     sys.stderr.flush()
     os._exit(1)
 

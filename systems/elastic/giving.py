@@ -62,8 +62,8 @@ class Giving:
     def connect(self, addresses: Addresses, generation: int) -> None:
         """Give the state to these receivers, from the next step boundary on, so that they can
         train in this generation."""
-        self._generation, self._is_cancelled = generation, False
-        self._wanted = addresses
+        self._generation, self._wanted = generation, addresses
+        self._is_cancelled = False  # last: what was cancelled before has not failed
 
     @contextmanager
     def watching(self) -> Iterator[None]:

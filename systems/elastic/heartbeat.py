@@ -21,8 +21,13 @@ class HeartbeatWatch:
         self._looked: float | None = None
 
     def note(self, worker: str, now: float) -> None:
-        """A worker was heard."""
+        """A worker was heard, or has until this time, which is yet to come, before it counts as
+        silent."""
         self._heard[worker] = now
+
+    def rest(self) -> None:
+        """Nobody looks for a while, which is no delay."""
+        self._looked = None
 
     def expects(self, worker: str) -> bool:
         """Whether a word of this worker is awaited."""
@@ -41,7 +46,8 @@ class HeartbeatWatch:
         late_s = 0.0 if self._looked is None else now - self._looked - tick_s
         self._looked = now
         if late_s > tick_s:
-            self._heard = {worker: min(now, at + late_s) for worker, at in self._heard.items()}
+            for worker, at in self._heard.items():
+                self._heard[worker] = max(at, min(now, at + late_s))
         return {
             worker: now - at
             for worker, at in self._heard.items()

@@ -122,6 +122,7 @@ class LeaderServer:
     def _hang_up(self) -> None:
         """This worker does not lead: let those go that think so, but for the very latest."""
         self._end_term()
+        self._watch.rest()
         for connection in list(self._connections.values()):
             self._server.close_connection(connection)
         now = time.monotonic()

@@ -44,7 +44,7 @@ def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
             **report.standing(),
         }
     )
-    if loop.halt > loop.resumed:  # it came before ``_on_halt`` could know of the outcome
+    if loop.halt > loop.resumed:  # it came before the outcome was known to whoever heard it
         tell_halted(loop, loop.halt)
     if outcome is Outcome.LEFT:
         # It leads on, if it did: newcomers cannot before they have entered. Who never had the state

@@ -110,6 +110,19 @@ class ElasticOptions:
                 f" hang_timeout_s together ({silent_s:g}): a worker that does not come to a new"
                 " leader would be noticed too late; raise recovery_timeout_s"
             )
+        if not self.runtime.collective_timeout_s > self.hang_timeout_s:
+            problems.append(
+                f"collective_timeout_s is {self.runtime.collective_timeout_s}, not above"
+                f" hang_timeout_s ({self.hang_timeout_s}): a sum would be given up before the"
+                " worker that hangs in it is known; raise collective_timeout_s"
+            )
+        is_given_late = self.transfer != "background"
+        if is_given_late and not self.recovery_timeout_s > self.switch_allowance_s:
+            problems.append(
+                f"recovery_timeout_s is {self.recovery_timeout_s}, not above switch_allowance_s"
+                f" ({self.switch_allowance_s}): newcomers wait no longer for a state that comes at"
+                " the switch; raise recovery_timeout_s"
+            )
         if not self.adjust_timeout_s > self.switch_allowance_s:
             problems.append(
                 f"adjust_timeout_s is {self.adjust_timeout_s}, not above switch_allowance_s"

@@ -36,9 +36,14 @@ class RequestServer:
         self._path = job_dir / FILE
         address, port = self._server.address
         place = {"address": address, "port": port, "token": self._token}
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(place, file)
+        partial = self._path.with_suffix(".partial")
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(place, file)
+            os.link(partial, self._path)  # whole, and in nobody's place
+        finally:
+            partial.unlink()
 
     def serve(self) -> None:
         """Handle what has arrived, without waiting."""

@@ -17,6 +17,7 @@ from typing import Any
 from harness.contracts.marks import Doing
 from systems.elastic.order import ElasticOrder
 from systems.elastic.recovery import Membership
+from systems.runtime.checkpoint import keep_only
 from systems.runtime.control import ControlClient
 from systems.runtime.evaluations import Evaluations
 from systems.runtime.mark import Mark
@@ -27,11 +28,12 @@ from systems.runtime.step_log import LineWriter
 PROGRESS_EVERY_S = 0.2
 RECENT_STEPS = 10
 """The time of a step is the mean of so many (EDL, section 4.2, as T_b)."""
-_TAIL_BYTES = 4096
+_BLOCK_BYTES = 4096
 
 
 class StepReport:
-    """One worker's. Only the first worker's ``step`` and ``begin_generation`` are called."""
+    """One worker's. Only the first worker's ``begin_generation`` is called, and only its steps are
+    written to the job's log."""
 
     def __init__(
         self,
@@ -51,7 +53,6 @@ class StepReport:
         self._steps: LineWriter | None = None
         self._digests = LineWriter(self._folder / "digests.jsonl")
         self.evaluations = Evaluations(session, order.evaluate_epochs)
-        self._last_manifest = Path(order.checkpoint) if order.checkpoint is not None else None
         self._recent: deque[float] = deque(maxlen=RECENT_STEPS)
         self._reported_at = 0.0
         self._ended_at = 0.0
@@ -142,12 +143,13 @@ class StepReport:
         if late is not None:
             entry["late"] = late
         self._last = entry
+        is_first_step, self._has_begun = not self._has_begun, True
         self._recent.append(ended - started)
         if membership.members[0] != order.worker:
             return
         assert self._steps is not None
         self._steps.add(entry)
-        if not self._has_begun and generation == order.generation:
+        if is_first_step and not order.joining:
             phases_s = {**self.take_phases(), "first_step": ended - started}
             message = {"kind": "first_step", "started": started, "phases_s": phases_s}
             self._client.send(message | self.standing())
@@ -156,7 +158,6 @@ class StepReport:
         elif ended - self._reported_at >= PROGRESS_EVERY_S:
             self._reported_at = ended
             self._client.offer({"kind": "progress"} | self.standing())
-        self._has_begun = True
         if order.digest_every and session.step % order.digest_every == 0:
             self._digests.add({"step": session.step, **digests(session.model, session.optimizer)})
         self.evaluations.after_step(global_batch)
@@ -179,14 +180,13 @@ class StepReport:
         started = time.monotonic()
         self._digests.flush()
         with self._mark.during(Doing.SAVE):
-            # The driver knows the last one until it has read that there is a newer.
-            manifest = save(session, self._folder / "checkpoints", keep=self._last_manifest)
-        self._last_manifest = manifest
+            manifest = save(session, self._folder / "checkpoints")
         now = time.monotonic()
         self._client.send(
             {"kind": kind, "path": str(manifest), "saved": now, "save_s": now - started}
             | self.standing()
         )
+        keep_only(manifest.parent, manifest)  # the driver would have wanted the one before
 
     def flush(self) -> None:
         """Write out what is still in memory."""
@@ -198,8 +198,11 @@ def _last_logged(path: Path) -> tuple[int, int]:
     if not path.exists():
         return 0, 0
     with path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        file.seek(max(0, end - _TAIL_BYTES))
-        lines = file.read().split(b"\n")[:-1]
+        start, tail = file.seek(0, os.SEEK_END), b""
+        while start > 0 and tail.count(b"\n") < 2:  # the end of the last line, and its begin
+            block = min(_BLOCK_BYTES, start)
+            start = file.seek(start - block)
+            tail = file.read(block) + tail
+    lines = tail.split(b"\n")[:-1]
     last = json.loads(lines[-1]) if lines else {"step": 0, "generation": 0}
     return int(last["step"]), int(last["generation"])

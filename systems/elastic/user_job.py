@@ -158,14 +158,25 @@ class UserJob:
         return Change(next(self._ids), kind, self._spec, before, slots, batch)
 
     def _slots_for(self, message: Mapping[str, Any]) -> tuple[int, ...]:
-        """The slots after ``scale_out`` or ``scale_in`` (``to``: workers), or ``migrate``
-        (``leave``: slots to leave, each for a free one).
+        """The slots after ``scale_out`` (``to``: workers, or ``join``: free slots to take besides),
+        ``scale_in`` (``to``, or ``leave``: slots to leave), or ``migrate`` (``leave``: each for a
+        free one).
 
         Raises:
             RequestError: there are no such slots.
         """
         now = len(self.slots)
         match message.get("action"):
+            case "scale_out" if message.get("join"):
+                join = [int(slot) for slot in message["join"]]
+                if missing := set(join) - set(self._free()):
+                    raise RequestError(f"slots {sorted(missing)} are not free")
+                return self.slots + tuple(dict.fromkeys(join))
+            case "scale_in" if message.get("leave"):
+                leave = self._occupied(message["leave"])
+                if len(leave) == now:
+                    raise RequestError(f"there are {now} workers; a scale-in is to 1 or more")
+                return tuple(slot for slot in self.slots if slot not in leave)
             case "scale_out":
                 if int(message["to"]) <= now:
                     raise RequestError(f"there are {now} workers; a scale-out is to more")
@@ -175,10 +186,7 @@ class UserJob:
                     raise RequestError(f"there are {now} workers; a scale-in is to 1 or more")
                 return self._slots_of(int(message["to"]))
             case "migrate":
-                leave = [int(slot) for slot in message["leave"]]
-                free = self._free()
-                if unknown := set(leave) - set(self.slots):
-                    raise RequestError(f"no worker is on slots {sorted(unknown)}")
+                leave, free = self._occupied(message["leave"]), self._free()
                 if len(leave) > len(free):
                     raise RequestError(f"{len(leave)} slots to leave, but {len(free)} are free")
                 places = dict(zip(leave, free, strict=False))
@@ -191,6 +199,17 @@ class UserJob:
         if len(slots) < workers:
             raise RequestError(f"{workers} workers need as many slots; {len(slots)} can be had")
         return slots
+
+    def _occupied(self, slots: Sequence[Any]) -> list[int]:
+        """These slots, each once.
+
+        Raises:
+            RequestError: no worker is on one of them.
+        """
+        wanted = list(dict.fromkeys(int(slot) for slot in slots))
+        if unknown := set(wanted) - set(self.slots):
+            raise RequestError(f"no worker is on slots {sorted(unknown)}")
+        return wanted
 
     def _free(self) -> list[int]:
         return [slot for slot in range(self._cluster.num_slots) if slot not in self.slots]

@@ -14,7 +14,7 @@ from systems.elastic.step_report import StepReport
 from systems.elastic.transfer.broadcast import broadcast_state
 from systems.elastic.transfer.receiver import Received
 from systems.elastic.transfer.training_state import TrainingState
-from systems.runtime.checkpoint import forget, newest
+from systems.runtime.checkpoint import keep_only, newest
 from systems.runtime.control import ControlClient
 from systems.runtime.data_order import share
 from systems.runtime.mark import Mark
@@ -88,9 +88,11 @@ class Workbench:
             CheckpointError: it cannot be used.
         """
         order = self._order
-        if order.checkpoint is None and order.worker == order.members[0]:
-            forget(self.session.job_dir / "checkpoints")  # of another job: ``roll_back`` is not to
-        load(self.session, order.checkpoint, verify=order.worker == order.members[0])
+        is_first = order.worker == order.members[0]
+        load(self.session, order.checkpoint, verify=is_first)
+        if is_first:  # ``roll_back`` is not to find one of another job, or of a life that was lost
+            checkpoint = None if order.checkpoint is None else Path(order.checkpoint)
+            keep_only(self.session.job_dir / "checkpoints", checkpoint)
         self._watch.done("load")
 
     def settle(self, group: Group, state: TrainingState) -> None:

@@ -106,7 +106,10 @@ class Workforce(Roll):
         is_heard = not process.is_dead and process.end is None and not process.is_killed
         if accused is None or not is_heard:
             return
-        if accused.left is None or self._account.phase in LEAVING:
+        if accused.end is not None:  # its accuser may never have had a line to it
+            self.crew.tell([process.name], {"kind": "lost", "workers": [accused.name]})
+        # The end of a leaver's line is no death, but one that is silent may be waited for.
+        elif accused.left is None or message["silent_s"] > 0 or self._account.phase in LEAVING:
             self.crew.accuse(accused, process, message["silent_s"])
 
     def on_switched(self, process: Process, message: Mapping[str, Any]) -> None:
@@ -194,8 +197,10 @@ class Workforce(Roll):
         """A worker has died, or will: the others hear of it at once."""
         if process.is_dead or process.is_dismissed or self._account.phase is Phase.ENDING:
             return
-        if not self.is_wanted(process) and not self.is_joining(process):
-            return  # it was about to leave
+        if not self.is_wanted(process) and not self.is_joining(process):  # it was about to leave
+            if process.is_killed:  # for its silence: it may be waited for in a recovery
+                self.crew.tell_all({"kind": "lost", "workers": [process.name]})
+            return
         process.is_dead = True
         self._leadership.ended(process)
         if self.is_joining(process):
@@ -243,6 +248,7 @@ class Workforce(Roll):
         if self._account.phase is not Phase.RUNNING:
             if recovered is not None:  # it is about to end: only its end is reported
                 self.members = tuple(recovered["members"])
+                self._account.stand(recovered)
                 self._recovered = None
                 self.recovery.met()
             return
@@ -297,6 +303,7 @@ class Workforce(Roll):
         if said is not None:
             self._account.stand(said)
         left = {p.name: p.left for p in self.crew.workers.values() if p.left is not None}
+        adjusting.write_leaving(self._processes.order.job_dir, left)
         stopping_time_s = adjusting.stopping_time_s(left)
         self._account.phases_s = adjusting.phases_s()
         if stopping_time_s is not None:  # where nobody stayed, nobody could time its switch

@@ -43,13 +43,12 @@ def save(
     at: Checkpoint,
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
-    keep: Path | None = None,
 ) -> Path:
     """Write a checkpoint and return its manifest's path.
 
-    It is on the disk when this returns: both files and their names are synchronised. All
-    others in ``folder`` are removed but for the one with the manifest ``keep``, which whoever
-    has not heard of the new one yet may still want.
+    It is on the disk when this returns: both files and their names are synchronised. Others in
+    ``folder`` stay: ``keep_only`` removes them, once whoever might want one of them has been told
+    of this one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     state = optimizer_state(optimizer)
@@ -81,10 +80,6 @@ def save(
     _synchronise(partial)
     partial.replace(manifest)
     _synchronise_folder(folder)
-    kept = {name} if keep is None else {name, keep.stem}
-    for path in folder.glob("step-*"):
-        if path.stem not in kept:
-            path.unlink()
     return manifest
 
 
@@ -93,14 +88,17 @@ def newest(folder: Path) -> Path | None:
     return max(folder.glob("step-*.json"), default=None)
 
 
-def forget(folder: Path) -> None:
-    """Remove every checkpoint in a folder, manifests first: a job begins there from scratch.
+def keep_only(folder: Path, manifest: Path | None) -> None:
+    """Remove every other checkpoint in a folder, manifests first, also what was left unfinished.
 
     Raises:
         OSError: one cannot be removed.
     """
+    is_here = manifest is not None and manifest.parent.resolve() == folder.resolve()
+    kept = manifest.stem if manifest is not None and is_here else None
     for path in sorted(folder.glob("step-*"), key=lambda path: path.suffix != ".json"):
-        path.unlink(missing_ok=True)
+        if path.stem != kept:
+            path.unlink(missing_ok=True)
 
 
 def load(

@@ -16,7 +16,7 @@ import queue
 import select
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -64,26 +64,27 @@ class LineBuffer:
         """Most bytes of one message; may be raised later."""
         self._rest = b""
 
-    def feed(self, data: bytes) -> list[Message]:
-        """The messages that ``data`` completes.
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """The messages that ``data`` completes, one by one: the limit may be raised between them.
 
         Raises:
             ControlError: a line is longer than the limit, or is not a JSON object.
         """
         *lines, self._rest = (self._rest + data).split(b"\n")
-        longest = max(map(len, [*lines, self._rest]))
-        if longest > self.limit:
-            raise ControlError(f"a message of {longest} bytes; {self.limit} is the limit")
-        messages = []
         for line in lines:
+            self._measure(line)
             try:
                 message = json.loads(line)
             except ValueError:
                 raise ControlError("a line that is not JSON") from None
             if not isinstance(message, dict):
                 raise ControlError("a line that is not a JSON object")
-            messages.append(message)
-        return messages
+            yield message
+        self._measure(self._rest)
+
+    def _measure(self, line: bytes) -> None:
+        if len(line) > self.limit:
+            raise ControlError(f"a message of {len(line)} bytes; {self.limit} is the limit")
 
 
 class ControlClient:

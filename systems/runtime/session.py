@@ -288,10 +288,10 @@ def load(session: Session, manifest: str | None, *, verify: bool) -> None:
     session.step = found.step
 
 
-def save(session: Session, folder: Path, keep: Path | None = None) -> Path:
+def save(session: Session, folder: Path) -> Path:
     """Write a checkpoint into ``folder`` and return its manifest, as ``checkpoint.save``."""
     at = checkpoint.Checkpoint(session.step, session.values(), session.seed)
-    return checkpoint.save(folder, at, session.model, session.optimizer, keep=keep)
+    return checkpoint.save(folder, at, session.model, session.optimizer)
 
 
 def choose_device(device: str, device_type: str) -> torch.device:

@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.contracts.marks import Doing
 from systems.runtime.agreement import Agreement, Verdict
+from systems.runtime.checkpoint import keep_only
 from systems.runtime.control import ControlClient, ControlError
 from systems.runtime.evaluations import Evaluations
 from systems.runtime.joining import Joined, join
@@ -97,7 +98,6 @@ class _Loop:
         self.digests = LineWriter(job_dir / "digests.jsonl")
         self.evaluations = Evaluations(session, order.evaluate_epochs)
         self.checkpoints = job_dir / "checkpoints"
-        self.last_manifest = Path(order.checkpoint) if order.checkpoint is not None else None
         self.recent: deque[float] = deque(maxlen=RECENT_STEPS)
         self.reported_at = 0.0
         self.ended_at = 0.0
@@ -203,14 +203,13 @@ class _Loop:
         self.steps.flush()
         self.digests.flush()
         with self.mark.during(Doing.SAVE):
-            # The driver knows the last one until it has read that there is a newer.
-            manifest = save(self.session, self.checkpoints, keep=self.last_manifest)
-        self.last_manifest = manifest
+            manifest = save(self.session, self.checkpoints)
         now = time.monotonic()
         self.client.send(
             {"kind": kind, "path": str(manifest), "saved": now, "save_s": now - started}
             | self._standing()
         )
+        keep_only(self.checkpoints, manifest)  # the driver would have wanted the one before
 
     def _flush(self) -> None:
         self.trainer.close()

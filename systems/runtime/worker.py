@@ -17,8 +17,6 @@ from typing import NoReturn, TypeAlias
 from systems.runtime.control import TOKEN_VARIABLE, ControlClient, ControlError, Message
 from systems.runtime.order import WorkerOrder
 
-ORDER_TIMEOUT_S = 60.0
-
 _NOT_DETERMINISTIC = " does not have a deterministic implementation"
 """What torch says of an operator, after its name, where ``determinism`` forbids such."""
 
@@ -50,7 +48,7 @@ def _train(message: Message, client: ControlClient, ordered_at: float) -> None:
 def work(client: ControlClient, train: Train) -> NoReturn:
     """Wait for the order, train, and end this process; what fails is told to the driver."""
     try:
-        message = client.receive(ORDER_TIMEOUT_S)
+        message = client.receive(None)  # the driver limits how long a start may take
         if message.get("kind") != "order":
             raise ControlError(f"the driver sent {message.get('kind')!r} instead of an order")
         train(message, client, time.monotonic())
@@ -91,6 +89,6 @@ def _is_lost(error: Exception) -> bool:
     """Whether this looks like a process's death rather than a mistake of our own: of another
     worker, or of one that fetches for this one."""
     text = str(error)
-    return type(error).__name__.startswith(("Dist", "LoaderKilledError")) or any(
+    return type(error).__name__.startswith(("Dist", "GroupLost", "LoaderKilledError")) or any(
         sign in text for sign in ("gloo", "NCCL", "Connection closed by peer", "Connection reset")
     )

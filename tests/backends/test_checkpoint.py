@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from systems.runtime.checkpoint import Checkpoint, CheckpointError, load, save
+from systems.runtime.checkpoint import Checkpoint, CheckpointError, keep_only, load, save
 from systems.runtime.state import digests, optimizer_state
 
 AT = Checkpoint(step=7, values={"data": {"order": "positions", "consumed": 84}}, seed=3)
@@ -74,6 +74,9 @@ def test_a_later_checkpoint_replaces_the_earlier_one_and_leaves_nothing_partial(
     model, made = trained("sgd", 1)
     first = save(tmp_path, AT, model, made)
     second = save(tmp_path, Checkpoint(9, {}, 3), model, made)
+    assert load(first, model, made, verify=True) == AT, "somebody may not know of the other yet"
+    (tmp_path / "step-00000010.partial").touch()
+    keep_only(tmp_path, second)
     assert not first.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "step-00000009.json",
@@ -82,14 +85,15 @@ def test_a_later_checkpoint_replaces_the_earlier_one_and_leaves_nothing_partial(
     assert load(second, model, made, verify=True).step == 9
 
 
-def test_the_checkpoint_that_may_still_be_wanted_is_kept(tmp_path):
+def test_none_is_kept_for_a_job_that_begins_from_scratch_or_from_elsewhere(tmp_path):
     model, made = trained("sgd", 1)
-    manifests = [None]
-    for step in (1, 2, 3):
-        at = Checkpoint(step, {}, 3)
-        manifests.append(save(tmp_path, at, model, made, keep=manifests[-1]))
-    assert sorted(tmp_path.glob("*.json")) == manifests[2:]
-    assert load(manifests[2], model, made, verify=True).step == 2
+    elsewhere = save(tmp_path / "elsewhere", AT, model, made)
+    for manifest in (None, elsewhere):
+        save(tmp_path / "here", AT, model, made)
+        keep_only(tmp_path / "here", manifest)
+        assert list((tmp_path / "here").iterdir()) == []
+    assert load(elsewhere, model, made, verify=True) == AT
+    keep_only(tmp_path / "never_made", None)
 
 
 def test_a_crash_before_the_manifest_leaves_the_old_checkpoint(tmp_path, monkeypatch):

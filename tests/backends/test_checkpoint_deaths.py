@@ -7,7 +7,7 @@ import sys
 import torch
 from torch import nn
 
-from systems.runtime.checkpoint import Checkpoint, load, newest, save
+from systems.runtime.checkpoint import Checkpoint, keep_only, load, newest, save
 from tests.backends.members import CONTEXT
 
 
@@ -22,12 +22,13 @@ def trained(steps):
     return model, optimizer
 
 
-def saved(folder, steps, keep=None):
-    return save(folder, Checkpoint(steps, {}, 0), *trained(steps), keep=keep)
+def saved(folder, steps):
+    return save(folder, Checkpoint(steps, {}, 0), *trained(steps))
 
 
-def save_and_die(folder, keep, number):
-    """Save, but die just before the folder is touched for this time, counted from 1."""
+def save_and_die(folder, told, number):
+    """Save, tell of it and remove the one before, but die just before the folder is touched for
+    this time, counted from 1."""
     seen = 0
 
     def watch(event, arguments):
@@ -38,25 +39,29 @@ def save_and_die(folder, keep, number):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(watch)
-    saved(folder, 2, keep)
+    manifest = saved(folder, 2)
+    told.touch()
+    keep_only(folder, manifest)
 
 
 def test_whenever_it_dies_a_whole_checkpoint_is_there_and_nothing_is_left_for_ever(tmp_path):
-    number, found = 0, []
+    number, found, ways = 0, [], set()
     exit_code = -signal.SIGKILL
     while exit_code == -signal.SIGKILL:
         number += 1
-        folder = tmp_path / str(number)
+        folder, told = tmp_path / str(number), tmp_path / f"{number}.told"
         known = saved(folder, 1)
-        process = CONTEXT.Process(target=save_and_die, args=(folder, known, number))
+        process = CONTEXT.Process(target=save_and_die, args=(folder, told, number))
         process.start()
         process.join(60)
         exit_code = process.exitcode
-        assert load(known, *trained(0), verify=True).step == 1
         found.append(load(newest(folder), *trained(0), verify=True).step)
-        saved(folder, 3, keep=known)
-        assert {path.stem for path in folder.iterdir()} == {"step-00000001", "step-00000003"}
+        if not told.exists():
+            assert load(known, *trained(0), verify=True).step == 1
+        ways.add((found[-1], told.exists()))
+        keep_only(folder, saved(folder, 3))
+        assert {path.stem for path in folder.iterdir()} == {"step-00000003"}
     assert exit_code == 0
     assert found == sorted(found), "once it is there it stays"
-    assert set(found) == {1, 2}
+    assert ways == {(1, False), (2, False), (2, True)}
     assert len(found) > 6

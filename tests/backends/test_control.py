@@ -60,7 +60,15 @@ def test_messages_arrive_whole_however_the_bytes_are_cut():
 )
 def test_what_is_not_a_message_is_refused(data, fact):
     with pytest.raises(ControlError, match=fact):
-        LineBuffer(100).feed(data)
+        list(LineBuffer(100).feed(data))
+
+
+def test_a_limit_that_a_greeting_raises_counts_for_what_came_with_it():
+    buffer = LineBuffer(100)
+    messages = buffer.feed(encode({"kind": "greeting"}) + encode({"kind": "x", "value": "y" * 200}))
+    assert next(messages)["kind"] == "greeting"
+    buffer.limit = 1000
+    assert next(messages)["kind"] == "x"
 
 
 def test_what_cannot_be_sent_is_refused_before_it_is():

@@ -1,5 +1,7 @@
 """What the driver makes of deaths under stop-free training, with real workers."""
 
+import json
+import re
 import time
 
 import pytest
@@ -68,6 +70,25 @@ def test_a_joiner_that_dies_fails_its_change_and_nothing_else(worlds):
     )
 
 
+def test_every_worker_of_a_change_has_its_phases(worlds):
+    world = worlds()
+    world.until_change(world.start((0, 1), step_s=0.002))
+    world.do(ChangeKind.RESCALE, (1, 2, 3))
+    lines = list(read_lines(world.job_dir() / "phases.jsonl"))
+    assert len({line["change_id"] for line in lines}) == 1
+    assert len({line["worker"] for line in lines}) == len(lines) == 4
+    phases = [(line["role"], set(line["phases_s"])) for line in lines]
+    assert sorted(role for role, _ in phases) == ["joiner", "joiner", "leaver", "survivor"]
+    of_role = {
+        "joiner": {"spawn", "import", "build", "copy", "group", "first_step"},
+        "survivor": {"group", "switch", "first_step"},
+        "leaver": {"leave"},
+    }
+    for role, names in phases:
+        assert of_role[role] <= names, (role, names)
+    assert all(value >= 0 for line in lines for value in line["phases_s"].values())
+
+
 def test_a_joiner_that_stops_without_an_end_fails_its_change_and_nothing_else(worlds):
     world = worlds(adjust_timeout_s=3.0)
     world.until_change(world.start((0,), step_s=0.002))
@@ -93,6 +114,17 @@ def test_a_member_that_dies_during_a_change_fails_it_then_shrinks_the_grant(worl
     assert shrunk.kind is ReportKind.SHRUNK
     assert len(shrunk.slots) == len(workers()) == 1
     assert world.do(ChangeKind.RESCALE, (0, 1)).step > shrunk.step
+
+
+def test_a_leader_that_leaves_hands_over_and_nobody_waits_for_its_key_to_expire(worlds):
+    expiry_s = 120.0
+    world = worlds(leader_expiry_s=expiry_s, recovery_timeout_s=2 * expiry_s)
+    world.until_change(world.start((0, 1), step_s=0.002))
+    asked = time.monotonic()
+    world.do(ChangeKind.MIGRATE, (2, 3))  # whoever led has left
+    world.do(ChangeKind.RESCALE, (2,))
+    world.do(ChangeKind.MIGRATE, (1,))
+    assert time.monotonic() - asked < expiry_s / 2
 
 
 def test_the_store_may_die_and_the_job_can_change_all_the_same(worlds):
@@ -196,6 +228,33 @@ def test_a_job_begun_anew_does_not_go_back_to_what_another_has_saved(worlds):
     assert shrunk.step < 5
 
 
+def test_a_job_that_resumes_does_not_go_back_to_what_a_lost_life_had_saved_later(worlds):
+    """Its worker died before it could tell of that checkpoint."""
+    world = worlds(recovery="consistent", checkpoint_every=5)
+    world.until_change(world.start((0, 1), step_s=0.002))
+    world.until_step(12)
+    suspended = world.do(ChangeKind.SUSPEND).step
+    (manifest,) = (world.job_dir() / "checkpoints").glob("*.json")
+    untold = manifest.with_name("step-00009999.json")
+    untold.write_text(json.dumps({**json.loads(manifest.read_text()), "step": 9999}))
+    world.do(ChangeKind.RESUME, (0, 1))
+    workers()[1].kill()
+    shrunk = world.until(lambda r: r.kind in (ReportKind.SHRUNK, *ENDS))
+    assert shrunk.kind is ReportKind.SHRUNK, shrunk
+    assert suspended <= shrunk.step < 9999
+    assert not untold.exists()
+
+
+def test_a_founder_may_be_late_by_more_than_a_leader_s_and_a_worker_s_silence(worlds, tmp_path):
+    """It was killed for not coming to the leader, and the start was lost."""
+    limits = {"leader_expiry_s": 0.4, "leader_refresh_s": 0.1, "hang_timeout_s": 0.6}
+    world = worlds(**limits)
+    late = {"late_build": str(tmp_path / "late"), "late_build_s": 3.0}
+    world.until_change(world.start((0, 1), step_s=0.002, **late))
+    assert (tmp_path / "late").exists()
+    world.until_step(world.reports[-1].step + 5)
+
+
 @pytest.mark.parametrize("num_killed", [1, 2])
 def test_the_store_and_workers_may_die_together(worlds, num_killed):
     world = worlds()
@@ -235,13 +294,16 @@ def test_without_recovery_the_death_of_the_first_worker_at_the_end_loses_the_job
     assert "SIGKILL" in world.until_end(ReportKind.LOST).reason
 
 
-def test_a_worker_that_dies_while_a_job_suspends_does_not_keep_it_from_that(worlds):
-    world = worlds(recovery="exact")
+@pytest.mark.parametrize("recovery", ["exact", "consistent"])
+def test_a_worker_that_dies_while_a_job_suspends_does_not_keep_it_from_that(worlds, recovery):
+    world = worlds(recovery=recovery, checkpoint_every=50)
+    step = 0
     for start in range(6):
         if start == 0:
-            world.until_change(world.start((0, 1, 2), step_s=0.002))
+            world.until_change(world.start((0, 1, 2), step_s=0.03))
         else:
-            world.do(ChangeKind.RESUME, (0, 1, 2))
+            assert world.do(ChangeKind.RESUME, (0, 1, 2)).step == step + 1
+        world.until_step(step + 8)  # which a way back to a checkpoint may cost
         before = workers()
         change = world.ask(ChangeKind.SUSPEND)
         before[start % 3].kill()
@@ -273,6 +335,27 @@ def test_who_is_killed_and_never_silent_is_accused_by_nobody(worlds):
     workers()[0].kill()
     world.until(lambda r: r.kind is ReportKind.SHRUNK)
     assert read_accusations(world.job_dir() / "accusations.jsonl", "job", 0.0) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "fact"),
+    [
+        ({"heartbeat_s": 1.1}, "heartbeat_s is 1.1 and hang_timeout_s is 2.0"),
+        ({"leader_refresh_s": 1.6}, "leader_refresh_s is 1.6 and leader_expiry_s is 3.0"),
+        ({"hang_timeout_s": 16.0}, "hang_timeout_s is 16.0 and recovery_timeout_s is 30.0"),
+        ({"leader_expiry_s": 28.0}, "not above leader_expiry_s and hang_timeout_s together (30)"),
+        ({"switch_allowance_s": 300.0}, "adjust_timeout_s is 300.0, not above switch_allowance_s"),
+        (
+            {"switch_allowance_s": 30.0, "transfer": "peer"},
+            "recovery_timeout_s is 30.0, not above switch_allowance_s",
+        ),
+        ({"collective_timeout_s": 2.0}, "not above hang_timeout_s (2.0)"),
+        ({"hang_timeout_s": -1.0}, "hang_timeout_s is -1.0; it must be > 0"),
+    ],
+)
+def test_time_outs_in_the_wrong_order_are_refused(options, fact):
+    with pytest.raises(ValueError, match=re.escape(fact)):
+        StopFree(**options)
 
 
 def test_wrong_options_are_refused_all_at_once():

@@ -3,6 +3,7 @@ BatchNorm buffers, an optimizer with state. Its options can make it fail on purp
 
 import os
 import time
+from contextlib import suppress
 
 import torch
 from torch import nn
@@ -56,6 +57,8 @@ class Tiny:
         autocast=False,
         unused=False,
         refused="",
+        late_build=None,
+        late_build_s=0.0,
     ):
         if fail_build:
             raise ValueError("this workload was told to fail")
@@ -73,11 +76,17 @@ class Tiny:
         self._autocast = autocast
         self._unused = unused
         self._refused = refused
+        self._late_build = late_build
+        self._late_build_s = late_build_s
         rng = torch.Generator().manual_seed(5)
         self._x = torch.randn(num_samples, 8, generator=rng)
         self._y = (self._x.sum(1) > 0).long()
 
     def build_model(self, seed):
+        if self._late_build is not None and not os.path.exists(self._late_build):
+            with suppress(FileExistsError):  # another may be the one that is late
+                os.close(os.open(self._late_build, os.O_CREAT | os.O_EXCL))
+                time.sleep(self._late_build_s)
         torch.manual_seed(seed)
         model = nn.Sequential(
             nn.Linear(8, self._width),

@@ -18,6 +18,7 @@ import torch
 from systems.elastic import coordinator
 from systems.elastic.groups import Group, GroupLost
 from systems.elastic.recovery import plan_resume
+from systems.elastic.regrouping import Regrouping
 from systems.elastic.taking import Taking
 from systems.elastic.transfer.channel import PeerLost, TransferError
 from systems.elastic.transfer.receiver import Receiver
@@ -122,8 +123,33 @@ def lose_group(all_reduce=Group.all_reduce):
     Group.all_reduce = broken
 
 
+def break_thread(build=Regrouping._build):
+    """In the first worker the thread that builds a group for three fails."""
+
+    def broken(self, generation, membership, until):
+        is_meant = len(membership.members) == 3 and membership.members[0] == self._worker
+        if is_meant and is_first():
+            raise MemoryError("no memory for a group")
+        build(self, generation, membership, until)
+
+    Regrouping._build = broken
+
+
+def lose_founding(take=Regrouping.take):
+    """One founder's group is lost before it has begun."""
+
+    def broken(self, generation):
+        group = take(self, generation)
+        if is_first():
+            group.give_up()
+            raise GroupLost("a connection broke")
+        return group
+
+    Regrouping.take = broken
+
+
 if BREAKS in os.environ:
-    if os.environ[BREAKS] != "lose_group":
+    if os.environ[BREAKS] in ("refuse", "lose", "kill_donor", "cancel_late"):
         coordinator.plan_resume = all_behind
     {
         "refuse": refuse,
@@ -131,4 +157,6 @@ if BREAKS in os.environ:
         "kill_donor": kill_donor,
         "cancel_late": cancel_late,
         "lose_group": lose_group,
+        "break_thread": break_thread,
+        "lose_founding": lose_founding,
     }[os.environ[BREAKS]]()

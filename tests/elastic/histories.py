@@ -12,7 +12,7 @@ from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
 from systems.backends.warm_restart import WarmRestart
 from systems.runtime.step_log import read_lines
-from tests.backends.world import ENDS, World, descendants
+from tests.backends.world import CLUSTER, ENDS, World, descendants
 
 DATA = {"data_order": "blocks", "block_samples": 8}
 BATCH = 12
@@ -49,12 +49,12 @@ def history(job_dir, last_step):
     return segments
 
 
-def stop_free(launcher, folder, transfer="background", **options):
+def stop_free(launcher, folder, transfer="background", cluster=CLUSTER, **options):
     """A world of stop-free training at toy size, or of a warm restart's (``STOPPED``)."""
     options = {"start": "preimported", **DATA, **options}
     is_stopped = transfer == STOPPED
     backend = WarmRestart(**options) if is_stopped else StopFree(transfer=transfer, **options)
-    return World(backend, launcher, folder)
+    return World(backend, launcher, folder, cluster)
 
 
 def forced(launcher, folder, segments, **options):
@@ -195,6 +195,7 @@ def run_life(
         end = life.finish()
     finally:
         world.backend.close()
+    assert descendants() == [], story
     segments = history(world.job_dir(), end.step)
     assert end.results == forced(launcher, folder / "forced", segments), story
     check_samples(world.job_dir(), end)

@@ -240,7 +240,7 @@ class DrivenModel(Model):
     def says_that_it_left(self, peer):
         if peer.name not in self.parted:
             self.parted.add(peer.name)
-            self.tell_driver(peer, {"kind": "left", "finished": False, "overruns": 0})
+            self.tell_driver(peer, {"kind": "left", "finished": False, "overruns": 0, "ended": 0.0})
 
     # What they hear of it.
 

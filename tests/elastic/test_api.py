@@ -33,7 +33,7 @@ TIMEOUT_S = 30.0
 CLUSTER = uniform_cluster(name="four", num_hosts=1, devices_per_host=4, device_type="cpu")
 
 LINEAR = """
-import sys, torch
+import sys, time, torch
 from torch.utils.data import TensorDataset
 from systems.elastic import api as elastic
 
@@ -54,6 +54,8 @@ epochs = 6 if "short" in sys.argv else None
 for inputs, targets in elastic.batches(TensorDataset(x, y), 8, epochs=epochs):
     if "no-step" in sys.argv:
         continue
+    if "slow" in sys.argv:
+        time.sleep(0.02)
     loss = (model(inputs).squeeze(1) - targets).square().mean()
     if "twice" in sys.argv:
         model(inputs)
@@ -79,7 +81,8 @@ class Running:
     def __init__(self, launcher, folder, script, *arguments, workers=1, **options):
         folder.mkdir()
         self.folder = folder
-        self.backend = StopFree(start="preimported", data_order="positions", **options)
+        options = {"data_order": "positions", **options}
+        self.backend = StopFree(start="preimported", **options)
         self.backend.open(CLUSTER, launcher)
         self.job = UserJob(self.backend, CLUSTER, folder)
         self.requests = RequestServer(self.job, folder)
@@ -212,6 +215,22 @@ def test_the_example_outlives_a_worker(run, tmp_path):
     assert worlds(job.folder) == [2, 1]
 
 
+def test_a_script_s_samples_can_be_handed_out_in_blocks(run, linear):
+    job = run(linear, data_order="blocks", block_samples=16)
+    job.until_step(10)
+    assert job.do(action="scale_out", to=3)["status"] == "done"
+    job.kill("w1")
+    job.until(lambda: len(job.job.slots) == 2)
+    assert job.do(action="scale_in", to=1)["status"] == "done"
+    job.until_step(job.job.step + 20)
+    job.do(action="finish")
+    end = job.until_end()
+    assert worlds(job.folder) == [1, 3, 2, 1]
+    assert count_samples(job.folder, end.step) == (0, 0)
+    consumed = [piece for part in read_consumed(job.folder) for piece in part.ranges]
+    assert sum(stop - start for _, start, stop in consumed) == end.samples == 8 * end.step
+
+
 def test_unequal_shares_give_the_mean_over_all_samples(run, linear):
     results = [run(linear, "short", workers=workers).until_end().results for workers in (1, 3)]
     assert results[0]["weight"] == pytest.approx(results[1]["weight"], rel=1e-9)
@@ -233,15 +252,49 @@ def test_a_schedule_goes_on_in_a_worker_that_joined(run, linear, transfer):
 
 
 def test_profile_measures_every_size_and_goes_back(run, linear):
-    job = run(linear)
+    job = run(linear, "slow")
     assert job.do(action="scale_out", to=2)["status"] == "retry"  # it is only starting
     job.until_step(1)
     found = job.do(action="profile", min=1, max=3, steps=5)
-    assert [row["workers"] for row in found["profile"]] == [1, 2, 3]
-    assert all(row["samples_per_s"] > 0 for row in found["profile"])
-    assert max(row["efficiency"] for row in found["profile"]) == 1
+    rows = {row["workers"]: row for row in found["profile"]}
+    assert list(rows) == [1, 2, 3]
+    for workers, row in rows.items():
+        assert 0 < row["samples_per_s"] <= 8 / 0.02
+        assert row["samples_per_s"] in (pytest.approx(r) for r in rates(job.folder, workers, 5))
+    per_worker = {workers: row["samples_per_s"] / workers for workers, row in rows.items()}
+    for workers, row in rows.items():
+        efficiency = per_worker[workers] / max(per_worker.values())
+        assert row["efficiency"] == pytest.approx(efficiency)
     assert len(job.job.slots) == 1
     assert worlds(job.folder) == [1, 3, 2, 1]
+
+
+def test_workers_join_and_leave_by_their_slots(run, linear):
+    job = run(linear)
+    job.until_step(1)
+    assert job.do(action="scale_out", join=[3, 2])["slots"] == [0, 3, 2]
+    assert job.do(action="scale_in", leave=[0])["slots"] == [3, 2]  # the only founder
+    for action, slots, reason in (
+        ("scale_out", {"join": [1, 3]}, "slots [3] are not free"),
+        ("scale_out", {"join": [4]}, "slots [4] are not free"),
+        ("scale_in", {"leave": [0, 2]}, "no worker is on slots [0]"),
+        ("scale_in", {"leave": [2, 3]}, "there are 2 workers; a scale-in is to 1 or more"),
+    ):
+        answer = job.do(action=action, **slots)
+        assert (answer["status"], answer["reason"]) == ("failed", reason)
+    job.until_step(job.job.step + 5)
+    job.do(action="finish")
+    end = job.until_end()
+    assert worlds(job.folder) == [1, 3, 2]
+    assert count_samples(job.folder, end.step) == (0, 0)
+
+
+def rates(folder, workers, num_steps):
+    """Samples per second of so many steps, of any that these workers made one after another."""
+    steps = [line for line in read_lines(folder / "steps.jsonl") if line["world"] == workers]
+    for first, last in zip(steps, steps[num_steps - 1 :], strict=False):
+        if first["generation"] == last["generation"]:
+            yield 8 * num_steps / (last["started"] + last["duration_s"] - first["started"])
 
 
 def test_profile_without_a_range_measures_the_job_as_it_is(run, linear):
@@ -301,7 +354,9 @@ def test_run_and_requests_from_another_shell(linear, tmp_path):
         assert run.stdout.readline() == "step 1: 1 workers\n"
         for action, arguments, code, status in (
             ("scale-in", ["--to", "1"], 1, "failed"),
+            ("scale-in", ["--leave", "1"], 1, "failed"),
             ("scale-out", ["--to", "3"], 1, "failed"),
+            ("scale-out", ["--join", "0"], 1, "failed"),
             ("migrate", ["--leave", "0"], 0, "done"),
             ("finish", [], 0, "done"),
         ):

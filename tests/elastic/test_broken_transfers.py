@@ -120,6 +120,41 @@ def test_a_group_that_is_lost_though_nobody_died_is_built_anew(breaking, tmp_pat
     assert descendants() == []
 
 
+def test_a_worker_whose_thread_fails_is_gone_and_the_others_go_on(breaking, tmp_path):
+    """It had ended the whole job."""
+    launcher = breaking("break_thread")
+    world = stop_free(launcher, tmp_path / "free", recovery="exact")
+    try:
+        world.until_change(world.start((0, 1), batch=BATCH, step_s=STEP_S))
+        change = world.ask(ChangeKind.RESCALE, (0, 1, 2), batch=BATCH)
+        failed = world.until(lambda r: r.kind in (ReportKind.DONE, *ENDS))
+        assert (failed.kind, failed.change_id) == (ReportKind.FAILED, change), failed
+        shrunk = world.until(lambda r: r.kind in (ReportKind.SHRUNK, *ENDS))
+        assert shrunk.kind is ReportKind.SHRUNK, shrunk
+        assert shrunk.slots == (1,)
+        assert "MemoryError: no memory for a group" in shrunk.reason
+        check(world, launcher, tmp_path)
+    finally:
+        world.backend.close()
+    assert descendants() == []
+
+
+def test_founders_that_lose_each_other_before_they_begin_lose_the_start(breaking, tmp_path):
+    """They had not agreed on what they begin with, so nobody may go on; the job may be resumed."""
+    launcher = breaking("lose_founding")
+    world = stop_free(launcher, tmp_path / "free", recovery="exact")
+    try:
+        world.start((0, 1), batch=BATCH, step_s=STEP_S)
+        lost = world.until_end(ReportKind.LOST)
+        assert "a connection broke" in lost.reason
+        assert descendants() == []
+        assert world.do(ChangeKind.RESUME, (0, 1), batch=BATCH).step == 1
+        check(world, launcher, tmp_path)
+    finally:
+        world.backend.close()
+    assert descendants() == []
+
+
 def check(world, launcher, folder):
     """The job ends with the bits of its history, and something was broken on the way."""
     world.until_step(max(report.step for report in world.reports) + 10)

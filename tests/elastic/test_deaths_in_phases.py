@@ -31,7 +31,14 @@ FEW, MANY, ELSEWHERE = (0, 1), (0, 1, 2), (0, 2)
 
 
 def struck_once(
-    launcher, folder, moment, who="any", transfer="background", to=MANY, signal="SIGKILL"
+    launcher,
+    folder,
+    moment,
+    who="any",
+    transfer="background",
+    to=MANY,
+    signal="SIGKILL",
+    **options,
 ):
     """One life with one death, held to its history; returns the fault. ``to``: other slots.
 
@@ -40,7 +47,8 @@ def struck_once(
     """
     watched = WatchedLauncher(launcher)
     plan = FaultPlan(count=1, at=(moment,), who=who, settle_s=0.1, spread_s=0.2, signal=signal)
-    inner = StopFree(start="preimported", transfer=transfer, recovery="exact", **SOON, **DATA)
+    options = {"transfer": transfer, "recovery": "exact", **SOON, **DATA, **options}
+    inner = StopFree(start="preimported", **options)
     backend = FaultyBackend(inner, watched, plan, str(folder))
     world = World(backend, watched, folder / "free")
     try:
@@ -132,7 +140,18 @@ def test_a_leader_s_death_where_the_other_is_relieved_gives_the_bits_of_its_hist
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("moment", [*OF_A_STEP, "prepare", "copy", "switch", "recover"])
+def test_a_death_while_a_checkpoint_is_written_gives_the_bits_of_its_history(launcher, tmp_path):
+    struck_in(launcher, tmp_path, "save", checkpoint_every=5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("to", [MANY, ELSEWHERE])
+def test_a_death_of_one_that_leaves_gives_the_bits_of_its_history(launcher, tmp_path, to):
+    struck_in(launcher, tmp_path, "leave", to=to)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("moment", [*OF_A_STEP, "prepare", "copy", "switch", "leave", "recover"])
 def test_a_hang_in_a_phase_gives_the_bits_of_its_history(launcher, tmp_path, moment):
     struck_in(launcher, tmp_path, moment, signal="SIGSTOP")
 

@@ -9,12 +9,14 @@ from harness.contracts.training import ReportKind
 from tests.backends.world import descendants
 from tests.elastic.histories import BATCH, STEP_S, check_samples, stop_free
 
+LATE = {"switch_allowance_s": 200.0, "recovery_timeout_s": 300.0}
+
 
 @pytest.mark.parametrize("transfer", ["background", "peer", "broadcast"])
 def test_a_job_that_ends_does_not_wait_for_whom_it_gives_its_state(launcher, tmp_path, transfer):
     """It waited 30 s for a joiner that had the state and waited for a switch."""
     # The joiner has the state at once, and the switch is minutes away.
-    world = stop_free(launcher, tmp_path, transfer=transfer, switch_allowance_s=200.0)
+    world = stop_free(launcher, tmp_path, transfer=transfer, **LATE)
     try:
         world.until_change(world.start((0,), batch=BATCH, step_s=STEP_S))
         world.until_step(10)

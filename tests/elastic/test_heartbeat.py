@@ -71,6 +71,22 @@ def test_nobody_is_accused_before_the_time_out(events):
         heard[worker] = now
 
 
+@given(st.floats(0.0, 3.0 * HANG_S), st.floats(2.01 * TICK_S, 10.0))
+def test_a_look_that_comes_late_takes_nobody_the_time_that_it_was_given(given_s, late_s):
+    watch = watched("lives")
+    watch.note("comes", late_s + given_s)
+    watch.note("lives", late_s)
+    assert watch.silent(late_s, TICK_S) == {}
+    accused = run(watch, late_s, given_s + 2 * HANG_S, beats=["lives"])
+    assert accused["comes"] >= late_s + given_s + HANG_S - LATE
+
+
+def test_a_watch_that_has_rested_was_not_held_up():
+    watch = watched("hangs")
+    watch.rest()
+    assert list(watch.silent(1.5 * HANG_S, TICK_S)) == ["hangs"]
+
+
 def test_one_who_is_forgotten_is_not_missed_until_heard_again():
     watch = watched("left")
     watch.forget("left")

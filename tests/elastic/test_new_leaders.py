@@ -154,6 +154,16 @@ def test_a_newcomer_that_may_have_entered_is_waited_for_and_counts():
     assert (to_b.message["source"], to_b.message["step"]) == ("c", 11)
 
 
+def test_a_founder_is_missed_once_another_has_met_it_and_not_before():
+    """It may need as long as a start may take; afterwards its silence is a hang."""
+    founders = Membership(("a", "b"), 12)
+    lead = Coordinator(founders, 1, transfer="peer", recovery="exact")
+    lead.registered("a", {**STATUS, "members": founders.members})
+    assert lead.missing() == set()
+    lead.switched("a", 1, founders)
+    assert lead.missing() == {"b"}
+
+
 def test_a_newcomer_that_died_or_left_is_not_waited_for():
     for gone in ("lost", "left"):
         lead = Coordinator(Membership(("a", "b"), 12), 6, transfer="peer", recovery="exact")

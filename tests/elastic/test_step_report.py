@@ -44,3 +44,12 @@ def test_the_last_step_is_logged_once_in_the_generation_that_counts(
     second_worker(tmp_path, steps).complete()
     found = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(line["step"], line["generation"]) for line in found] == expected
+
+
+def test_a_step_of_hundreds_of_losses_is_found_again(tmp_path):
+    """Its line is longer than what is read of the log at first."""
+    path = tmp_path / "steps.jsonl"
+    lines = [{"step": step, "generation": 1, "losses": ["0x1.0p0"] * 900} for step in (7, 8)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    second_worker(tmp_path, [(8, 1)]).complete()
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [7, 8]

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from harness.cluster import uniform_cluster
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
 from harness.faults.slowing import Slowing
@@ -41,7 +42,7 @@ def slowed():
     begun = []
 
     def slow(process, **how):
-        begun.append(Slowing(process.send_signal, **{**HALF, **how}))
+        begun.append(Slowing(**{"signal_worker": process.send_signal, **HALF, **how}))
         return begun[-1]
 
     yield slow
@@ -96,6 +97,31 @@ def test_a_slow_worker_leaves_in_order_and_the_bits_are_those_of_the_history(
     assert [segment.num_workers for segment in segments] == [4, 3]
     assert end.results == forced(launcher, tmp_path / "forced", segments)
     check_samples(world.job_dir(), end)
+
+
+@pytest.mark.long
+def test_two_at_once_are_taken_out_at_three_quarters_of_their_speed(launcher, tmp_path, slowed):
+    """As in EDL, section 6.2. Together, or one by one if one was slow some steps before."""
+    five = uniform_cluster(name="five", num_hosts=1, devices_per_host=5, device_type="cpu")
+    world = stop_free(launcher, tmp_path / "free", cluster=five, straggler="remove")
+    try:
+        started = world.start((0, 1, 2, 3, 4), batch=25, sample_s=0.04)
+        world.until_change(started)
+        world.until_step(5)
+        for victim in (1, 3):
+            process = by_rank()[victim]
+            # Stops are long beside what the emulated device makes up of a late wake-up.
+            slowed(process, speed=0.75, period_s=0.08, signal_worker=ignoring_death(process))
+        lost = set()
+        while lost != {1, 3}:
+            shrunk = world.until(lambda report: report.kind in ENDS)
+            assert shrunk.kind is ReportKind.SHRUNK, shrunk
+            lost |= set(shrunk.lost_slots)
+            assert lost <= {1, 3}
+        assert shrunk.slots == (0, 2, 4)
+        check_samples(world.job_dir(), finish(world))
+    finally:
+        world.backend.close()
 
 
 def test_nobody_is_taken_out_where_the_rule_is_off(worlds, slowed):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.launcher import Exit
 from systems.backends.stop_free import StopFree
 from systems.elastic.account import Account
 from systems.elastic.adjusting import Verdict
@@ -36,11 +37,12 @@ def hands():
 
 
 @pytest.fixture
-def work(hands):
+def work(hands, tmp_path):
     """Two workers that train."""
     account = Account("a", 100, lambda report: None, 0)
     options = StopFree(start="cold")._options
-    processes = SimpleNamespace(hands=hands, options=options)
+    order = SimpleNamespace(job_dir=tmp_path)
+    processes = SimpleNamespace(hands=hands, options=options, order=order)
     change = Change(1, ChangeKind.START, job("a"), (), (0, 1), 8)
     work = Workforce(processes, account, change, lambda fate, reason: None)
     account.phase = Phase.RUNNING
@@ -184,3 +186,29 @@ def test_what_is_told_of_a_change_that_was_answered_is_no_other_change(work, han
     assert ends == []
     work.on_switched(first, {**told, "change_id": 3})
     assert ends, "nobody had asked for that"
+
+
+@pytest.mark.parametrize(("silent_s", "is_killed"), [(0.0, False), (2.5, True)])
+def test_a_leaver_is_killed_for_its_silence_and_not_for_the_end_of_its_line(
+    work, hands, silent_s, is_killed
+):
+    """Others may be waiting for it, in a recovery."""
+    leaver, leader = (work.crew.workers[name] for name in work.members)
+    ask(work, hands, slots=(1,))
+    leaver.left = {"ended": 0.0}
+    work.on_suspect(leader, {"worker": leaver.name, "silent_s": silent_s})
+    assert (hands.killed == [leaver.handle]) is is_killed
+    hands.sent.clear()
+    leaver.end = Exit(leaver.handle, -9, "SIGKILL") if is_killed else Exit(leaver.handle, 0, "")
+    work.died(leaver)
+    assert ((leader.name, "lost") in hands.sent) is is_killed
+
+
+def test_who_accuses_a_worker_that_has_ended_is_told_so(work, hands):
+    """It may never have had a line to it, and have missed its end."""
+    gone, leader = (work.crew.workers[name] for name in work.members)
+    gone.left, gone.end = {"ended": 0.0}, Exit(gone.handle, 0, "")
+    hands.sent.clear()
+    work.on_suspect(leader, {"worker": gone.name, "silent_s": 5.0})
+    assert hands.sent == [(leader.name, "lost")]
+    assert hands.killed == []

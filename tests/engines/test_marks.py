@@ -13,7 +13,7 @@ from systems.runtime.mark import Mark
 
 NUM_STORES = 2000
 LIMIT_S = 20e-6
-"""What a store is held to here, where anything may run beside; measured alone it is below 1 µs
+"""What a store is held to here, where anything may run beside; measured alone it is below 0.5 µs
 (docs/faults.md). A call to the system for every store would already be slower."""
 
 

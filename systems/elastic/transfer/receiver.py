@@ -165,7 +165,7 @@ class Receiver:
             sock.settimeout(self._timeout_s)
             channel.limit = MAX_HEADER_BYTES
             return channel
-        raise PeerLost("no donor has come")
+        raise PeerLost(f"no donor has come within recovery_timeout_s ({wait_s:g} s)")
 
     def _greet(self, channel: Channel) -> None:
         greeting = channel.receive()
