@@ -40,6 +40,7 @@ _PATIENCE = {
     "hang_timeout_s": 3600.0,
     "leader_expiry_s": 3600.0,
     "recovery_timeout_s": 7300.0,
+    "collective_timeout_s": 7300.0,
 }
 """Options of a backend that would take a worker which has no turn for one that hangs. How often
 workers and leaders say that they live is left as it is, and so is what that costs."""
@@ -176,7 +177,8 @@ def _plan_cell(
         *("profile=recorded", "tracking=none", "progress=false"),
     )
     config = read_words([*words, "force=true"])
-    words += tuple(f"backend.{k}={v}" for k, v in _PATIENCE.items() if k in config.backend)
+    if "hang_timeout_s" in config.backend:
+        words += tuple(f"backend.{name}={value}" for name, value in _PATIENCE.items())
     planned = plan(read_words([*words, "force=true"]), library)
     slots = planned.setup.cluster.slots[:num_workers]
     cores = [slot.cores for slot in slots]

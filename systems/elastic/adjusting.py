@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.contracts.engine import Change
+from systems.elastic.crew import Process
 
 
 class Verdict(StrEnum):
@@ -159,17 +160,17 @@ class Adjusting:
             phases_s=self.phases_of(worker, message),
         )
 
-    def write_leaving(self, job_dir: Path, left: Mapping[str, Mapping[str, Any]]) -> None:
+    def write_leaving(self, job_dir: Path, processes: Mapping[str, Process]) -> None:
         """A line as well for each that has left: from the end of its last step to the process's.
 
         Args:
             job_dir: the job's folder.
-            left: what each said when it left; who was killed said nothing, and has no line.
+            processes: of the job's workers; who said nothing when it left has no line.
         """
-        now = time.monotonic()
         for worker in self.leavers:
-            if worker in left:
-                leave_s = {"leave": now - float(left[worker]["ended"])}
+            process = processes[worker]
+            if process.left is not None:
+                leave_s = {"leave": process.ended_at - float(process.left["ended"])}
                 self._write(job_dir, worker, "leaver", phases_s=leave_s)
 
     def _write(self, job_dir: Path, worker: str, role: str, **measured: Any) -> None:

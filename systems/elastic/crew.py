@@ -7,6 +7,7 @@ store's port is known, and knows who has left, failed or died. It decides nothin
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ class Process:
     vanished_at: float | None = None
     """When its connection ended before its process was known to have ended."""
     end: Exit | None = None
+    ended_at: float = math.inf
+    """When its end was noticed."""
     is_dead: bool = False
     """Whether it counts as dead: it ended, or will, without leaving in order."""
     is_accused: bool = False
@@ -126,7 +129,7 @@ class Crew:
 
     def exited(self, process: Process, end: Exit) -> None:
         """A process has ended: take what it still had to say, then bury it."""
-        process.end = end
+        process.end, process.ended_at = end, time.monotonic()
         connection = process.connection
         if connection is not None:
             server = self.processes.hands.server

@@ -245,8 +245,8 @@ class ElasticJob:
     # Messages, by kind.
 
     def _on_first_step(self, process: Process, message: Mapping[str, Any]) -> None:
-        if self._account.phase is not Phase.STARTING:
-            return
+        if self._account.phase is not Phase.STARTING or self._failed_at is not None:
+            return  # one of them has failed, and the start with it
         self._account.phase = Phase.RUNNING
         self._deadline = None
         spawn_s = process.ordered_at - process.spawned_at
@@ -271,6 +271,7 @@ class ElasticJob:
             self._deadline = None
 
     def _on_saved(self, process: Process, message: Mapping[str, Any]) -> None:
+        self._account.stand(message)  # perhaps below where it stood before it went back
         self._account.phases_s["save"] = message["save_s"]
         self._account.phases_s["stop"] = -message["saved"]  # the end of the last process is added
         self._end(Fate.SUSPENDED, kill=False)
@@ -285,7 +286,9 @@ class ElasticJob:
         process.failure = message["reason"]
         process.is_collective = message["collective"]
         work = self._present
-        if work.is_joining(process) or (process.is_collective and work.can_recover):
+        others = [worker for worker in work.survivors() if worker != process.name]
+        is_survived = process.is_collective or (message.get("of_thread", False) and others)
+        if work.is_joining(process) or (is_survived and work.can_recover):
             work.died(process)
         elif work.is_wanted(process) and (process.name in work.firsts or not work.is_over):
             self._failed_at = self._failed_at or time.monotonic()

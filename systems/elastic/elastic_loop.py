@@ -193,8 +193,9 @@ class ElasticLoop:
         self.has_state = True
         started = time.monotonic()
         membership = order.membership
-        # As long as it takes: who starts the job limits that.
-        self.regrouping.begin(order.generation, membership, order.collective_timeout_s)
+        # The driver limits how long a start takes.
+        patience_s = max(order.collective_timeout_s, order.recovery_timeout_s)
+        self.regrouping.begin(order.generation, membership, patience_s)
         group = self.regrouping.take(order.generation)
         self.bench.phases_s["group"] = time.monotonic() - started
         self.enter(order.generation, membership, group)

@@ -34,12 +34,13 @@ def main(argv: Sequence[str]) -> NoReturn:
 
 
 def _end(client: ControlClient, args: threading.ExceptHookArgs) -> NoReturn:
-    """A thread has failed: this worker is of no use to the others, who go on as after a death."""
+    """A thread has failed: this worker is of no use to the others, who go on as after its death, if
+    any do."""
     name = args.thread.name if args.thread is not None else "a thread"
     with suppress(Exception):
         traceback.print_exception(args.exc_type, args.exc_value, args.exc_traceback)
         reason = f"{name}: {args.exc_type.__name__}: {args.exc_value}"
-        client.send({"kind": "failed", "reason": reason, "collective": True})
+        client.send({"kind": "failed", "reason": reason, "collective": False, "of_thread": True})
     sys.stderr.flush()
     os._exit(1)
 

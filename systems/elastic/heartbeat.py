@@ -26,7 +26,8 @@ class HeartbeatWatch:
         self._heard[worker] = now
 
     def rest(self) -> None:
-        """Nobody looks for a while, which is no delay."""
+        """Nobody is expected, and nobody looks for a while, which is no delay."""
+        self._heard.clear()
         self._looked = None
 
     def expects(self, worker: str) -> bool:

@@ -41,9 +41,11 @@ class RequestServer:
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 json.dump(place, file)
-            os.link(partial, self._path)  # whole, and in nobody's place
+            if self._path.exists():
+                raise FileExistsError(f"{self._path} is another job's")
+            partial.rename(self._path)
         finally:
-            partial.unlink()
+            partial.unlink(missing_ok=True)
 
     def serve(self) -> None:
         """Handle what has arrived, without waiting."""

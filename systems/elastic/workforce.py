@@ -303,7 +303,7 @@ class Workforce(Roll):
         if said is not None:
             self._account.stand(said)
         left = {p.name: p.left for p in self.crew.workers.values() if p.left is not None}
-        adjusting.write_leaving(self._processes.order.job_dir, left)
+        adjusting.write_leaving(self._processes.order.job_dir, self.crew.workers)
         stopping_time_s = adjusting.stopping_time_s(left)
         self._account.phases_s = adjusting.phases_s()
         if stopping_time_s is not None:  # where nobody stayed, nobody could time its switch

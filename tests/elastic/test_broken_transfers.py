@@ -147,6 +147,7 @@ def test_founders_that_lose_each_other_before_they_begin_lose_the_start(breaking
         world.start((0, 1), batch=BATCH, step_s=STEP_S)
         lost = world.until_end(ReportKind.LOST)
         assert "a connection broke" in lost.reason
+        assert ReportKind.DONE not in {report.kind for report in world.reports}
         assert descendants() == []
         assert world.do(ChangeKind.RESUME, (0, 1), batch=BATCH).step == 1
         check(world, launcher, tmp_path)

@@ -81,10 +81,11 @@ def test_a_look_that_comes_late_takes_nobody_the_time_that_it_was_given(given_s,
     assert accused["comes"] >= late_s + given_s + HANG_S - LATE
 
 
-def test_a_watch_that_has_rested_was_not_held_up():
-    watch = watched("hangs")
+def test_a_watch_that_has_rested_begins_anew():
+    watch = watched("from before")
     watch.rest()
-    assert list(watch.silent(1.5 * HANG_S, TICK_S)) == ["hangs"]
+    watch.note("hangs", 0.0)
+    assert list(watch.silent(1.5 * HANG_S, TICK_S)) == ["hangs"], "it was not held up"
 
 
 def test_one_who_is_forgotten_is_not_missed_until_heard_again():

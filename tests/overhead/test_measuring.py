@@ -14,7 +14,8 @@ from harness.overhead import __main__ as overhead
 from harness.overhead.__main__ import main
 from harness.overhead.record import TrialStore
 from harness.overhead.settings import read_settings
-from harness.overhead.trials import Kind, TrialError
+from harness.overhead.trials import Kind, TrialError, plan_cells
+from tests.backends.world import options
 
 STEPS, DROP, TURN_S = 4000, 4, 0.1
 
@@ -158,6 +159,13 @@ def test_mistakes_are_told_before_anything_starts(words, more, fact, capsys):
     captured = capsys.readouterr()
     assert fact in captured.err
     assert captured.out == ""
+
+
+@pytest.mark.parametrize("backend", options("backend"))
+def test_every_backend_can_be_told_to_bear_its_turns(tmp_path, backend):
+    settings = read_settings(workloads=["toy/toy"], workers=[1], backend=backend)
+    (cell,) = plan_cells(settings, tmp_path)
+    assert cell.order.job_id
 
 
 @pytest.mark.soak
