@@ -67,14 +67,14 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
     handles = [Patch(label=phase, edgecolor=style.PAPER, **looks[phase]) for phase in phases]
     for place, trials, end in zip(places, cells.values(), left, strict=True):
         stops = [t.stopping_time_s for t in trials if t.stopping_time_s is not None]
-        text = f"{_short(end)}, n = {len(trials)}"
+        text = f"phases add up to {_short(end)}, n = {len(trials)}"
         if stops:
-            text = f"stops {_short(float(np.median(stops)))} of {text}"
+            text = f"stops {_short(float(np.median(stops)))}; {text}"
         axis.annotate(text, (end, place), (5, 0), textcoords="offset points", va="center",
                       fontsize=style.SMALL_PT)  # fmt: skip
     axis.set_yticks(places, [f"{cell.workload}: {cell.system}" for cell in cells])
     axis.invert_yaxis()
-    axis.set_xlim(0, float(left.max()) * 1.5 or 1.0)
+    axis.set_xlim(0, float(left.max()) * 1.7 or 1.0)
     axis.set_xlabel("duration of the phases (s, medians, one after another)")
     axis.set_ylabel("system (name)")
     axis.grid(visible=False, axis="y")
@@ -97,7 +97,10 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
         title=f"{TITLE}: {next(iter(cells)).change}",
         caption="Medians of every phase, stacked in the order in which they are recorded. Under"
         " stop-resume the job stands still in all of them; under stop-free it trains on during"
-        " most, and the text beside a bar says how long the old workers really stopped.",
+        " most, and the text beside a bar says how long the old workers really stopped. Phases"
+        " are of several workers, each as long as the slowest took, and some pass beside each"
+        " other: under warm-restart the switch, for which the old workers stop, has the newcomers'"
+        " phases in it.",
         run_ids=[run.run_id for run in own_runs],
         figure=figure,
         table=Table(["program: system", "n", *(f"{phase} s" for phase in phases)], rows),
