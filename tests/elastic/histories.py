@@ -57,9 +57,9 @@ def stop_free(launcher, folder, transfer="background", cluster=CLUSTER, **option
     return World(backend, launcher, folder, cluster)
 
 
-def forced(launcher, folder, segments, **options):
+def forced(launcher, folder, segments, start="preimported", **options):
     """The results of a job with this history whose workers all stop for every change."""
-    backend = StopResume(start="preimported", reduction="ordered", checkpoint_every=1, **DATA)
+    backend = StopResume(start=start, reduction="ordered", checkpoint_every=1, **DATA)
     world = World(backend, launcher, folder)
     try:
         for index, segment in enumerate(segments):

@@ -5,6 +5,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from harness.contracts.engine import ChangeKind
+from harness.contracts.training import ReportKind
+from tests.backends.world import workers
 from tests.elastic.histories import (
     BATCH,
     RECOVERIES,
@@ -36,6 +38,25 @@ def test_growing_moving_and_shrinking_give_the_bits_of_their_history(launcher, t
     segments = history(world.job_dir(), end.step)
     assert [segment.num_workers for segment in segments] == [1, 2, 3, 2, 1, 2]
     assert end.results == forced(launcher, tmp_path / "forced", segments)
+    check_samples(world.job_dir(), end)
+
+
+@pytest.mark.long
+def test_a_history_gives_the_same_bits_forced_by_cold_workers(launcher, tmp_path):
+    """All others are forced by pre-imported ones, which start sooner."""
+    world = stop_free(launcher, tmp_path / "free")
+    try:
+        world.until_change(world.start((0, 1), batch=BATCH, step_s=STEP_S))
+        world.do(ChangeKind.RESCALE, (0, 1, 2), batch=BATCH)
+        workers()[1].kill()
+        world.until(lambda report: report.kind is ReportKind.SHRUNK)
+        world.do(ChangeKind.MIGRATE, (1, 3), batch=BATCH)
+        world.backend.hold("job", 0)
+        end = world.until_end()
+    finally:
+        world.backend.close()
+    segments = history(world.job_dir(), end.step)
+    assert end.results == forced(launcher, tmp_path / "cold", segments, start="cold")
     check_samples(world.job_dir(), end)
 
 
