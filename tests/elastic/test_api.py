@@ -152,9 +152,11 @@ def linear(tmp_path):
 
 
 def worlds(folder):
-    """Numbers of workers that made the job's steps, in order."""
+    """Numbers of workers that made the job's steps, in order. A first worker that leaves may log its
+    last step after another has logged the next one."""
+    lines = list(read_lines(folder / "steps.jsonl"))
     found = []
-    for line in read_lines(folder / "steps.jsonl"):
+    for line in sorted(lines, key=lambda line: (line["step"], line["generation"])):
         if found[-1:] != [line["world"]]:
             found.append(line["world"])
     return found
