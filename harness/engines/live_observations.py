@@ -128,7 +128,8 @@ def collect(
 def read_steps(path: Path, job_id: str, started: float) -> list[StepRecord]:
     """The steps of one job in the order they were executed.
 
-    A step that was executed again after a worker's death is there twice: both happened.
+    A step that was executed again after a worker's death is there twice: both happened. A worker
+    that leaves may log its last step after another has logged the next one.
     """
     return [
         StepRecord(
@@ -140,7 +141,7 @@ def read_steps(path: Path, job_id: str, started: float) -> list[StepRecord]:
             duration_s=entry["duration_s"],
             loss_hex=entry["loss"],
         )
-        for entry in read_lines(path)
+        for entry in sorted(read_lines(path), key=lambda entry: float(entry["started"]))
     ]
 
 

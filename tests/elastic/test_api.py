@@ -152,8 +152,8 @@ def linear(tmp_path):
 
 
 def worlds(folder):
-    """Numbers of workers that made the job's steps, in order. A first worker that leaves may log its
-    last step after another has logged the next one."""
+    """Numbers of workers that made the job's steps, in order. A first worker that leaves may log
+    its last step after another has logged the next one."""
     lines = list(read_lines(folder / "steps.jsonl"))
     found = []
     for line in sorted(lines, key=lambda line: (line["step"], line["generation"])):
