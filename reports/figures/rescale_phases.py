@@ -67,15 +67,15 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
     handles = [Patch(label=phase, edgecolor=style.PAPER, **looks[phase]) for phase in phases]
     for place, trials, end in zip(places, cells.values(), left, strict=True):
         stops = [t.stopping_time_s for t in trials if t.stopping_time_s is not None]
-        text = f"phases add up to {_short(end)}, n = {len(trials)}"
+        text = f"sum {_short(end)}, n = {len(trials)}"
         if stops:
             text = f"stops {_short(float(np.median(stops)))}; {text}"
         axis.annotate(text, (end, place), (5, 0), textcoords="offset points", va="center",
                       fontsize=style.SMALL_PT)  # fmt: skip
     axis.set_yticks(places, [f"{cell.workload}: {cell.system}" for cell in cells])
     axis.invert_yaxis()
-    axis.set_xlim(0, float(left.max()) * 1.7 or 1.0)
-    axis.set_xlabel("duration of the phases (s, medians, one after another)")
+    axis.set_xlim(0, float(left.max()) * 1.5 or 1.0)
+    axis.set_xlabel("duration of the phases (s, medians, added up)")
     axis.set_ylabel("system (name)")
     axis.grid(visible=False, axis="y")
     figure.legend(

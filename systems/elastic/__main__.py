@@ -175,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--timeout", type=float, default=300.0, help="seconds")
         if name in ("scale-out", "scale-in"):
             which = command.add_mutually_exclusive_group(required=True)
-            which.add_argument("--to", type=int, help="workers; which slots is not yours to say")
+            which.add_argument("--to", type=int, help="workers, on whichever slots")
             option, text = ("--join", "take") if name == "scale-out" else ("--leave", "leave")
             which.add_argument(option, type=int, nargs="+", metavar="SLOT", help=f"slots to {text}")
         elif name == "migrate":
