@@ -99,7 +99,7 @@ _LISTS = (
     ("--batches", "32", "global batches"),
     ("--sizes", "1,2", "slot counts"),
     ("--backends", "stop_resume", "options of the group backend; the first gives the speeds"),
-    ("--warmths", "as configured", "how workers start: cold, preimported, spare"),
+    ("--warmths", "as configured", "how workers start: cold, preimported, spare, standby"),
     ("--placements", "as configured", "options of the group placement, on several hosts"),
 )
 

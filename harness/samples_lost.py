@@ -28,6 +28,9 @@ STEPS_AFTER_SWITCH = 5
 STEPS_BEFORE_REQUEST = 10
 """Steps whose median period is the undisturbed rate."""
 LEAST_STEPS_BEFORE = 3
+STEPS_UNTIL_KNOWN = STEPS_AFTER_SWITCH + STEPS_BEFORE_REQUEST
+"""Steps after a switch from which what it lost is computed: those that count, and those that say
+how fast the new size is."""
 
 
 @dataclass(frozen=True, slots=True)

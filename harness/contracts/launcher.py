@@ -19,6 +19,13 @@ class Warmth(StrEnum):
     """The libraries: a fork of a process that has imported them."""
     SPARE = "spare"
     """The process: one of ``Launcher.keep``, or a fork where none is ready."""
+    STANDBY = "standby"
+    """A spare that has built what the run's jobs train, too."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there are processes that ``Launcher.keep`` keeps."""
+        return self in (Warmth.SPARE, Warmth.STANDBY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +56,8 @@ class SpareSpec:
     """A process to keep ready. It serves a ``ProcessSpec`` with the same host, cores and ``env``.
 
     ``prepare`` is an entry as that of ``ProcessSpec``: what the process does once it has its
-    cores and its environment, before it waits to be used. Those alike in the former three are
-    prepared alike.
+    cores and its environment, before it waits to be used. One that is prepared in another way than
+    ``keep`` was told last is not wanted any more.
     """
 
     host: str
@@ -121,8 +128,8 @@ class Launcher(Protocol):
         """How they stand, as ``ended`` last saw it."""
         ...
 
-    def spares_bytes(self, num_slots: int) -> int:
-        """Estimated memory of the spares of so many slots."""
+    def spares_bytes(self, num_slots: int, built_bytes: int = 0) -> int:
+        """Estimated memory of the spares of so many slots; ``built_bytes``: what each has built."""
         ...
 
     def signal(self, handle: int, signum: signal.Signals) -> None:

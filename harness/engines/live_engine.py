@@ -28,7 +28,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.contracts.engine import Abilities, Change, ChangeKind, Event, EventKind
-from harness.contracts.launcher import Warmth
 from harness.contracts.training import Report, ReportKind
 from harness.engines.breakdowns import FAILED, Breakdowns
 from harness.engines.live_job import LiveJob, samples_per_s, step_floors, training_order
@@ -184,7 +183,7 @@ class LiveEngine:
         records.facts["idle_skipped_s"] = self._idle_skipped_s
         records.facts["fast_forwarded_s"] = self._skipped_s - self._idle_skipped_s
         records.facts["dilation"] = self._options.dilation
-        if self._backend.warmth is Warmth.SPARE:
+        if self._backend.warmth.is_kept:
             spares = self._setup.launcher.spares()
             records.facts["spares_used"] = float(spares.used)
             records.facts["spares_missed"] = float(spares.missed)

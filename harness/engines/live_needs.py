@@ -12,7 +12,8 @@ def estimated_memory_bytes(setup: EngineSetup) -> int:
     A slot has one worker or, where the backend gives it several executors, as many as there are
     logical workers to run in them. A rescale can keep the old workers while the new ones start,
     but only one worker a slot and executor trains; the second is counted at half its size since it
-    has no activations yet. Spares that wait for their work come on top.
+    has no activations yet. Spares that wait for their work come on top, with what standbys have
+    built.
     """
     executors = setup.backend.executors
     sizes = [
@@ -20,8 +21,11 @@ def estimated_memory_bytes(setup: EngineSetup) -> int:
         for job in setup.jobs
     ]
     num_slots = setup.cluster.num_slots
-    has_spares = setup.backend.warmth is Warmth.SPARE
-    spares_bytes = setup.launcher.spares_bytes(num_slots) if has_spares else 0
+    warmth, spares_bytes = setup.backend.warmth, 0
+    if warmth.is_kept:
+        known = {job.workload for job in setup.jobs} if warmth is Warmth.STANDBY else set()
+        built_bytes = sum(setup.memory_bytes_per_worker.get(name, 0) for name in known)
+        spares_bytes = setup.launcher.spares_bytes(num_slots, built_bytes)
     return int(1.5 * num_slots * max(sizes, default=0)) + spares_bytes
 
 

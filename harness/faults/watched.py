@@ -90,9 +90,9 @@ class WatchedLauncher:
         """As the inner one."""
         return self._inner.spares()
 
-    def spares_bytes(self, num_slots: int) -> int:
+    def spares_bytes(self, num_slots: int, built_bytes: int = 0) -> int:
         """As the inner one."""
-        return self._inner.spares_bytes(num_slots)
+        return self._inner.spares_bytes(num_slots, built_bytes)
 
     def close(self) -> None:
         """As the inner one."""

@@ -32,6 +32,7 @@ class VirtualThread(ElasticBackend):
     """
 
     name: ClassVar[str] = "virtual_thread"
+    warmths: ClassVar[tuple[str, ...]] = ("cold", "preimported", "spare")
 
     def __init__(
         self,

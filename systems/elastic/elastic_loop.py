@@ -80,7 +80,7 @@ class ElasticLoop:
             lambda: self.member.store,
             order.recovery_timeout_s,
             order.collective_timeout_s,
-            bench.reduction.reserve,
+            bench.prepare,
             lambda generation: self.tell("built", generation),
             self.tell_failed,
             on_devices=order.collectives == "nccl",

@@ -132,7 +132,7 @@ class ElasticProcesses:
     def store_spec(self, number: int, slots: Sequence[int]) -> ProcessSpec:
         """How the job's store process is started, on the host of the first of these slots."""
         warmth = self.options.runtime.warmth
-        if warmth is Warmth.SPARE:  # spares are for workers, which are started more often
+        if warmth.is_kept:  # spares are for workers, which are started more often
             warmth = Warmth.PREIMPORTED
         place = self.cluster.slots[slots[0]]
         return self._spec(STORE_ENTRY, STORE, f"{STORE}{number}", place, (), warmth)

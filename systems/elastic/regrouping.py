@@ -61,7 +61,7 @@ class Regrouping:
         store: Callable[[], tuple[str, int]],
         timeout_s: float,
         collective_timeout_s: float,
-        prepare: Callable[[], None],
+        prepare: Callable[[int, int, int], None],
         on_built: Callable[[int], None],
         on_failed: Callable[[int, str], None],
         *,
@@ -72,7 +72,8 @@ class Regrouping:
         store: where the job's store is now.
         timeout_s: longest time for all members to meet.
         collective_timeout_s: of the groups that are built.
-        prepare: called by the building thread before anyone can use a group of several.
+        prepare: called by the building thread before anyone can use a group, with its generation,
+            this worker's rank and the number of members.
         on_built: called by the building thread with the generation.
         on_failed: as ``on_built``, with the reason as well.
         on_devices: groups connect the members' devices, too.
@@ -155,8 +156,7 @@ class Regrouping:
             if wanted:
                 self._on_failed(generation, str(error).splitlines()[0])
             return
-        if len(members) > 1:
-            self._prepare()
+        self._prepare(generation, members.index(self._worker), len(members))
         with self._changed:
             wanted = generation in self._wanted
             if wanted:

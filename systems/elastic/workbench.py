@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from systems.runtime.control import ControlClient
 from systems.runtime.data_order import share
 from systems.runtime.mark import Mark
 from systems.runtime.reduction import join_alone
-from systems.runtime.session import Program, Stopwatch, begin, build, import_workload, load
+from systems.runtime.session import Program, Stopwatch, begin, load
+from systems.runtime.standby import program_for
 from systems.runtime.state import digests
+from systems.runtime.step_log import samples_path
 from systems.runtime.trainer import on_device
 from systems.virtual.workers import ordered_reduction, trainer_of
 
@@ -55,10 +58,10 @@ class Workbench:
         """How long each phase of the present change took; others add to it."""
         self._is_script = program is not None
         if program is None:
-            workload_class = import_workload(order)
-            watch.done("import")
-            program = build(order, workload_class)
-        watch.done("build")
+            takes_state = order.joining or order.checkpoint is not None
+            program = program_for(order, watch, takes_state=takes_state)
+        else:
+            watch.done("build")
         problem = no_device_group(program.device) if order.collectives == "nccl" else None
         if problem is not None:
             raise RuntimeError(f"collectives is nccl: {problem}")
@@ -67,19 +70,36 @@ class Workbench:
         self.session = begin(order, program, self.reduction)
         self.trainer = trainer_of(self.session, self.mark, order)
         self.report = StepReport(order, client, self.session, self.phases_s, self.mark)
-        self.reduction.warm_up(self._dummy_loss)
+        if program.reduction is None:
+            self.reduction.warm_up(self._dummy_loss)
+        elif self._batch not in program.batches:
+            self.reduction.warm_up(self._dummy_loss, rounds=1)
         self._initial = self.session.values()
         watch.done("warm_up")
 
-    def _dummy_loss(self) -> torch.Tensor:
-        """Of as many samples as a step of this worker's will have; which ones is all the same."""
-        order, session = self._order, self.session
+    @property
+    def _batch(self) -> int:
+        """As many samples as a step of this worker's will have."""
+        order = self._order
         start, stop = share(order.global_batch, order.logical_workers or order.num_workers, 0)
-        ids = [index % session.workload.num_samples for index in range(start, stop)]
+        return stop - start
+
+    def _dummy_loss(self) -> torch.Tensor:
+        """Which samples it is of is all the same."""
+        session = self.session
+        ids = [index % session.workload.num_samples for index in range(self._batch)]
         batch = session.workload.samples(ids)
         if not self._is_script:  # a script's batch can be of any kind
             batch = on_device(batch, session.device)
         return session.workload.loss(self.reduction.parallel, batch)
+
+    def prepare(self, generation: int, rank: int, num_workers: int) -> None:
+        """Have ready what takes time when a generation begins: memory for sums, and the file that
+        will say what this worker consumes. From any thread."""
+        if num_workers > 1:
+            self.reduction.reserve()
+        with suppress(OSError):  # whoever opens it says what is wrong
+            samples_path(self.session.job_dir, generation, rank).touch()
 
     def load(self) -> None:
         """Go on from the order's checkpoint, if it names one.

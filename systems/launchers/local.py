@@ -135,9 +135,9 @@ class Local:
         """How they stand, as ``ended`` last saw it."""
         return self._zygote.spares() if self._zygote is not None else Spares()
 
-    def spares_bytes(self, num_slots: int) -> int:
-        """Estimated memory of the spares of so many slots."""
-        return num_slots * self._spares_per_slot * SPARE_BYTES
+    def spares_bytes(self, num_slots: int, built_bytes: int = 0) -> int:
+        """Estimated memory of the spares of so many slots; ``built_bytes``: what each has built."""
+        return num_slots * self._spares_per_slot * (SPARE_BYTES + built_bytes)
 
     def close(self) -> None:
         """Kill what is left and wait for it."""

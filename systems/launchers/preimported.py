@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from harness.contracts.launcher import ProcessSpec, Spares, SpareSpec, Warmth
+from harness.contracts.launcher import ProcessSpec, Spares, SpareSpec
 from systems.launchers.spare_pool import SparePool
 from systems.runtime.control import LineBuffer, Message, encode
 
@@ -61,7 +61,7 @@ class Preimported:
             "cores": list(spec.cores),
             "log": str(spec.log_path.absolute()),
         }
-        if spec.warmth is Warmth.SPARE:
+        if spec.warmth.is_kept:
             self._listen()
             spare = self._spares.take(spec)
             if spare is not None:

@@ -12,8 +12,10 @@ from harness.contracts.launcher import ProcessSpec, Spares, SpareSpec
 MOST_FAILURES = 3
 """After so many of one kind in a row that ended before they were ready no more of it are made."""
 
-Kind: TypeAlias = tuple[tuple[int, ...], frozenset[tuple[str, str]]]
-"""Cores and environment: spares that are alike in both stand in for each other."""
+Place: TypeAlias = tuple[tuple[int, ...], frozenset[tuple[str, str]]]
+"""Cores and environment: a spare serves any work that is alike in both."""
+Kind: TypeAlias = tuple[Place, str, tuple[str, ...]]
+"""Place, and how it is prepared: spares that are alike in these stand in for each other."""
 
 
 @dataclass(slots=True)
@@ -42,8 +44,8 @@ class SparePool:
 
     def want(self, specs: Sequence[SpareSpec]) -> list[int]:
         """Have one spare for each of ``specs`` from now on; returns those to kill."""
-        self._specs = {_kind(spec.cores, spec.env): spec for spec in specs}
-        self._wanted = Counter(_kind(spec.cores, spec.env) for spec in specs)
+        self._specs = {_kind(spec): spec for spec in specs}
+        self._wanted = Counter(map(_kind, specs))
         missing, surplus = self._wanted.copy(), []
         for number, spare in self._spares.items():
             if spare.is_killed:
@@ -70,9 +72,9 @@ class SparePool:
         A change has begun, then: what is still missing has to wait for the next ``want``.
         """
         self._missing.clear()
-        kind = _kind(spec.cores, spec.env)
+        place = _place(spec.cores, spec.env)
         for number, spare in self._spares.items():
-            if spare.kind == kind and spare.is_ready and not spare.is_killed:
+            if spare.kind[0] == place and spare.is_ready and not spare.is_killed:
                 del self._spares[number]
                 self._used += 1
                 return number
@@ -125,5 +127,9 @@ class SparePool:
         return not spare.is_ready and not spare.is_killed
 
 
-def _kind(cores: Sequence[int], env: Mapping[str, str]) -> Kind:
+def _place(cores: Sequence[int], env: Mapping[str, str]) -> Place:
     return tuple(cores), frozenset(env.items())
+
+
+def _kind(spec: SpareSpec) -> Kind:
+    return _place(spec.cores, spec.env), spec.prepare, spec.argv

@@ -88,6 +88,7 @@ class Driver:
         job = self._make_job(order, hands, before)
         self._jobs[order.job_id] = job
         self._tokens[order.job_id] = token
+        self._warming.begins(order, change)
         job.begin(change)
 
     def resume(self, change: Change) -> None:

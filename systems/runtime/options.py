@@ -18,7 +18,8 @@ class RuntimeOptions:
     start: str = "cold"
     """``cold``: a fresh interpreter for each worker; ``preimported``: workers are forked
     from a process that has imported the training library already; ``spare``: they are such
-    forks made in advance, one or more for each slot, with their device open."""
+    forks made in advance, one or more for each slot, with their device open; ``standby``: spares
+    that have built what the run's jobs train."""
     device: str = "auto"
     """``cpu``, ``cuda``, or ``auto``: cuda where there is one and the slot is not a CPU."""
     bind: str = "127.0.0.1"
@@ -84,6 +85,11 @@ class RuntimeOptions:
             problems.append(f"block_samples is {self.block_samples}; it must be >= 1")
         if self.accumulation_steps < 1:
             problems.append(f"accumulation_steps is {self.accumulation_steps}; use 1 for none")
+        if self.virtual and self.start == Warmth.STANDBY:
+            problems.append(
+                "start is 'standby', but what virtual workers train is not built in advance; use"
+                " start=spare"
+            )
         if self.executors < 1:
             problems.append(f"executors is {self.executors}; use 1 for one process on each slot")
         if self.executors > 1 and not self.virtual:

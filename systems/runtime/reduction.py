@@ -216,14 +216,15 @@ class OrderedReduction:
 
         Args:
             make_loss: a loss computed through ``parallel``, of any samples.
-            rounds: 2 at least; the layout follows from the first and is there in the second.
+            rounds: 2 at least, since the layout follows from the first and is there in the second;
+                1 will do where it is known already.
 
         Raises:
             ValueError: fewer rounds.
             UnusedParameterError: a parameter has no part in the loss.
             RefusedModuleError: a parameter's gradient is sparse.
         """
-        if rounds < 2:
+        if rounds < (1 if self.layout else 2):
             raise ValueError(f"rounds is {rounds}; buckets are laid out in the second")
         states = _random_states(self._device)
         self._is_warming_up = True
@@ -235,7 +236,7 @@ class OrderedReduction:
             for parameter in self._model.parameters():
                 parameter.grad = None
             self.undo()
-            if number == 0:
+            if number == 0 and not self.first_layout:
                 self.first_layout, self.first_places = self.layout, self._places
         self._is_warming_up = False
         names = {self._index[id(value)]: name for name, value in self._model.named_parameters()}

@@ -28,11 +28,11 @@ from systems.runtime.determinism import check_kernels, make_deterministic, use_c
 from systems.runtime.evidence import Recorder
 from systems.runtime.loader import LoaderProcess
 from systems.runtime.prefetch import Prefetcher
-from systems.runtime.reduction import Reduction
+from systems.runtime.reduction import OrderedReduction, Reduction
 
 
-class BuildOrder(Protocol):
-    """What orders of all kinds of workers say about the program to build."""
+class ProgramOrder(Protocol):
+    """What a program is built from."""
 
     @property
     def workload(self) -> str:
@@ -47,11 +47,6 @@ class BuildOrder(Protocol):
     @property
     def seed(self) -> int:
         """The job's."""
-        ...
-
-    @property
-    def job_dir(self) -> str:
-        """Where the job's logs go."""
         ...
 
     @property
@@ -77,6 +72,15 @@ class BuildOrder(Protocol):
     @property
     def keeps_bits(self) -> bool:
         """Whether the job is to have the bits of as many fixed workers, whatever its slots."""
+        ...
+
+
+class BuildOrder(ProgramOrder, Protocol):
+    """What orders of all kinds of workers say about what is made of the program."""
+
+    @property
+    def job_dir(self) -> str:
+        """Where the job's logs go."""
         ...
 
     @property
@@ -133,6 +137,10 @@ class Program:
     model: torch.nn.Module
     optimizer: torch.optim.Optimizer
     device: torch.device
+    reduction: OrderedReduction | None = None
+    """Made, and warmed up, already."""
+    batches: frozenset[int] = frozenset()
+    """Sizes of the batches that it has seen then."""
 
 
 class Contexts(Protocol):
@@ -220,7 +228,7 @@ class Session:
         return self.step >= target_step
 
 
-def import_workload(order: BuildOrder) -> type:
+def import_workload(order: ProgramOrder) -> type:
     """The workload's class, and with it everything else that takes long to import."""
     module_name, _, class_name = order.workload.rpartition(".")
     found = getattr(importlib.import_module(module_name), class_name)
@@ -229,7 +237,7 @@ def import_workload(order: BuildOrder) -> type:
     return cast(type, found)
 
 
-def build(order: BuildOrder, workload_class: type) -> Program:
+def build(order: ProgramOrder, workload_class: type) -> Program:
     """Model and optimizer, from scratch."""
     check_kernels()
     keep_heap()

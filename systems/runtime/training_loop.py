@@ -17,7 +17,8 @@ from systems.runtime.joining import Joined, join
 from systems.runtime.mark import Mark
 from systems.runtime.order import WorkerOrder
 from systems.runtime.pace import Pacer
-from systems.runtime.session import Stopwatch, begin, build, import_workload, load, save
+from systems.runtime.session import Stopwatch, begin, load, save
+from systems.runtime.standby import program_for
 from systems.runtime.state import digests
 from systems.runtime.step_log import LineWriter
 from systems.runtime.trainer import Trainer
@@ -43,10 +44,7 @@ def train(
     mark.first(order.rank == 0)
     mark.leads(order.rank == 0)  # its store serves all, and it alone reports
     stopwatch = Stopwatch(ordered_at)
-    workload_class = import_workload(order)
-    stopwatch.done("import")
-    program = build(order, workload_class)
-    stopwatch.done("build")
+    program = program_for(order, stopwatch, takes_state=order.checkpoint is not None)
     joined = join(order, client, program.device)
     session = begin(order, program, joined.reduction(order, program))
     stopwatch.done("group")

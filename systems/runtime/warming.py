@@ -17,14 +17,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from harness.cluster import Cluster, Slot
+from harness.contracts.engine import Change
 from harness.contracts.launcher import Launcher, ProcessSpec, SpareSpec, Warmth
-from harness.samples_lost import STEPS_AFTER_SWITCH
+from harness.contracts.training import TrainingOrder
+from harness.samples_lost import STEPS_UNTIL_KNOWN
 from systems.runtime.driven_job import LOSING_WAIT_S, DrivenJob
 from systems.runtime.kernels import kernels_of
 from systems.runtime.options import RuntimeOptions
 from systems.runtime.processes import slot_environment
+from systems.runtime.recipe import Recipe
 
-PREPARE_ENTRY = "systems.runtime.rehearsal:rehearse"
+PREPARE_ENTRIES = {
+    Warmth.SPARE: "systems.runtime.rehearsal:rehearse",
+    Warmth.STANDBY: "systems.runtime.standby:prepare",
+}
 
 
 class RuntimeSetupError(Exception):
@@ -47,6 +53,10 @@ class Warming:
         self._launcher = launcher
         self._wait = wait
         self._specs: list[SpareSpec] = []
+        self._recipes: dict[str, Recipe] = {}
+        """Of all jobs that have begun, by their identity: what standbys are to have built."""
+        self._is_outdated = False
+        """Whether standbys have yet to hear of some of these."""
         self._rest: dict[str, int] | None = None
         """The step of every job when the last change had ended; None: one is in flight."""
 
@@ -61,13 +71,25 @@ class Warming:
             return
         deadline = time.monotonic() + self._options.start_timeout_s
         self._import(deadline)
-        if warmth is Warmth.SPARE:
+        if warmth.is_kept:
             self._specs = [self._spec(slot) for slot in self._cluster.slots]
             try:
                 self._prepare(deadline)
             except BaseException:
                 self.close()
                 raise
+
+    def begins(self, order: TrainingOrder, change: Change) -> None:
+        """A job begins: standbys are to have built what it trains."""
+        options, spec = self._options, order.workload
+        if options.warmth is not Warmth.STANDBY or "." not in spec.target:  # a script
+            return
+        is_reduced, common = options.reduction == "ordered", options.common_kernels
+        recipe = Recipe.of(spec, order.seed, change, is_reduced=is_reduced, common=common)
+        if recipe.identity not in self._recipes:
+            self._recipes[recipe.identity] = recipe
+            self._specs = [self._spec(slot) for slot in self._cluster.slots]
+            self._is_outdated = True
 
     def check(self, jobs: Mapping[str, DrivenJob]) -> None:
         """Have spares replaced if some are lacking and training is at rest."""
@@ -80,9 +102,10 @@ class Warming:
         if self._rest is None:
             self._rest = steps
         spares = self._launcher.spares()
-        if spares.alive < spares.wanted and all(
-            step >= self._rest.get(name, step) + STEPS_AFTER_SWITCH for name, step in steps.items()
+        if (self._is_outdated or spares.alive < spares.wanted) and all(
+            step >= self._rest.get(name, step) + STEPS_UNTIL_KNOWN for name, step in steps.items()
         ):
+            self._is_outdated = False
             self._launcher.keep(self._specs)
             self._rest = steps  # should these die at once, the next ones take as long
 
@@ -96,13 +119,17 @@ class Warming:
         return not self._specs or self._launcher.spares().alive == 0
 
     def _spec(self, slot: Slot) -> SpareSpec:
-        address = self._cluster.hosts[slot.host].address
+        address, kernels = self._cluster.hosts[slot.host].address, kernels_of(slot)
+        argv: tuple[str, ...] = (self._options.device, slot.device_type)
+        if self._options.warmth is Warmth.STANDBY:
+            recipes = [recipe.to_json() for recipe in self._recipes.values()]
+            argv = (*argv, str(kernels.num_threads), *recipes)
         return SpareSpec(
             host=address,
             cores=slot.cores,
-            env=slot_environment(slot, address, kernels_of(slot)),
-            prepare=PREPARE_ENTRY,
-            argv=(self._options.device, slot.device_type),
+            env=slot_environment(slot, address, kernels),
+            prepare=PREPARE_ENTRIES[self._options.warmth],
+            argv=argv,
         )
 
     def _import(self, deadline: float) -> None:
@@ -141,7 +168,8 @@ class Warming:
             spares = self._launcher.spares()
             if spares.failure:
                 raise RuntimeSetupError(
-                    f"start=spare: {spares.failure}; correct that, or use start=preimported"
+                    f"start={self._options.start}: {spares.failure}; correct that, or use"
+                    " start=preimported"
                 )
             if spares.ready >= spares.wanted:
                 return

@@ -53,7 +53,7 @@ def ordered_reduction(
     """
     parts = program.model, program.optimizer, program.device
     if not num_virtual:
-        return OrderedReduction(*parts)
+        return program.reduction or OrderedReduction(*parts)
     kind = VirtualReduction if carries_ranks else SlotReduction
     return kind(*parts, num_virtual)
 

@@ -22,7 +22,7 @@ if __name__ == "__main__":
     name, warmth, folder = sys.argv[1:]
     launcher = configured("launcher", name, preimport=["json"])
     launcher.open()
-    if warmth == "spare":
+    if Warmth(warmth).is_kept:
         keep(launcher)
     for index in range(2):
         launcher.start(
@@ -39,7 +39,7 @@ if __name__ == "__main__":
         )
     while not all((Path(folder) / str(index)).exists() for index in range(2)):
         PAUSE.wait(0.02)
-    if warmth == "spare":  # those that were used are replaced
+    if Warmth(warmth).is_kept:  # those that were used are replaced
         keep(launcher)
     print("waiting", flush=True)
     while True:

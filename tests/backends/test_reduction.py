@@ -231,9 +231,18 @@ def warms_up(pipe, port):
     np.random.seed(1)
     random.seed(1)
     assert drawn == (torch.rand(1).item(), np.random.rand(), random.random())
+    reduction = job.reduction
+    known = reduction.layout, reduction.first_layout, reduction.kept_layout
+    reduction.warm_up(lambda: job.loss(0), rounds=1)  # of a batch of another size, say
+    assert known == (reduction.layout, reduction.first_layout, reduction.kept_layout)
+    assert job.digests() == before
+    with pytest.raises(ValueError, match="rounds is 0; buckets are laid out in the second"):
+        reduction.warm_up(lambda: job.loss(0), rounds=0)
+    other = Job()
+    fresh = OrderedReduction(other.model, other.optimizer, torch.device("cpu"))
     with pytest.raises(ValueError, match="rounds is 1; buckets are laid out in the second"):
-        job.reduction.warm_up(lambda: job.loss(0), rounds=1)
-    last_word(pipe, job.reduction.layout)
+        fresh.warm_up(lambda: other.loss(0), rounds=1)
+    last_word(pipe, reduction.layout)
 
 
 def test_a_warm_up_changes_nothing_but_the_layout(members):

@@ -15,7 +15,7 @@ from harness.contracts.engine import ChangeKind
 from harness.contracts.launcher import SpareSpec, Warmth
 from harness.engines.live_needs import estimated_memory_bytes
 from harness.engines.setup import EngineSetup
-from harness.samples_lost import STEPS_AFTER_SWITCH
+from harness.samples_lost import STEPS_UNTIL_KNOWN
 from systems.backends.static import Static
 from systems.backends.stop_free import StopFree
 from systems.backends.stop_resume import StopResume
@@ -63,7 +63,7 @@ def test_workers_are_spares_and_are_replaced_when_training_is_at_rest(worlds, la
     done = world.do(ChangeKind.RESCALE, (0, 1))
     assert pids(workers()) - first < ready
     assert launcher.spares().alive < CLUSTER.num_slots  # nothing is made as long as it counts
-    world.until_step(done.step + STEPS_AFTER_SWITCH)
+    world.until_step(done.step + STEPS_UNTIL_KNOWN)
     while launcher.spares().ready < CLUSTER.num_slots:
         world.poll(0.5)
     assert len(waiting_spares()) == CLUSTER.num_slots

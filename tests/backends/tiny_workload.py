@@ -59,6 +59,7 @@ class Tiny:
         refused="",
         late_build=None,
         late_build_s=0.0,
+        builders=None,
     ):
         if fail_build:
             raise ValueError("this workload was told to fail")
@@ -78,6 +79,7 @@ class Tiny:
         self._refused = refused
         self._late_build = late_build
         self._late_build_s = late_build_s
+        self._builders = builders
         rng = torch.Generator().manual_seed(5)
         self._x = torch.randn(num_samples, 8, generator=rng)
         self._y = (self._x.sum(1) > 0).long()
@@ -87,6 +89,9 @@ class Tiny:
             with suppress(FileExistsError):  # another may be the one that is late
                 os.close(os.open(self._late_build, os.O_CREAT | os.O_EXCL))
                 time.sleep(self._late_build_s)
+        if self._builders is not None:
+            with open(self._builders, "a") as file:
+                file.write(f"{os.getpid()}\n")
         torch.manual_seed(seed)
         model = nn.Sequential(
             nn.Linear(8, self._width),

@@ -73,8 +73,8 @@ def warm_backends():
         marks = pytest.mark.long if start == "cold" else ()
         found.append(pytest.param((name, {"start": start}), id=name, marks=marks))
         others = [{"start": start, **ways} for ways in OTHER_WAYS.get(name, ())]
-        if "spare" in warmths(name):
-            others.insert(0, {"start": "spare"})
+        kept = [warmth for warmth in ("spare", "standby") if warmth in warmths(name)]
+        others[:0] = [{"start": warmth} for warmth in kept]
         for choices in others:
             words = [str(choices[key]) for key in ("start", *WAYS) if key in choices]
             label = "-".join([name, *(word for word in words if word != start)])

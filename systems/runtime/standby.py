@@ -1,0 +1,128 @@
+"""A standby: a spare that has built what the run's jobs train, and waits for its worker's order.
+
+What is left to do then is to connect, and to take the job's state. A standby that is used for a
+program that it has not built builds it then, as any worker does.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+
+from systems.runtime.recipe import Recipe
+from systems.runtime.reduction import OrderedReduction, join_alone
+from systems.runtime.rehearsal import rehearse
+from systems.runtime.session import (
+    Program,
+    ProgramOrder,
+    Stopwatch,
+    build,
+    choose_device,
+    import_workload,
+)
+from systems.runtime.trainer import on_device
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """A recipe on this process's slot: a ``ProgramOrder``."""
+
+    workload: str
+    options: dict[str, object]
+    seed: int
+    device: str
+    device_type: str
+    num_threads: int
+    common_kernels: bool
+    keeps_bits: bool = False
+
+
+_built: dict[str, tuple[ProgramOrder, Program]] = {}
+"""What this process has built and nobody has taken, by ``_identity``."""
+
+
+def prepare(argv: Sequence[str]) -> int:
+    """Entry point: ``DEVICE DEVICE_TYPE NUM_THREADS RECIPE...``; a rehearsal comes first.
+
+    Random states are as before. Unlike a spare's, its process has threads, of its process group.
+    """
+    device, device_type, num_threads, *recipes = argv
+    if (code := rehearse((device, device_type))) != 0:
+        return code
+    is_cuda = choose_device(device, device_type).type == "cuda"
+    with torch.random.fork_rng([0] if is_cuda else []):
+        for recipe in map(Recipe.from_json, recipes):
+            order = _Build(
+                recipe.workload,
+                dict(recipe.options),
+                recipe.seed,
+                device,
+                device_type,
+                int(num_threads),
+                recipe.common_kernels,
+            )
+            program = build(order, import_workload(order))
+            _built[_identity(order)] = order, _passed(program, recipe)
+    return 0
+
+
+def program_for(order: ProgramOrder, watch: Stopwatch, *, takes_state: bool) -> Program:
+    """What a worker trains: built by this process already, or built now.
+
+    Args:
+        order: the worker's.
+        watch: notes how long it took to import and to build.
+        takes_state: whether all values are loaded, or come from another worker, before the first
+            step; else only a program of the same seed will do.
+    """
+    program = _take(order, takes_state=takes_state)
+    if program is not None:
+        watch.done("import")
+    else:
+        workload_class = import_workload(order)
+        watch.done("import")
+        program = build(order, workload_class)
+    watch.done("build")
+    return program
+
+
+def _take(order: ProgramOrder, *, takes_state: bool) -> Program | None:
+    found = _built.get(_identity(order))
+    _built.clear()
+    if found is None or order.keeps_bits or not (takes_state or found[0].seed == order.seed):
+        return None
+    return found[1]
+
+
+def _identity(order: ProgramOrder) -> str:
+    place = order.device, order.device_type, order.num_threads, order.common_kernels
+    return json.dumps([order.workload, order.options, *place], sort_keys=True)
+
+
+def _passed(program: Program, recipe: Recipe) -> Program:
+    """The program once it has seen batches of these sizes; its values are as before."""
+    workload, device = program.workload, program.device
+
+    def loss_of(model: torch.nn.Module, batch: int) -> torch.Tensor:
+        ids = [index % workload.num_samples for index in range(batch)]
+        return workload.loss(model, on_device(workload.samples(ids), device))
+
+    # Steps of a copy, which is thrown away: its memory stays in this process's heap, touched.
+    model = copy.deepcopy(program.model)
+    optimizer = workload.build_optimizer(model)
+    for batch in recipe.batches:
+        torch.autograd.backward(loss_of(model, batch))
+        workload.update(optimizer, batch, 0, 0)
+    if not recipe.is_reduced:
+        return program
+    join_alone()
+    reduction = OrderedReduction(program.model, program.optimizer, device)
+    for number, batch in enumerate(recipe.batches):
+        make_loss = partial(loss_of, reduction.parallel, batch)
+        reduction.warm_up(make_loss, rounds=2 if number == 0 else 1)
+    return replace(program, reduction=reduction, batches=frozenset(recipe.batches))

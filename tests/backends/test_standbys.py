@@ -1,0 +1,173 @@
+"""Workers that were standbys: spares that had built what the job trains."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness.contracts.engine import Change, ChangeKind
+from harness.contracts.launcher import Warmth
+from harness.contracts.training import WorkloadSpec
+from harness.engines.live_needs import estimated_memory_bytes
+from harness.engines.setup import EngineSetup
+from harness.samples_lost import STEPS_UNTIL_KNOWN
+from harness.trace.job import JobSpec
+from systems.backends.stop_free import StopFree
+from systems.backends.stop_resume import StopResume
+from systems.backends.virtual_thread import VirtualThread
+from systems.backends.warm_restart import WarmRestart
+from systems.launchers.local import SPARE_BYTES, Local
+from systems.runtime.recipe import Recipe
+from tests.backends.world import (
+    CLUSTER,
+    TINY,
+    World,
+    descendants,
+    waiting_spares,
+    workers,
+)
+from tests.elastic.histories import check_samples, forced, history, stop_free
+
+KINDS = (StopFree, WarmRestart, StopResume)
+
+
+@pytest.fixture
+def worlds(launcher, tmp_path):
+    """Makes worlds of a backend, one after the other."""
+    made = []
+
+    def make(backend):
+        made.append(World(backend, launcher, tmp_path / str(len(made))))
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.backend.close()
+    assert descendants() == waiting_spares() == []
+
+
+def pids(processes):
+    return {process.pid for process in processes}
+
+
+def builders(path):
+    return [int(line) for line in path.read_text().splitlines()]
+
+
+def until_all_have_built(world, launcher, path, step):
+    """Until training was at rest for so long that standbys were made, and they have built."""
+    world.until_step(step + STEPS_UNTIL_KNOWN)
+    while not pids(waiting_spares()) <= set(builders(path)) or launcher.spares().ready < 4:
+        world.poll(0.2)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_newcomer_has_built_what_it_trains_before_it_is_asked_for(
+    worlds, launcher, tmp_path, kind
+):
+    path = tmp_path / "builders"
+    world = worlds(kind(start="standby"))
+    assert launcher.spares().ready == CLUSTER.num_slots  # of no job yet
+    started = world.until_change(world.start((0,), step_s=0.01, builders=str(path)))
+    until_all_have_built(world, launcher, path, started.step)
+    known = builders(path)
+    ready = pids(waiting_spares())
+    assert len(ready) == CLUSTER.num_slots
+    world.do(ChangeKind.RESCALE, (0, 1))
+    newcomers = pids(workers()) & ready
+    assert len(newcomers) == (2 if kind is StopResume else 1)
+    assert builders(path)[: len(known)] == known
+    assert not newcomers & set(builders(path)[len(known) :])
+
+
+def test_what_standbys_did_before_changes_no_bit(launcher, tmp_path):
+    path = tmp_path / "builders"
+    world = stop_free(launcher, tmp_path / "free", start="standby")
+    started = world.until_change(world.start((0, 1), step_s=0.01, builders=str(path)))
+    until_all_have_built(world, launcher, path, started.step)
+    ready = pids(waiting_spares())
+    world.do(ChangeKind.RESCALE, (0, 1, 2, 3))
+    assert len(pids(workers()) & ready) == 2
+    world.do(ChangeKind.RESCALE, (2, 3))
+    world.backend.hold("job", 0)
+    end = world.until_end()
+    world.backend.close()
+    segments = history(world.job_dir(), end.step)
+    assert [segment.num_workers for segment in segments] == [2, 4, 2]
+    assert end.results == forced(launcher, tmp_path / "forced", segments)
+    check_samples(world.job_dir(), end)
+
+
+def test_a_job_from_scratch_takes_only_a_program_of_its_own_seed(worlds, launcher, tmp_path):
+    ends = []
+    for start in ("preimported", "standby"):
+        path = tmp_path / start
+        world = worlds(StopFree(start=start))
+        first = world.until_change(world.start((0,), step_s=0.01, builders=str(path)))
+        if start == "standby":
+            until_all_have_built(world, launcher, path, first.step)
+        for job_id, seed in (("same", 7), ("other", 8)):
+            details = {"step_s": 0.01, "builders": str(path)}
+            world.start((1, 2), steps=20, job_id=job_id, seed=seed, **details)
+            ends.append(world.until_end(job_id=job_id).results)
+        world.backend.close()
+    assert ends[:2] == ends[2:]
+    assert ends[0] != ends[1]
+
+
+def test_standbys_hear_of_a_second_program_and_keep_the_first(worlds, launcher, tmp_path):
+    path = tmp_path / "builders"
+    world = worlds(StopFree(start="standby"))
+    details = {"step_s": 0.01, "builders": str(path)}
+    first = world.until_change(world.start((0,), **details))
+    until_all_have_built(world, launcher, path, first.step)
+    second = world.until_change(world.start((1,), job_id="second", width=8, **details))
+    while sum(builders(path).count(pid) == 2 for pid in pids(waiting_spares())) < 4:
+        world.poll(0.2)
+    assert second.step >= 0
+    ready, known = pids(waiting_spares()), builders(path)
+    world.do(ChangeKind.RESCALE, (0, 2))
+    world.do(ChangeKind.RESCALE, (1, 3), job_id="second")
+    assert len(pids(workers()) & ready) == 2
+    assert not pids(workers()) & ready & set(builders(path)[len(known) :])
+
+
+def test_virtual_workers_cannot_be_built_in_advance():
+    with pytest.raises(ValueError, match=r"start is 'standby', but .*; use start=spare"):
+        VirtualThread(start="standby")
+    assert Warmth.STANDBY not in VirtualThread.warmths
+
+
+def test_what_standbys_have_built_counts_in_the_memory_that_a_run_needs(tmp_path):
+    def job(number, workload):
+        return JobSpec(str(number), 0.0, workload, 1, 1.0, 8)
+
+    setup = EngineSetup(
+        cluster=CLUSTER,
+        jobs=(job(0, "a"), job(1, "b"), job(2, "b")),
+        profile=None,
+        backend=StopFree(start="standby"),
+        launcher=Local(),
+        workloads={},
+        seed=0,
+        run_dir=tmp_path,
+        memory_bytes_per_worker={"a": 100, "b": 10},
+    )
+    training = int(1.5 * CLUSTER.num_slots * 100)
+    assert estimated_memory_bytes(setup) == training + CLUSTER.num_slots * (SPARE_BYTES + 110)
+    spared = replace(setup, backend=StopFree(start="spare"))
+    assert estimated_memory_bytes(spared) == training + CLUSTER.num_slots * SPARE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("batch", "num_slots", "batches"),
+    [(8, 1, (8, 4)), (8, 2, (4, 2)), (8, 4, (2,)), (7, 2, (4, 2)), (1, 1, (1,))],
+)
+def test_a_recipe_guesses_the_shares_of_the_batch(batch, num_slots, batches):
+    spec = WorkloadSpec("tiny", TINY, {"width": 8})
+    job = JobSpec("job", 0.0, "tiny", num_slots, 1.0, batch)
+    change = Change(0, ChangeKind.START, job, (), tuple(range(num_slots)), batch)
+    recipe = Recipe.of(spec, 7, change, is_reduced=True, common=False)
+    assert recipe.batches == batches
+    assert Recipe.from_json(recipe.to_json()) == recipe
+    assert replace(recipe, seed=8, batches=()).identity == recipe.identity
+    assert replace(recipe, options={}).identity != recipe.identity
