@@ -73,8 +73,9 @@ def warm_backends():
         marks = pytest.mark.long if start == "cold" else ()
         found.append(pytest.param((name, {"start": start}), id=name, marks=marks))
         others = [{"start": start, **ways} for ways in OTHER_WAYS.get(name, ())]
-        kept = [warmth for warmth in ("spare", "standby") if warmth in warmths(name)]
-        others[:0] = [{"start": warmth} for warmth in kept]
+        if "spare" in warmths(name):  # a standby is one, too
+            warmest = "standby" if "standby" in warmths(name) else "spare"
+            others.insert(0, {"start": warmest})
         for choices in others:
             words = [str(choices[key]) for key in ("start", *WAYS) if key in choices]
             label = "-".join([name, *(word for word in words if word != start)])
