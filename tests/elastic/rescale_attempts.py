@@ -3,17 +3,16 @@
     python -m tests.elastic.rescale_attempts add ATTEMPT VARIANT RESULTS --out FOLDER
     python -m tests.elastic.rescale_attempts show FOLDER
 
-``add`` takes every change that stop-free training made in the runs below RESULTS and adds a line
-for each to ``changes.jsonl``: stopping time, samples lost (net, in steps of the old size) and in
-which part of the change; ``machine.json`` describes the machine. The runs of an attempt are made
-in turns by ``python -m harness study=edl_rescale``: by the code as it is (VARIANT ``as_it_is``),
-and with FOLDER's ``patches/ATTEMPT.patch`` applied (VARIANT ``patched``), unless the docs say
-otherwise. ``show`` prints medians, with 95 % intervals.
+``add`` takes every change that was made in the runs below RESULTS and adds a line for each to
+``changes.jsonl``: stopping time, samples lost (net, in steps of the old size) and in which part of
+the change; ``machine.json`` describes the machine. The runs of an attempt are made in turns by
+``python -m harness study=edl_rescale``: by the code as it is (VARIANT ``as_it_is``), and with
+FOLDER's ``patches/ATTEMPT.patch`` applied (VARIANT ``patched``), unless the docs say otherwise.
+``show`` prints medians, with 95 % intervals.
 """
 
 import argparse
 import json
-import sys
 from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +21,8 @@ from harness.manifest import environment
 from harness.statistics import percentile_interval
 from reports.rescales import measure
 from reports.selection import select
+
+PROGRAM = "tests.elastic.rescale_attempts"
 
 
 def main(argv=None):
@@ -43,13 +44,14 @@ def main(argv=None):
 def add(options):
     lines = []
     for trial in measure(select([options.results])).trials:
-        if not trial.cell.system.startswith("stop-free") or trial.window is None:
+        if trial.window is None:
             continue
         parts = trial.lost_in or {}
         lines.append(
             {
                 "attempt": options.attempt,
                 "variant": options.variant,
+                "system": trial.cell.system,
                 "workload": trial.cell.workload,
                 "change": trial.cell.change,
                 "run": trial.run_id,
@@ -62,7 +64,8 @@ def add(options):
     options.out.mkdir(parents=True, exist_ok=True)
     with (options.out / "changes.jsonl").open("a") as file:
         file.writelines(json.dumps(line, sort_keys=True) + "\n" for line in lines)
-    (options.out / "machine.json").write_text(json.dumps(environment(sys.argv), indent=2) + "\n")
+    command = ["python", "-m", PROGRAM, "add", options.attempt, options.variant, "results/runs"]
+    (options.out / "machine.json").write_text(json.dumps(environment(command), indent=2) + "\n")
     print(f"{len(lines)} changes added")
 
 
@@ -70,7 +73,8 @@ def read(folder):
     """The changes by attempt, change and workload, and by variant."""
     found = defaultdict(lambda: defaultdict(list))
     for line in map(json.loads, (folder / "changes.jsonl").read_text().splitlines()):
-        found[line["attempt"], line["change"], line["workload"]][line["variant"]].append(line)
+        variant = f"{line['variant']} {line.get('system', '')}".strip()
+        found[line["attempt"], line["change"], line["workload"]][variant].append(line)
     return found
 
 
