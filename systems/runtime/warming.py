@@ -86,8 +86,12 @@ class Warming:
             return
         is_reduced, common = options.reduction == "ordered", options.common_kernels
         recipe = Recipe.of(spec, order.seed, change, is_reduced=is_reduced, common=common)
-        if recipe.identity not in self._recipes:
-            self._recipes[recipe.identity] = recipe
+        try:
+            identity = recipe.identity
+        except TypeError:  # options that cannot be sent: the job's own start says so
+            return
+        if identity not in self._recipes:
+            self._recipes[identity] = recipe
             self._specs = [self._spec(slot) for slot in self._cluster.slots]
             self._is_outdated = True
 
