@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -49,7 +50,8 @@ _built: dict[str, tuple[ProgramOrder, Program]] = {}
 def prepare(argv: Sequence[str]) -> int:
     """Entry point: ``DEVICE DEVICE_TYPE NUM_THREADS RECIPE...``; a rehearsal comes first.
 
-    Random states are as before. Unlike a spare's, its process has threads, of its process group.
+    A program that cannot be built is left to its job's own workers, who tell why. Random states are
+    as before. Unlike a spare's, its process has threads, of its process group.
     """
     device, device_type, num_threads, *recipes = argv
     if (code := rehearse((device, device_type))) != 0:
@@ -66,8 +68,12 @@ def prepare(argv: Sequence[str]) -> int:
                 int(num_threads),
                 recipe.common_kernels,
             )
-            program = build(order, import_workload(order))
-            _built[_identity(order)] = order, _passed(program, recipe)
+            try:
+                program = _passed(build(order, import_workload(order)), recipe)
+            except Exception as error:  # its own job will say so; others are to have theirs
+                print(f"a standby cannot build {recipe.workload}: {error}", file=sys.stderr)
+                continue
+            _built[_identity(order)] = order, program
     return 0
 
 

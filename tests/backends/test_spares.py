@@ -24,31 +24,12 @@ from systems.runtime.warming import RuntimeSetupError
 from tests.backends.world import (
     CLUSTER,
     World,
-    descendants,
+    pids,
     waiting_spares,
     workers,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def worlds(launcher, tmp_path):
-    """Makes worlds of a backend with spares."""
-    made = []
-
-    def make(backend):
-        made.append(World(backend, launcher, tmp_path))
-        return made[-1]
-
-    yield make
-    for world in made:
-        world.backend.close()
-    assert descendants() == waiting_spares() == []
-
-
-def pids(processes):
-    return {process.pid for process in processes}
 
 
 @pytest.mark.parametrize("kind", [StopResume, StopFree], ids=lambda kind: kind.name)

@@ -6,7 +6,7 @@ import pytest
 
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.launcher import Warmth
-from harness.contracts.training import WorkloadSpec
+from harness.contracts.training import ReportKind, WorkloadSpec
 from harness.engines.live_needs import estimated_memory_bytes
 from harness.engines.setup import EngineSetup
 from harness.samples_lost import STEPS_UNTIL_KNOWN
@@ -20,33 +20,13 @@ from systems.runtime.recipe import Recipe
 from tests.backends.world import (
     CLUSTER,
     TINY,
-    World,
-    descendants,
+    pids,
     waiting_spares,
     workers,
 )
 from tests.elastic.histories import check_samples, forced, history, stop_free
 
 KINDS = (StopFree, WarmRestart, StopResume)
-
-
-@pytest.fixture
-def worlds(launcher, tmp_path):
-    """Makes worlds of a backend, one after the other."""
-    made = []
-
-    def make(backend):
-        made.append(World(backend, launcher, tmp_path / str(len(made))))
-        return made[-1]
-
-    yield make
-    for world in made:
-        world.backend.close()
-    assert descendants() == waiting_spares() == []
-
-
-def pids(processes):
-    return {process.pid for process in processes}
 
 
 def builders(path):
@@ -88,11 +68,14 @@ def test_what_standbys_did_before_changes_no_bit(launcher, tmp_path):
     world.do(ChangeKind.RESCALE, (0, 1, 2, 3))
     assert len(pids(workers()) & ready) == 2
     world.do(ChangeKind.RESCALE, (2, 3))
+    ready = pids(waiting_spares())
+    world.do(ChangeKind.RESCALE, (1, 2, 3))  # 4 samples each, which no standby has guessed
+    assert len(pids(workers()) & ready) == 1
     world.backend.hold("job", 0)
     end = world.until_end()
     world.backend.close()
     segments = history(world.job_dir(), end.step)
-    assert [segment.num_workers for segment in segments] == [2, 4, 2]
+    assert [segment.num_workers for segment in segments] == [2, 4, 2, 3]
     assert end.results == forced(launcher, tmp_path / "forced", segments)
     check_samples(world.job_dir(), end)
 
@@ -120,15 +103,27 @@ def test_standbys_hear_of_a_second_program_and_keep_the_first(worlds, launcher, 
     details = {"step_s": 0.01, "builders": str(path)}
     first = world.until_change(world.start((0,), **details))
     until_all_have_built(world, launcher, path, first.step)
-    second = world.until_change(world.start((1,), job_id="second", width=8, **details))
+    world.until_change(world.start((1,), job_id="second", width=8, **details))
     while sum(builders(path).count(pid) == 2 for pid in pids(waiting_spares())) < 4:
         world.poll(0.2)
-    assert second.step >= 0
     ready, known = pids(waiting_spares()), builders(path)
     world.do(ChangeKind.RESCALE, (0, 2))
     world.do(ChangeKind.RESCALE, (1, 3), job_id="second")
     assert len(pids(workers()) & ready) == 2
     assert not pids(workers()) & ready & set(builders(path)[len(known) :])
+
+
+def test_a_program_that_cannot_be_built_leaves_standbys_to_the_others(worlds, launcher, tmp_path):
+    path = tmp_path / "builders"
+    world = worlds(StopFree(start="standby"))
+    failing = world.start((0,), job_id="failing", fail_build=True)
+    world.until(lambda report: report.kind is ReportKind.FAILED and report.change_id == failing)
+    started = world.until_change(world.start((0,), step_s=0.01, builders=str(path)))
+    until_all_have_built(world, launcher, path, started.step)
+    assert not launcher.spares().failure
+    ready = pids(waiting_spares())
+    world.do(ChangeKind.RESCALE, (0, 1))
+    assert len(pids(workers()) & ready) == 1
 
 
 def test_virtual_workers_cannot_be_built_in_advance():

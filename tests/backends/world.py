@@ -143,6 +143,11 @@ def descendants():
     return found
 
 
+def pids(processes):
+    """Their process ids."""
+    return {process.pid for process in processes}
+
+
 def waiting_spares():
     """Spares below this process, which no job has yet."""
     found = []

@@ -38,6 +38,9 @@ def main(argv=None):
     showing.add_argument("folder", type=Path)
     showing.set_defaults(act=show)
     options = parser.parse_args(argv)
+    read_from = options.folder / "changes.jsonl" if options.act is show else options.results
+    if not read_from.exists():
+        parser.error(f"{read_from} is not there")
     options.act(options)
 
 
