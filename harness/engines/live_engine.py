@@ -10,7 +10,7 @@ the workers, unless the backend would have written checkpoints in the meantime.
 ``dilation`` (wall-clock seconds per second of the engine's clock), so that a few cores stand
 for many accelerators. Such a run is emulated, and says so.
 
-Idle time, when no job has a slot, is always skipped.
+Idle time, when no job has a slot, is skipped, too; nothing is while used spares are replaced.
 
 Slots that go down by the trace's events take their workers along: these are killed, and so is
 every worker that is started there before they are up again. What serves a job beside its workers
@@ -33,6 +33,7 @@ from harness.engines.breakdowns import FAILED, Breakdowns
 from harness.engines.live_job import LiveJob, samples_per_s, step_floors, training_order
 from harness.engines.live_needs import workload_modules
 from harness.engines.live_observations import SystemSampler, collect
+from harness.engines.live_spares import spare_facts, spares_are_lacking, steps_to_execute
 from harness.engines.setup import EngineSetup
 from harness.faults.watched import WatchedLauncher
 from harness.file_names import file_name
@@ -183,10 +184,7 @@ class LiveEngine:
         records.facts["idle_skipped_s"] = self._idle_skipped_s
         records.facts["fast_forwarded_s"] = self._skipped_s - self._idle_skipped_s
         records.facts["dilation"] = self._options.dilation
-        if self._backend.warmth.is_kept:
-            spares = self._setup.launcher.spares()
-            records.facts["spares_used"] = float(spares.used)
-            records.facts["spares_missed"] = float(spares.missed)
+        records.facts |= spare_facts(self._setup)
 
     def close(self) -> None:
         """End every worker and the launcher."""
@@ -352,17 +350,20 @@ class LiveEngine:
         if not running:
             if math.isinf(until_s):
                 raise RuntimeError("no job has a slot and nothing is due")
+            if spares_are_lacking(self._setup):
+                return
             self._skipped_s += max(0.0, until_s - now_s)
             self._idle_skipped_s += max(0.0, until_s - now_s)
             return
         options = self._options
         if (
             not options.fast_forward
+            or spares_are_lacking(self._setup)
             or self._untold
             or self._breakdowns
             or any(
                 job.in_flight
-                or job.steady_steps < options.steady_steps
+                or job.steady_steps < steps_to_execute(self._setup, options.steady_steps)
                 or job.steps_executed < options.first_steps
                 or job.is_ending
                 or job.spec.job_id in self._cancelling

@@ -26,6 +26,8 @@ from harness.records import (
 from harness.samples_lost import samples_lost
 
 SAMPLE_EVERY_S = 5.0
+_DIGITS = 6
+"""Of a step's times in seconds: to the microsecond, so that tables of steps stay small."""
 
 
 class SystemSampler:
@@ -137,8 +139,8 @@ def read_steps(path: Path, job_id: str, started: float) -> list[StepRecord]:
             step=entry["step"],
             num_workers=entry["world"],
             global_batch=entry["global_batch"],
-            started_s=entry["started"] - started,
-            duration_s=entry["duration_s"],
+            started_s=round(entry["started"] - started, _DIGITS),
+            duration_s=round(entry["duration_s"], _DIGITS),
             loss_hex=entry["loss"],
         )
         for entry in sorted(read_lines(path), key=lambda entry: float(entry["started"]))

@@ -1,4 +1,4 @@
-"""What a change loses against the length of a step, for each size of the state."""
+"""What a change loses against the length of a step, for each size of the state or workload."""
 
 from __future__ import annotations
 
@@ -25,52 +25,77 @@ _SHARE = 10
 _LINEAR_TO = 0.1
 """Steps; beyond it the axis of losses is logarithmic, where it goes on for long enough."""
 
-_Point = tuple[float, str, float]
-"""State in bytes, system, dilation: by how much the profile's steps are longer."""
+_Panel = tuple[float, str]
+"""State in bytes and nothing, or nothing and the workload."""
+_Length = tuple[float, int]
+"""What makes steps longer: the dilation of the profile's, and the samples of each."""
+_Point = tuple[_Panel, str, _Length]
+"""The second is the system."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     """One figure per change of size."""
-    sized = [run for run in runs if state_bytes(run) is not None]
-    measured = measure(sized)
-    known = [trial for trial in measured.trials if trial.net_steps is not None]
-    changes = sorted({(t.cell.kind, t.cell.before, t.cell.after) for t in known})
+    measured = measure(runs)
+    own = {run.run_id: run for run in measured.runs}
+    known = _of_several_lengths(
+        [(_point(trial, own[trial.run_id]), trial) for trial in measured.trials]
+    )
+    changes = sorted({(t.cell.kind, t.cell.before, t.cell.after) for _, t in known})
     drawings = [
         _chart(f"loss-over-step-time-{number}", measured, known, change)
         for number, change in enumerate(changes, 1)
     ]
-    reason = "No live run of the selection rescales a workload whose options tell state_bytes."
+    reason = "No live runs of the selection rescale one workload with steps of several lengths."
     return drawings or [Drawing("loss-over-step-time", TITLE, missing=reason)]
 
 
+def _point(trial: Trial, run: ReportRun) -> _Point:
+    size = state_bytes(run)
+    panel = (0.0, trial.cell.workload) if size is None else (size, "")
+    return panel, trial.cell.system, (run.dilation, trial.global_batch)
+
+
+def _of_several_lengths(found: Sequence[tuple[_Point, Trial]]) -> list[tuple[_Point, Trial]]:
+    """Without trials that are not known, and workloads whose steps have one length only."""
+    lengths: dict[_Panel, set[_Length]] = {}
+    for (panel, _, length), _ in found:
+        lengths.setdefault(panel, set()).add(length)
+    return [
+        (point, trial)
+        for point, trial in found
+        if trial.net_steps is not None and (point[0][0] or len(lengths[point[0]]) > 1)
+    ]
+
+
 def _chart(
-    name: str, measured: Measured, known: Sequence[Trial], change: tuple[str, int, int]
+    name: str,
+    measured: Measured,
+    known: Sequence[tuple[_Point, Trial]],
+    change: tuple[str, int, int],
 ) -> Drawing:
-    runs = {run.run_id: run for run in measured.runs}
     points: dict[_Point, list[Trial]] = {}
-    for trial in known:
+    for point, trial in known:
         cell = trial.cell
         if (cell.kind, cell.before, cell.after) == change:
-            run = runs[trial.run_id]
-            place = (state_bytes(run) or 0.0, cell.system, run.dilation)
-            points.setdefault(place, []).append(trial)
+            points.setdefault(point, []).append(trial)
     noise = [
         one for one in measured.noise if (one.cell.kind, one.cell.before, one.cell.after) == change
     ]
-    baselines = {t.cell.system for t in known if runs[t.run_id].backend == _BASELINE}
+    runs = {run.run_id: run for run in measured.runs}
+    baselines = {t.cell.system for _, t in known if runs[t.run_id].backend == _BASELINE}
     systems = sorted({system for _, system, _ in points})
-    sizes = sorted({size for size, _, _ in points})
+    shown = sorted({panel for panel, _, _ in points})
     looks = style.Looks(systems)
     figure = style.new_figure(3.4)
-    panels = figure.subplots(1, len(sizes), sharex=True, sharey=True, squeeze=False)[0]
+    panels = figure.subplots(1, len(shown), sharex=True, sharey=True, squeeze=False)[0]
     lengths_ms = [1000 * _step_s(trials) for trials in points.values()]
-    for axis, size in zip(panels, sizes, strict=True):
+    for axis, panel in zip(panels, shown, strict=True):
         for system in systems:
-            own = [points[key] for key in sorted(points) if key[:2] == (size, system)]
+            own = [points[key] for key in sorted(points) if key[:2] == (panel, system)]
             _line(axis, own, looks, system, is_baseline=system in baselines)
-        settings = {t.cell.setting for key in points if key[0] == size for t in points[key]}
-        _band(axis, [one for one in noise if one.cell.setting in settings])
-        axis.set_title(f"{size / 1e6:,.0f} MB of state")
+        cells = {trial.cell for key in points if key[0] == panel for trial in points[key]}
+        _band(axis, [one for one in noise if one.cell in cells])
+        axis.set_title(f"{_named(panel)} of state" if panel[0] else _named(panel))
         axis.set_xlim(min(lengths_ms) / 1.3, max(lengths_ms) * 1.3)
         axis.set_xscale("log")
         axis.set_xlabel("step before the change (ms)")
@@ -103,6 +128,11 @@ def _chart(
         figure=figure,
         table=_table(points, baselines),
     )
+
+
+def _named(panel: _Panel) -> str:
+    size, workload = panel
+    return workload or f"{size / 1e6:,.0f} MB"
 
 
 def _line(
@@ -138,20 +168,21 @@ def _band(axis: Axes, noise: Sequence[Noise]) -> None:
 
 def _table(points: dict[_Point, list[Trial]], baselines: set[str]) -> Table:
     rows = []
-    for (size, system, dilation), trials in sorted(points.items()):
+    for (panel, system, length), trials in sorted(points.items()):
         lost = _losses(trials)
         beside = [
             median(_losses(own))
-            for (other, name, length), own in points.items()
-            if name in baselines and (other, length) == (size, dilation)
+            for (other, name, long), own in points.items()
+            if name in baselines and (other, long) == (panel, length)
         ]
         share = f"{median(lost) / beside[0]:.2f}" if beside and system not in baselines else ""
         middle = percentile_interval(lost)
         rows.append(
-            [f"{system}, {size / 1e6:,.0f} MB, {1000 * _step_s(trials):,.0f} ms", str(len(lost)),
+            [f"{system}, {_named(panel)}, {1000 * _step_s(trials):,.0f} ms", str(len(lost)),
              f"{middle.value:.3f}", interval_text(middle, ".3f"), share]
         )  # fmt: skip
-    heads = ["system, state, step", "n", "lost p50, steps", "95% interval", "of a warm restart's"]
+    about = "system, state or workload, step"
+    heads = [about, "n", "lost p50, steps", "95% interval", "of a warm restart's"]
     return Table(heads, rows)
 
 

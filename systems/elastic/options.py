@@ -132,6 +132,12 @@ class ElasticOptions:
             StragglerRule(self.straggler_ratio, self.straggler_window)
         except ValueError as error:
             problems.append(str(error))
+        if self.straggler == "remove" and self.runtime.warmth.is_kept:
+            problems.append(
+                f"straggler is 'remove', but start is {self.runtime.start!r}: spares are prepared"
+                " on the cores of workers, which are slow meanwhile and would be removed; use"
+                " start=preimported"
+            )
         if self.recovery == "consistent" and not self.runtime.checkpoint_every:
             problems.append(
                 "recovery is 'consistent', but checkpoint_every is 0: there is no checkpoint to"

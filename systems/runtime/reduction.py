@@ -7,6 +7,7 @@ job before, and its group can be exchanged between two steps, or lost in the mid
 # No postponed annotations: DistributedDataParallel reads those of its hook.
 import random
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
@@ -148,7 +149,9 @@ class OrderedReduction:
             init_sync=False,
         )
         parallel.broadcast_buffers = False  # as an argument it has had two names
-        parallel.register_comm_hook(self, _on_bucket_full)
+        # C++ would hold on to it, in a cycle that the interpreter cannot see: what is not trained
+        # after all would stay.
+        parallel.register_comm_hook(weakref.ref(self), _on_bucket_full)
         parallel.register_forward_pre_hook(self._before_forward)
         self.parallel = parallel
         self.layout: tuple[BucketLayout, ...] = ()
@@ -343,10 +346,12 @@ class OrderedReduction:
 
 
 def _on_bucket_full(
-    state: OrderedReduction,
+    state: weakref.ref[OrderedReduction],
     bucket: dist.GradBucket,  # type: ignore[name-defined]
 ) -> torch.futures.Future[torch.Tensor]:
-    state._reduce(bucket)
+    reduction = state()
+    assert reduction is not None, "who makes the backward pass holds it"
+    reduction._reduce(bucket)
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done

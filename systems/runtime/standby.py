@@ -6,7 +6,6 @@ program that it has not built builds it then, as any worker does.
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 from collections.abc import Sequence
@@ -69,11 +68,12 @@ def prepare(argv: Sequence[str]) -> int:
                 recipe.common_kernels,
             )
             try:
-                program = _passed(build(order, import_workload(order)), recipe)
+                _built[_identity(order)] = order, _built_by(order, recipe)
             except Exception as error:  # its own job will say so; others are to have theirs
-                print(f"a standby cannot build {recipe.workload}: {error}", file=sys.stderr)
-                continue
-            _built[_identity(order)] = order, program
+                told = f"{type(error).__name__}: {error}"
+                print(f"a standby cannot build {recipe.workload}: {told}", file=sys.stderr)
+    if is_cuda:
+        torch.cuda.empty_cache()  # of the practice: who trains on the device may need it
     return 0
 
 
@@ -100,9 +100,16 @@ def program_for(order: ProgramOrder, watch: Stopwatch, *, takes_state: bool) -> 
 def _take(order: ProgramOrder, *, takes_state: bool) -> Program | None:
     found = _built.get(_identity(order))
     _built.clear()
-    if found is None or order.keeps_bits or not (takes_state or found[0].seed == order.seed):
+    if found is None or order.keeps_bits:
         return None
-    return found[1]
+    is_whole = takes_state and not _has_more_than_state(found[1].model)
+    return found[1] if is_whole or found[0].seed == order.seed else None
+
+
+def _has_more_than_state(model: torch.nn.Module) -> bool:
+    """Whether there are tensors that may go by the seed and are neither loaded nor sent."""
+    held = (value for module in model.modules() for value in vars(module).values())
+    return any(isinstance(value, torch.Tensor) for value in held)
 
 
 def _identity(order: ProgramOrder) -> str:
@@ -110,25 +117,40 @@ def _identity(order: ProgramOrder) -> str:
     return json.dumps([order.workload, order.options, *place], sort_keys=True)
 
 
-def _passed(program: Program, recipe: Recipe) -> Program:
-    """The program once it has seen batches of these sizes; its values are as before."""
-    workload, device = program.workload, program.device
-
-    def loss_of(model: torch.nn.Module, batch: int) -> torch.Tensor:
-        ids = [index % workload.num_samples for index in range(batch)]
-        return workload.loss(model, on_device(workload.samples(ids), device))
-
-    # Steps of a copy, which is thrown away: its memory stays in this process's heap, touched.
-    model = copy.deepcopy(program.model)
-    optimizer = workload.build_optimizer(model)
-    for batch in recipe.batches:
-        torch.autograd.backward(loss_of(model, batch))
-        workload.update(optimizer, batch, 0, 0)
+def _built_by(order: ProgramOrder, recipe: Recipe) -> Program:
+    """A program that has seen batches of the recipe's sizes; its values are as at the beginning."""
+    workload_class = import_workload(order)
+    batches = _practised(build(order, workload_class), recipe.batches)
+    program = build(order, workload_class)
     if not recipe.is_reduced:
         return program
     join_alone()
-    reduction = OrderedReduction(program.model, program.optimizer, device)
-    for number, batch in enumerate(recipe.batches):
-        make_loss = partial(loss_of, reduction.parallel, batch)
+    reduction = OrderedReduction(program.model, program.optimizer, program.device)
+    for number, batch in enumerate(batches):
+        make_loss = partial(_loss, program, reduction.parallel, batch)
         reduction.warm_up(make_loss, rounds=2 if number == 0 else 1)
-    return replace(program, reduction=reduction, batches=frozenset(recipe.batches))
+    return replace(program, reduction=reduction, batches=frozenset(batches))
+
+
+def _practised(program: Program, batches: Sequence[int]) -> list[int]:
+    """The sizes that it takes, of which the first is no guess.
+
+    Its steps are real ones, so it is thrown away; its memory stays in this process's heap, touched.
+    """
+    taken = []
+    for number, batch in enumerate(batches):
+        try:
+            torch.autograd.backward(_loss(program, program.model, batch))
+            program.workload.update(program.optimizer, batch, 0, 0)
+        except Exception:
+            if number == 0:
+                raise
+        else:
+            taken.append(batch)
+    return taken
+
+
+def _loss(program: Program, model: torch.nn.Module, batch: int) -> torch.Tensor:
+    workload = program.workload
+    ids = [index % workload.num_samples for index in range(batch)]
+    return workload.loss(model, on_device(workload.samples(ids), program.device))

@@ -12,13 +12,14 @@ priorities do not count between workers.
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from harness.cluster import Cluster, Slot
 from harness.contracts.engine import Change
-from harness.contracts.launcher import Launcher, ProcessSpec, SpareSpec, Warmth
+from harness.contracts.launcher import Launcher, ProcessSpec, Spares, SpareSpec, Warmth
 from harness.contracts.training import TrainingOrder
 from harness.samples_lost import STEPS_UNTIL_KNOWN
 from systems.runtime.driven_job import LOSING_WAIT_S, DrivenJob
@@ -57,6 +58,14 @@ class Warming:
         """Of all jobs that have begun, by their identity: what standbys are to have built."""
         self._is_outdated = False
         """Whether standbys have yet to hear of some of these."""
+        self._proven: set[str] = set()
+        """Recipes that standbys have followed."""
+        self._given_up: set[str] = set()
+        """Those that they did not live through."""
+        self._is_one_by_one = False
+        """Whether one of several was such a recipe, and it is to be found out which."""
+        self._ready, self._since = 0, time.monotonic()
+        """How many spares were ready, and since when it has been so many while others were not."""
         self._rest: dict[str, int] | None = None
         """The step of every job when the last change had ended; None: one is in flight."""
 
@@ -90,10 +99,9 @@ class Warming:
             identity = recipe.identity
         except TypeError:  # options that cannot be sent: the job's own start says so
             return
-        if identity not in self._recipes:
+        if identity not in {*self._recipes, *self._given_up}:
             self._recipes[identity] = recipe
-            self._specs = [self._spec(slot) for slot in self._cluster.slots]
-            self._is_outdated = True
+            self._renew()
 
     def check(self, jobs: Mapping[str, DrivenJob]) -> None:
         """Have spares replaced if some are lacking and training is at rest."""
@@ -106,12 +114,48 @@ class Warming:
         if self._rest is None:
             self._rest = steps
         spares = self._launcher.spares()
+        if not self._is_outdated:
+            self._judge(spares)
         if (self._is_outdated or spares.alive < spares.wanted) and all(
             step >= self._rest.get(name, step) + STEPS_UNTIL_KNOWN for name, step in steps.items()
         ):
-            self._is_outdated = False
+            if self._is_outdated:
+                self._is_outdated, self._since = False, time.monotonic()
             self._launcher.keep(self._specs)
             self._rest = steps  # should these die at once, the next ones take as long
+
+    def _judge(self, spares: Spares) -> None:
+        """Go on without programs that end the standbys which build them, or hang them."""
+        now, on_trial = time.monotonic(), self._on_trial()
+        if spares.ready != self._ready or spares.ready >= spares.alive:
+            self._ready, self._since = spares.ready, now
+        if not on_trial:
+            return
+        is_late = now - self._since > self._options.start_timeout_s
+        if spares.failure or is_late:
+            if len(on_trial) > 1:
+                self._is_one_by_one = True
+            else:
+                (culprit,) = on_trial
+                why = spares.failure or f"preparing one {self._too_long()}"
+                named = self._recipes.pop(culprit).workload
+                print(f"standbys do without {named}: {why}", file=sys.stderr)
+                self._given_up.add(culprit)
+            self._renew()
+        elif spares.ready >= spares.wanted:
+            self._proven |= set(on_trial)
+            if self._on_trial():
+                self._renew()
+
+    def _on_trial(self) -> list[str]:
+        """Recipes that standbys are to follow, of which none has done so yet."""
+        unproven = [identity for identity in self._recipes if identity not in self._proven]
+        return unproven[:1] if self._is_one_by_one else unproven
+
+    def _renew(self) -> None:
+        """Have standbys made anew, by the recipes as they are now, at the next rest."""
+        self._specs = [self._spec(slot) for slot in self._cluster.slots]
+        self._is_outdated = True
 
     def close(self) -> None:
         """End the spares that nobody has used; ``are_gone`` says when they have."""
@@ -126,7 +170,8 @@ class Warming:
         address, kernels = self._cluster.hosts[slot.host].address, kernels_of(slot)
         argv: tuple[str, ...] = (self._options.device, slot.device_type)
         if self._options.warmth is Warmth.STANDBY:
-            recipes = [recipe.to_json() for recipe in self._recipes.values()]
+            known = {*self._proven, *self._on_trial()}
+            recipes = [one.to_json() for name, one in self._recipes.items() if name in known]
             argv = (*argv, str(kernels.num_threads), *recipes)
         return SpareSpec(
             host=address,

@@ -172,8 +172,8 @@ class _Zygote:
         if child.socket is None:
             return
         try:
-            said = child.socket.recv(2)
-        except OSError:  # it ended without having read its work
+            said = child.socket.recv(2, socket.MSG_DONTWAIT)
+        except OSError:  # it ended without having read its work, or its children hold the other end
             said = b""
         if READY in said:
             self._socket.sendall(encode({"kind": "spare_ready", "id": child.number}))
@@ -199,6 +199,9 @@ class _Zygote:
                 return
             code = os.waitstatus_to_exitcode(status)
             child = self._children.pop(pid)
+            if child.socket is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)  # what it may have started
             while child.socket is not None:  # its last words
                 self._listen(child)
             if child.work is not None:  # it died before it could begin

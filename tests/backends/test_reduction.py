@@ -1,9 +1,11 @@
 """The ordered reduction between real processes: the bits of stock DistributedDataParallel,
 whatever happened before."""
 
+import gc
 import random
 import signal
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -243,6 +245,19 @@ def warms_up(pipe, port):
     with pytest.raises(ValueError, match="rounds is 1; buckets are laid out in the second"):
         fresh.warm_up(lambda: other.loss(0), rounds=1)
     last_word(pipe, reduction.layout)
+
+
+def drops_a_job(pipe, port):
+    job = Job()
+    job.make_ordered()
+    left = weakref.ref(job.reduction), weakref.ref(job.model)
+    del job
+    gc.collect()
+    last_word(pipe, [reference() is None for reference in left])
+
+
+def test_a_reduction_that_nobody_holds_is_gone_with_its_model(members):
+    assert members.start(drops_a_job).hear() == [True, True]
 
 
 def test_a_warm_up_changes_nothing_but_the_layout(members):

@@ -104,7 +104,7 @@ def test_standbys_hear_of_a_second_program_and_keep_the_first(worlds, launcher, 
     first = world.until_change(world.start((0,), **details))
     until_all_have_built(world, launcher, path, first.step)
     world.until_change(world.start((1,), job_id="second", width=8, **details))
-    while sum(builders(path).count(pid) == 2 for pid in pids(waiting_spares())) < 4:
+    while sum(builders(path).count(pid) == 4 for pid in pids(waiting_spares())) < 4:
         world.poll(0.2)
     ready, known = pids(waiting_spares()), builders(path)
     world.do(ChangeKind.RESCALE, (0, 2))
@@ -124,6 +124,42 @@ def test_a_program_that_cannot_be_built_leaves_standbys_to_the_others(worlds, la
     ready = pids(waiting_spares())
     world.do(ChangeKind.RESCALE, (0, 1))
     assert len(pids(workers()) & ready) == 1
+
+
+@pytest.mark.parametrize(
+    "otherwise", ["exit", "fork", pytest.param("hang", marks=pytest.mark.long)]
+)
+def test_a_program_that_takes_its_standbys_along_is_left_out(
+    worlds, launcher, tmp_path, capsys, otherwise
+):
+    bad, good = tmp_path / "bad", tmp_path / "good"
+    world = worlds(StopFree(start="standby", start_timeout_s=20.0))
+    details = {"step_s": 0.01, "builders": str(bad), "builds": 1, "otherwise": otherwise}
+    world.until_change(world.start((3,), job_id="bad", **details))
+    started = world.until_change(world.start((0,), step_s=0.01, builders=str(good)))
+    until_all_have_built(world, launcher, good, started.step)
+    assert not launcher.spares().failure
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"standbys do without {TINY}: ")
+    assert ("took longer than 20.0 s" in line) == (otherwise == "hang")
+    ready = pids(waiting_spares())
+    world.do(ChangeKind.RESCALE, (0, 1))
+    assert len(pids(workers()) & ready) == 1
+
+
+def test_tensors_that_are_no_state_come_from_the_seed_of_their_own_job(worlds, launcher, tmp_path):
+    path = tmp_path / "builders"
+    world = worlds(StopFree(start="standby"))
+    details = {"step_s": 0.01, "builders": str(path), "loose": True}
+    first = world.until_change(world.start((0,), **details))
+    until_all_have_built(world, launcher, path, first.step)
+    world.until_change(world.start((1,), job_id="other", seed=8, **details))
+    ready, known = pids(waiting_spares()), builders(path)
+    world.do(ChangeKind.RESCALE, (0, 2))
+    assert builders(path) == known
+    world.do(ChangeKind.RESCALE, (1, 3), job_id="other")
+    (newcomer,) = builders(path)[len(known) :]
+    assert newcomer in ready & pids(workers())
 
 
 def test_virtual_workers_cannot_be_built_in_advance():

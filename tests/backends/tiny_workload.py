@@ -60,6 +60,9 @@ class Tiny:
         late_build=None,
         late_build_s=0.0,
         builders=None,
+        builds=None,
+        otherwise="exit",
+        loose=False,
     ):
         if fail_build:
             raise ValueError("this workload was told to fail")
@@ -80,6 +83,9 @@ class Tiny:
         self._late_build = late_build
         self._late_build_s = late_build_s
         self._builders = builders
+        self._builds = builds
+        self._otherwise = otherwise
+        self._loose = loose
         rng = torch.Generator().manual_seed(5)
         self._x = torch.randn(num_samples, 8, generator=rng)
         self._y = (self._x.sum(1) > 0).long()
@@ -92,6 +98,10 @@ class Tiny:
         if self._builders is not None:
             with open(self._builders, "a") as file:
                 file.write(f"{os.getpid()}\n")
+        if self._builds is not None:
+            with open(self._builders) as file:
+                if len(file.readlines()) > self._builds:
+                    _fail_to_build(self._otherwise)
         torch.manual_seed(seed)
         model = nn.Sequential(
             nn.Linear(8, self._width),
@@ -108,6 +118,8 @@ class Tiny:
             model.append(Put())
         if self._unused:
             model.register_parameter("idle", nn.Parameter(torch.zeros(3)))
+        if self._loose:
+            model.loose = torch.randn(3)  # of the seed, and of no state
         return model
 
     def build_optimizer(self, model):
@@ -160,6 +172,14 @@ def _stay_until_gone(marker):
         pass
     while os.path.exists(marker):
         time.sleep(0.005)
+
+
+def _fail_to_build(how):
+    """End this process, or hang; ``fork``: end it and leave a child that hangs."""
+    if how == "hang" or (how == "fork" and os.fork() == 0):
+        while True:
+            time.sleep(60.0)
+    os._exit(5)
 
 
 def _die(marker):

@@ -322,7 +322,8 @@ def consumed_ids(world, num_samples, seed=7, job_id="job", kind="positions", blo
 def consumed_by_epoch(world, num_samples, seed=7, job_id="job"):
     """Sample ids of each epoch, whatever the order of the backend, and how many are over."""
     folder = world.job_dir(job_id)
-    kind = next(read_lines(next(folder.glob("samples-*.jsonl"))))["order"]
+    logs = map(read_lines, folder.glob("samples-*.jsonl"))  # of cancelled generations: empty
+    kind = next(line for lines in logs for line in lines)["order"]
     order = data_order(kind, seed, num_samples, BLOCK_SAMPLES)
     parts = read_consumed(folder)
     found = defaultdict(list)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.trace.job import JobSpec
-from systems.elastic.options import ElasticOptions
+from systems.elastic.options import ElasticOptions, elastic_options
 from systems.elastic.removing import removal_of
 from systems.elastic.stragglers import StragglerRule, StragglerWatch
 
@@ -77,6 +77,12 @@ def test_what_makes_no_sense_is_refused():
         watch(3, [4, 4])
     with pytest.raises(ValueError, match="3 times of 4 workers"):
         watch(4).observe([1.0] * 3)
+
+
+@pytest.mark.parametrize("start", ["spare", "standby"])
+def test_spares_would_make_stragglers(start):
+    with pytest.raises(ValueError, match=f"'remove', but start is '{start}'.*start=preimported"):
+        elastic_options(straggler="remove", start=start)
 
 
 @st.composite

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -48,12 +49,14 @@ def write_changes(
     window_s: float = 0.0,
     backend: str = "stop_free",
     num_slow: int = 0,
+    workload: str = "bert",
+    batch: int = BATCH,
     **pool: int,
 ) -> StoredRun:
     """A live run of six rescales that stop for so long, and one fault in the last stretch; the
     state is copied during the slow steps."""
     like = write_run(root / "like", live=True, backend=backend)
-    steps = steps_of(6, stop_s, num_slow)
+    steps = [replace(step, global_batch=batch) for step in steps_of(6, stop_s, num_slow)]
     records = RunRecords(steps=steps)
     for number in range(6):
         asked = steps[40 * (number + 1) - num_slow - 1].started_s + PERIOD_S / 2
@@ -67,18 +70,19 @@ def write_changes(
         )  # fmt: skip
     records.faults.append(FaultRecord(steps[-20].started_s, "SIGKILL", "0.w2", "steady", -1, 2))
     end_s = steps[-1].started_s + PERIOD_S
-    samples = float(BATCH * len(steps))
+    samples = float(batch * len(steps))
     records.jobs.append(
-        JobRecord("0", "bert", "", 0.0, 1, BATCH, samples, None, "none", "finished", 0.0, end_s,
+        JobRecord("0", workload, "", 0.0, 1, batch, samples, None, "none", "finished", 0.0, end_s,
                   samples, end_s, end_s, 6, 0, None, None)
     )  # fmt: skip
     records.facts |= {"steps_executed": float(len(steps)), "num_slots": 2.0}
     config = json.loads(json.dumps(like.config))
     config["backend"] = {"_target_": "X", "transfer": transfer, "start": "preimported"}
     config["scheduler"] = {"_target_": "X", "every_s": window_s}
-    config["workload"] = {"pool": {"bert": {"_target_": "X", **pool}}}
+    config["workload"] = {"pool": {workload: {"_target_": "X", **pool}}}
     manifest = {**like.manifest, "hardware": like.manifest["hardware"]}
-    with RunStore(root / "runs").create(f"run-{transfer}", manifest, yaml.safe_dump(config)) as w:
+    run_id = f"run-{transfer}-{workload}-{batch}"
+    with RunStore(root / "runs").create(run_id, manifest, yaml.safe_dump(config)) as w:
         return w.finish(records, metrics.compute(records))
 
 
@@ -180,6 +184,23 @@ def test_a_loss_stands_beside_a_warm_restarts_at_the_same_step_and_state(tmp_pat
     }
     titles = [axis.get_title("left") for axis in drawing.figure.axes]
     assert titles == ["10 MB of state", "100 MB of state"]
+
+
+def test_a_workloads_losses_stand_by_the_samples_of_its_steps(tmp_path: Path) -> None:
+    runs = name(
+        [
+            write_changes(tmp_path, "background", 0.1, workload="bert", batch=10),
+            write_changes(tmp_path, "background", 0.2, workload="bert", batch=20),
+            write_changes(tmp_path, "background", 0.3, workload="vgg16", batch=10),
+        ]
+    )
+    with mpl.rc_context(style.RC):
+        drawing = FIGURES["loss_over_step_time"](runs)[0]
+    assert drawing.table is not None
+    assert drawing.figure is not None
+    assert [row[0].split(",", 1)[1] for row in drawing.table.rows] == [" bert, 100 ms"] * 2
+    assert [row[2] for row in drawing.table.rows] == ["1.000", "2.000"]
+    assert [axis.get_title("left") for axis in drawing.figure.axes] == ["bert"]
 
 
 @pytest.mark.parametrize(("stop_s", "scale"), [(0.004, "linear"), (0.5, "symlog")])

@@ -1,0 +1,25 @@
+"""Spares in a live run whose steps are mostly credited."""
+
+import pytest
+
+from harness.store import load_run
+from tests.config.commands import command
+
+__all__ = ["command"]
+
+
+@pytest.mark.parametrize("start", ["spare", pytest.param("standby", marks=pytest.mark.long)])
+def test_what_is_skipped_leaves_time_to_replace_spares(tmp_path, command, start):
+    script = [f"{{job: 0, at_s: {1000 * n}, slots: {1 + n % 2}}}" for n in range(1, 5)]
+    answer = command(
+        *("trace=edl_one_job", "trace.reader.constants.workload=toy", "workload=toy"),
+        *("trace.reader.constants.work=1e9", "cluster=cpu2", "profile=recorded", "engine=live"),
+        *("scheduler=scripted", f"scheduler.script=[{','.join(script)}]"),
+        *("backend=stop_resume", f"backend.start={start}"),
+    )
+    assert answer.code == 0, answer.err
+    (path,) = command.results.iterdir()
+    metrics = load_run(path).metrics
+    assert metrics["spares_missed"] == 0
+    assert metrics["spares_used"] == 1 + 2 + 1 + 2 + 1
+    assert metrics["executed_share"] < 0.1
