@@ -121,6 +121,7 @@ class Launcher(Protocol):
         launcher either. One that was used or has died is replaced at the next call, so that
         the caller chooses when; a start that asks for a spare puts off what is still to be
         prepared to that call as well. Spares of an earlier call that are not wanted any more end.
+        What could not be prepared is tried again only after a call that did not want it.
         """
         ...
 

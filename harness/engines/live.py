@@ -16,6 +16,7 @@ from harness.devices import device_problems, instruction_set_problems
 from harness.engines.fixed_size import hold_to_fixed_size
 from harness.engines.live_engine import LiveEngine
 from harness.engines.live_needs import estimated_memory_bytes, reference_memory_bytes
+from harness.engines.live_spares import steps_to_execute
 from harness.engines.setup import EngineSetup
 from harness.profiles import ProfileError
 from harness.records import RunRecords
@@ -50,7 +51,8 @@ class Live:
     """Wall-clock seconds per second of the engine's clock; only with ``pace: profile``."""
     fast_forward: bool = True
     steady_steps: int = 5
-    """Executed steps since its last change after which a job counts as steady."""
+    """Executed steps since its last change after which a job counts as steady; with spares
+    twenty at least, so that those which were used are replaced."""
     margin_steps: int = 3
     """Steps that are executed, not credited, before a job finishes."""
     first_steps: int = 0
@@ -171,7 +173,7 @@ class Live:
                 step_s = job.global_batch / curve.samples_per_s(job.requested_slots)
             steps = job.work_samples / job.global_batch
             if self.fast_forward:
-                stretches = 3.0 * (self.steady_steps + self.margin_steps)
+                stretches = 3.0 * (steps_to_execute(setup, self.steady_steps) + self.margin_steps)
                 steps = min(steps, self.first_steps + stretches)
             slot_s += job.requested_slots * (_GUESSED_START_S + steps * step_s * self.dilation)
         times = 2.0 if self.check_reference else 1.0

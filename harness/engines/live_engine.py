@@ -33,7 +33,7 @@ from harness.engines.breakdowns import FAILED, Breakdowns
 from harness.engines.live_job import LiveJob, samples_per_s, step_floors, training_order
 from harness.engines.live_needs import workload_modules
 from harness.engines.live_observations import SystemSampler, collect
-from harness.engines.live_spares import spare_facts, spares_are_lacking, steps_to_execute
+from harness.engines.live_spares import LiveSpares, steps_to_execute
 from harness.engines.setup import EngineSetup
 from harness.faults.watched import WatchedLauncher
 from harness.file_names import file_name
@@ -76,6 +76,7 @@ class LiveEngine:
         self._idle_skipped_s = 0.0
         self._started: float | None = None
         self._sampler = SystemSampler()
+        self._spares = LiveSpares(setup, options.stall_timeout_s)
         setup.run_dir.mkdir(parents=True, exist_ok=True)
         try:
             setup.launcher.open(workload_modules(setup))
@@ -184,7 +185,7 @@ class LiveEngine:
         records.facts["idle_skipped_s"] = self._idle_skipped_s
         records.facts["fast_forwarded_s"] = self._skipped_s - self._idle_skipped_s
         records.facts["dilation"] = self._options.dilation
-        records.facts |= spare_facts(self._setup)
+        records.facts |= self._spares.facts()
 
     def close(self) -> None:
         """End every worker and the launcher."""
@@ -242,6 +243,7 @@ class LiveEngine:
                 kind = EventKind.JOB_FINISHED
         if kind in (EventKind.JOB_FINISHED, EventKind.JOB_FAILED):
             self._ended.append(self._jobs.pop(report.job_id))
+        reason = report.reason.replace(f"{self._setup.run_dir}/", "")
         return [
             Event(
                 now_s,
@@ -252,7 +254,7 @@ class LiveEngine:
                 samples_per_s=self._rate(job) if kind in _TRAINING_AFTER else 0.0,
                 stopping_time_s=report.stopping_time_s,
                 phases_s=dict(report.phases_s),
-                reason=FAILED if has_failed else self._shortened(report.reason),
+                reason=FAILED if has_failed else reason,
                 slots=report.slots,
                 num_stragglers=len(report.stragglers),
             )
@@ -336,9 +338,6 @@ class LiveEngine:
     def _rate(self, job: LiveJob) -> float:
         return samples_per_s(job, self._setup, is_paced=self._options.pace == "profile")
 
-    def _shortened(self, reason: str) -> str:
-        return reason.replace(f"{self._setup.run_dir}/", "")
-
     def _skip(self, until_s: float) -> None:
         """Jump over idle time, or over steady training, to just before the next event."""
         running = [
@@ -350,7 +349,7 @@ class LiveEngine:
         if not running:
             if math.isinf(until_s):
                 raise RuntimeError("no job has a slot and nothing is due")
-            if spares_are_lacking(self._setup):
+            if self._spares.are_awaited():
                 return
             self._skipped_s += max(0.0, until_s - now_s)
             self._idle_skipped_s += max(0.0, until_s - now_s)
@@ -358,7 +357,7 @@ class LiveEngine:
         options = self._options
         if (
             not options.fast_forward
-            or spares_are_lacking(self._setup)
+            or self._spares.are_awaited()
             or self._untold
             or self._breakdowns
             or any(

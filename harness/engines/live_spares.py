@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from harness.engines.setup import EngineSetup
 from harness.samples_lost import STEPS_UNTIL_KNOWN
 
@@ -17,17 +19,34 @@ def steps_to_execute(setup: EngineSetup, steady_steps: int) -> int:
     return max(steady_steps, STEPS_UNTIL_KNOWN + _NOTICED_STEPS)
 
 
-def spares_are_lacking(setup: EngineSetup) -> bool:
-    """Whether there are fewer spares than there will be; those that cannot be made do not count."""
-    if not setup.backend.warmth.is_kept:
-        return False
-    spares = setup.launcher.spares()
-    return spares.ready < spares.wanted
+class LiveSpares:
+    """The spares of one run, as its engine sees them."""
 
+    def __init__(self, setup: EngineSetup, longest_s: float) -> None:
+        """Args: how long to wait for spares, in seconds of wall clock."""
+        self._launcher = setup.launcher
+        self._are_kept = setup.backend.warmth.is_kept
+        self._longest_s = longest_s
+        self._lacking_since: float | None = None
 
-def spare_facts(setup: EngineSetup) -> dict[str, float]:
-    """How many workers were spares, and how many found none; nothing where none are kept."""
-    if not setup.backend.warmth.is_kept:
-        return {}
-    spares = setup.launcher.spares()
-    return {"spares_used": float(spares.used), "spares_missed": float(spares.missed)}
+    def are_awaited(self) -> bool:
+        """Whether there are fewer than there will be, which are worth waiting for.
+
+        They are not where it has taken too long: a spare may hang, and jobs whose steps take long
+        may never be at rest between the changes of others.
+        """
+        spares = self._launcher.spares() if self._are_kept else None
+        if spares is None or spares.ready >= spares.wanted:
+            self._lacking_since = None
+            return False
+        now = time.monotonic()
+        if self._lacking_since is None:
+            self._lacking_since = now
+        return now - self._lacking_since <= self._longest_s
+
+    def facts(self) -> dict[str, float]:
+        """How many workers were spares, and how many found none; nothing where none are kept."""
+        if not self._are_kept:
+            return {}
+        spares = self._launcher.spares()
+        return {"spares_used": float(spares.used), "spares_missed": float(spares.missed)}

@@ -38,7 +38,11 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     measured = measure(runs)
     own = {run.run_id: run for run in measured.runs}
     known = _of_several_lengths(
-        [(_point(trial, own[trial.run_id]), trial) for trial in measured.trials]
+        [
+            (_point(trial, own[trial.run_id]), trial)
+            for trial in measured.trials
+            if trial.net_steps is not None
+        ]
     )
     changes = sorted({(t.cell.kind, t.cell.before, t.cell.after) for _, t in known})
     drawings = [
@@ -56,15 +60,11 @@ def _point(trial: Trial, run: ReportRun) -> _Point:
 
 
 def _of_several_lengths(found: Sequence[tuple[_Point, Trial]]) -> list[tuple[_Point, Trial]]:
-    """Without trials that are not known, and workloads whose steps have one length only."""
+    """Without workloads whose steps have one length only."""
     lengths: dict[_Panel, set[_Length]] = {}
     for (panel, _, length), _ in found:
         lengths.setdefault(panel, set()).add(length)
-    return [
-        (point, trial)
-        for point, trial in found
-        if trial.net_steps is not None and (point[0][0] or len(lengths[point[0]]) > 1)
-    ]
+    return [(point, trial) for point, trial in found if point[0][0] or len(lengths[point[0]]) > 1]
 
 
 def _chart(

@@ -45,7 +45,11 @@ class SparePool:
     def want(self, specs: Sequence[SpareSpec]) -> list[int]:
         """Have one spare for each of ``specs`` from now on; returns those to kill."""
         self._specs = {_kind(spec): spec for spec in specs}
-        self._wanted = Counter(map(_kind, specs))
+        wanted = Counter(map(_kind, specs))
+        for kind in wanted.keys() - self._wanted.keys():  # what failed before may do now
+            self._failures.pop(kind, None)
+            self._reasons.pop(kind, None)
+        self._wanted = wanted
         missing, surplus = self._wanted.copy(), []
         for number, spare in self._spares.items():
             if spare.is_killed:

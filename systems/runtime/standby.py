@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import torch
 
 from systems.runtime.recipe import Recipe
@@ -108,8 +109,11 @@ def _take(order: ProgramOrder, *, takes_state: bool) -> Program | None:
 
 def _has_more_than_state(model: torch.nn.Module) -> bool:
     """Whether there are tensors that may go by the seed and are neither loaded nor sent."""
-    held = (value for module in model.modules() for value in vars(module).values())
-    return any(isinstance(value, torch.Tensor) for value in held)
+    state = ("_parameters", "_buffers")
+    held = [v for module in model.modules() for k, v in vars(module).items() if k not in state]
+    held += [each for value in held if isinstance(value, dict) for each in value.values()]
+    held += [each for value in held if isinstance(value, list | tuple) for each in value]
+    return any(isinstance(value, torch.Tensor | np.ndarray) for value in held)
 
 
 def _identity(order: ProgramOrder) -> str:

@@ -101,7 +101,8 @@ class Warming:
             return
         if identity not in {*self._recipes, *self._given_up}:
             self._recipes[identity] = recipe
-            self._renew()
+            self._specs = [self._spec(slot) for slot in self._cluster.slots]
+            self._is_outdated = True
 
     def check(self, jobs: Mapping[str, DrivenJob]) -> None:
         """Have spares replaced if some are lacking and training is at rest."""
@@ -153,9 +154,10 @@ class Warming:
         return unproven[:1] if self._is_one_by_one else unproven
 
     def _renew(self) -> None:
-        """Have standbys made anew, by the recipes as they are now, at the next rest."""
+        """Have standbys made anew, by the recipes as they are now."""
         self._specs = [self._spec(slot) for slot in self._cluster.slots]
-        self._is_outdated = True
+        self._launcher.keep(self._specs)
+        self._since = time.monotonic()
 
     def close(self) -> None:
         """End the spares that nobody has used; ``are_gone`` says when they have."""

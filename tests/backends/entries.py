@@ -32,6 +32,12 @@ def cannot_prepare(argv):
     raise LookupError("no device here")
 
 
+def prepare_if_there(argv):
+    """What a spare does that can be ready only once there is a file."""
+    with open(argv[0]):
+        pass
+
+
 def leave(argv):
     """Print and exit with a code."""
     print("first words")

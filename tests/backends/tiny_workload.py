@@ -62,7 +62,7 @@ class Tiny:
         builders=None,
         builds=None,
         otherwise="exit",
-        loose=False,
+        loose=None,
     ):
         if fail_build:
             raise ValueError("this workload was told to fail")
@@ -118,8 +118,9 @@ class Tiny:
             model.append(Put())
         if self._unused:
             model.register_parameter("idle", nn.Parameter(torch.zeros(3)))
-        if self._loose:
-            model.loose = torch.randn(3)  # of the seed, and of no state
+        if self._loose is not None:
+            drawn = torch.randn(3)  # of the seed, and of no state
+            model.loose = drawn if self._loose == "tensor" else [drawn]
         return model
 
     def build_optimizer(self, model):

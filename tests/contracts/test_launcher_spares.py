@@ -201,6 +201,17 @@ def test_those_that_cannot_be_prepared_are_given_up_in_words_and_forks_serve(sta
     assert end.returncode == 0
 
 
+def test_those_given_up_are_tried_again_once_they_were_not_wanted(starter, tmp_path):
+    path = tmp_path / "there"
+    spec = SpareSpec(HOST, (), {}, "tests.backends.entries:prepare_if_there", (str(path),))
+    assert starter.keep(spec).wanted == 0
+    path.touch()
+    assert starter.keep(spec).wanted == 0
+    assert starter.keep(spare()).failure == ""
+    standing = starter.keep(spec)
+    assert (standing.wanted, standing.ready, standing.failure) == (1, 1, "")
+
+
 def test_closing_ends_them_used_or_not(starter, tmp_path):
     starter.keep(spare(), spare())
     starter.start("wait", tmp_path / "pid")

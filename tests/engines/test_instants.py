@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.contracts.engine import Event, EventKind
+from harness.contracts.launcher import Warmth
 from harness.contracts.training import Report
 from harness.engines.live import Live
 from harness.engines.live_engine import LiveEngine
@@ -31,6 +32,8 @@ def engine(tmp_path: Path) -> LiveEngine:
 
 class Opens:
     """A launcher, or a backend, that is only opened, and has nothing to say."""
+
+    warmth = Warmth.COLD
 
     def open(self, *_: object) -> None:
         pass

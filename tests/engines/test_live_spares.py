@@ -1,7 +1,12 @@
 """Spares in a live run whose steps are mostly credited."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from harness.contracts.launcher import Spares, Warmth
+from harness.engines import live_spares
+from harness.engines.live_spares import LiveSpares
 from harness.store import load_run
 from tests.config.commands import command
 
@@ -23,3 +28,20 @@ def test_what_is_skipped_leaves_time_to_replace_spares(tmp_path, command, start)
     assert metrics["spares_missed"] == 0
     assert metrics["spares_used"] == 1 + 2 + 1 + 2 + 1
     assert metrics["executed_share"] < 0.1
+
+
+def test_spares_are_waited_for_so_long_and_no_longer(monkeypatch):
+    standing, now_s = Spares(wanted=2, ready=1), 0.0
+    launcher = SimpleNamespace(spares=lambda: standing)
+    setup = SimpleNamespace(launcher=launcher, backend=SimpleNamespace(warmth=Warmth.SPARE))
+    monkeypatch.setattr(live_spares.time, "monotonic", lambda: now_s)
+    spares = LiveSpares(setup, 10.0)
+    assert spares.are_awaited()
+    now_s = 10.5
+    assert not spares.are_awaited()
+    standing = Spares(wanted=2, ready=2)
+    assert not spares.are_awaited()
+    standing = Spares(wanted=2, ready=1)
+    assert spares.are_awaited()
+    setup.backend.warmth = Warmth.PREIMPORTED
+    assert not LiveSpares(setup, 10.0).are_awaited()
