@@ -114,11 +114,12 @@ def test_closing_the_backend_ends_spares_and_leaves_the_launcher_to_others(world
     assert launcher.spares().used == used
 
 
-def test_ctrl_c_leaves_no_process(tmp_path):
+@pytest.mark.parametrize("start", ["spare", pytest.param("standby", marks=pytest.mark.long)])
+def test_ctrl_c_leaves_no_process(tmp_path, start):
     driver = subprocess.Popen(
         [
             *(sys.executable, "-m", "tests.backends.drive_forever"),
-            *("stop_free", "spare", str(tmp_path)),
+            *("stop_free", start, str(tmp_path)),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
