@@ -60,7 +60,7 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
         axis.annotate(text, (ends[True], row), (5, 0), textcoords="offset points", va="center",
                       fontsize=style.SMALL_PT)  # fmt: skip
     axis.axvline(0, color=style.INK, linewidth=0.8)
-    axis.set_yticks(range(len(cells)), [f"{cell.workload}: {cell.system}" for cell in cells])
+    axis.set_yticks(range(len(cells)), _labels(cells))
     axis.invert_yaxis()
     axis.margins(x=0.2)
     axis.set_xlabel("samples lost, net (steps of the old size, means)")
@@ -85,12 +85,22 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
     )
 
 
+def _labels(cells: Mapping[Cell, list[Trial]]) -> list[str]:
+    """Program and system, with the samples of a step where that alone would stand there twice."""
+    named = [(cell.workload, cell.system) for cell in cells]
+    batches = [trials[0].global_batch for trials in cells.values()]
+    shown = [f", {batch} samples" if len(set(named)) < len(named) else "" for batch in batches]
+    return [
+        f"{workload}{more}: {system}" for (workload, system), more in zip(named, shown, strict=True)
+    ]
+
+
 def _table(cells: Mapping[Cell, list[Trial]], means: Mapping[Cell, Mapping[str, float]]) -> Table:
     rows = []
-    for cell, trials in cells.items():
+    for label, (cell, trials) in zip(_labels(cells), cells.items(), strict=True):
         parts = [f"{lost:z.2f}" for lost in means[cell].values()]
         total = f"{sum(means[cell].values()):z.2f}"
         middle = f"{median(net for trial in trials if (net := trial.net_steps) is not None):z.2f}"
-        rows.append([f"{cell.workload}: {cell.system}", str(len(trials)), *parts, total, middle])
+        rows.append([label, str(len(trials)), *parts, total, middle])
     header = ["program: system", "n", *PARTS, "together, mean", "together, median"]
     return Table([*header[:2], *(f"{part}, steps" for part in PARTS), *header[-2:]], rows)

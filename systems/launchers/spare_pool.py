@@ -10,7 +10,8 @@ from typing import TypeAlias
 from harness.contracts.launcher import ProcessSpec, Spares, SpareSpec
 
 MOST_FAILURES = 3
-"""After so many of one kind in a row that ended before they were ready no more of it are made."""
+"""After so many of one kind in a row that ended before they were ready no more of it are made,
+unless it was not wanted meanwhile."""
 
 Place: TypeAlias = tuple[tuple[int, ...], frozenset[tuple[str, str]]]
 """Cores and environment: a spare serves any work that is alike in both."""

@@ -2,6 +2,7 @@
 BatchNorm buffers, an optimizer with state. Its options can make it fail on purpose."""
 
 import os
+import signal
 import time
 from contextlib import suppress
 
@@ -179,7 +180,7 @@ def _fail_to_build(how):
     """End this process, or hang; ``fork``: end it and leave a child that hangs."""
     if how == "hang" or (how == "fork" and os.fork() == 0):
         while True:
-            time.sleep(60.0)
+            signal.pause()
     os._exit(5)
 
 

@@ -80,6 +80,7 @@ def write_changes(
     config["backend"] = {"_target_": "X", "transfer": transfer, "start": "preimported"}
     config["scheduler"] = {"_target_": "X", "every_s": window_s}
     config["workload"] = {"pool": {workload: {"_target_": "X", **pool}}}
+    config["trace"] = {**config.get("trace", {}), "batch": batch}
     manifest = {**like.manifest, "hardware": like.manifest["hardware"]}
     run_id = f"run-{transfer}-{workload}-{batch}"
     with RunStore(root / "runs").create(run_id, manifest, yaml.safe_dump(config)) as w:
@@ -152,6 +153,19 @@ def test_losses_are_told_by_the_part_in_which_they_lie(tmp_path: Path) -> None:
         assert re.search(r"\d trials each", drawing.figure.get_supxlabel())
     (nothing,) = FIGURES["loss_in_parts"](name([stopping]))
     assert "trained on" in nothing.missing
+
+
+def test_parts_of_steps_of_two_sizes_are_told_apart(tmp_path: Path) -> None:
+    runs = name(
+        [write_changes(tmp_path, "background", 0.05, num_slow=4, batch=batch) for batch in (10, 20)]
+    )
+    with mpl.rc_context(style.RC):
+        drawing = FIGURES["loss_in_parts"](runs)[0]
+    assert drawing.table is not None
+    assert {row[0] for row in drawing.table.rows} == {
+        "bert, 10 samples: stop-free",
+        "bert, 20 samples: stop-free",
+    }
 
 
 def test_the_table_has_medians_and_no_interval_below_five(runs: list[ReportRun]) -> None:
