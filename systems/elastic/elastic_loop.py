@@ -256,7 +256,7 @@ class ElasticLoop:
         members, plan = membership.members, membership.virtual_workers
         self.trainer.set_share(self.rank, len(members), membership.global_batch, generation, plan)
         floors = self.order.step_floors_s
-        self.pacer = Pacer(floors.get(str(len(membership.members)), 0.0))
+        self.pacer.begin_anew(floors.get(str(len(membership.members)), 0.0))
         self._switch_at = 0
         self.straggling.enter(membership)
         if self.rank == 0:

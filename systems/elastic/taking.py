@@ -42,12 +42,15 @@ class Taking:
         """Be ready to take a state; the address and port where."""
         if self._receiver is not None:
             self._receiver.close()
+        reduction = self._bench.reduction
         self._receiver = Receiver(
             self._token,
             self._state,
-            self._bench.reduction.layout,
+            reduction.layout,
             self._apply,
             bind=self._order.address,
+            # New memory would have to be touched first, for which the donor's training waits.
+            buckets=reduction.backward_memory,
             timeout_s=self._order.recovery_timeout_s,
         )
         return self._order.address, self._receiver.port

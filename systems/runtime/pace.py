@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import deque
+
+_NUM_RECENT = 10
 
 
 class Pacer:
-    """Holds the ends of steps to a schedule, so that what one step is late the next makes up.
+    """Holds steps to a schedule, so that what one step is late the next makes up.
+
+    A step is padded before its update, but it is the step that has its time, and not what comes
+    before the padding: what follows is taken to last as long as in the quickest of the last few
+    steps. Else the first step of a schedule would be longer by it than all others.
 
     A worker more than one whole floor behind gives the lost time up: it was not slow by
     accident but cannot keep the pace.
@@ -14,24 +21,38 @@ class Pacer:
 
     def __init__(self, floor_s: float) -> None:
         self._floor_s = floor_s
-        self._due: float | None = None
+        self._end_due: float | None = None
+        self._woke_at: float | None = None
+        self._after_s: deque[float] = deque(maxlen=_NUM_RECENT)
+        """From the end of the padding to the next step's start, of the last steps."""
         self.num_overruns = 0
-        """Steps that ended after they were due."""
+        """Steps that were late when they would have been padded."""
 
     @property
     def is_on(self) -> bool:
         """Whether there is a floor at all."""
         return self._floor_s > 0
 
+    def begin_anew(self, floor_s: float) -> None:
+        """Another floor, and another schedule, which begins with the next step."""
+        self._floor_s = floor_s
+        self._end_due = self._woke_at = None
+
     def finish(self, started: float) -> bool:
-        """Sleep until the step that ``started`` then is due; True if it is late already."""
+        """Sleep until what is left of the step that ``started`` then ends it when it is due; True
+        if it is late already."""
         if not self.is_on:
             return False
-        self._due = (started if self._due is None else self._due) + self._floor_s
+        if self._woke_at is not None:
+            self._after_s.append(started - self._woke_at)
+        self._end_due = (started if self._end_due is None else self._end_due) + self._floor_s
+        due = self._end_due - min(self._after_s, default=0.0)
         now = time.monotonic()
-        if now <= self._due:
-            time.sleep(self._due - now)
-            return False
-        self.num_overruns += 1
-        self._due = max(self._due, now - self._floor_s)
-        return True
+        is_late = now > due
+        if is_late:
+            self.num_overruns += 1
+            self._end_due = max(self._end_due, now - self._floor_s)
+        else:
+            time.sleep(due - now)
+        self._woke_at = time.monotonic()
+        return is_late

@@ -189,6 +189,12 @@ class OrderedReduction:
         return self._own if self._is_alone or self._sums is None else self._sums
 
     @property
+    def backward_memory(self) -> list[torch.Tensor]:
+        """What backward passes here fill, flat, by bucket, as ``layout`` says. Before the first
+        step of a process nobody needs what it holds."""
+        return self._own
+
+    @property
     def _is_alone(self) -> bool:
         return self._group is None or self._group.size == 1
 

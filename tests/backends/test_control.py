@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -215,6 +216,31 @@ def test_steps_keep_an_absolute_schedule():
     lasted_s = time.monotonic() - begun
     assert 0.4 <= lasted_s < 0.55  # a step that was late is made up for by the next
     assert 4 <= pacer.num_overruns <= 12
+
+
+def test_a_padded_step_has_its_length_with_what_follows_the_padding():
+    """Its update, say. The first step of a schedule is not longer by that than the others, once
+    it is known how long it takes."""
+    pacer, pause = Pacer(0.2), threading.Event()
+
+    def steps_s(number):
+        starts = []
+        for _ in range(number):
+            starts.append(time.monotonic())
+            pacer.finish(starts[-1])
+            pause.wait(0.08)
+        starts.append(time.monotonic())
+        return [later - earlier for earlier, later in pairwise(starts)]
+
+    first, second, *_ = steps_s(4)
+    assert first >= 0.28  # nothing is known yet
+    assert first + second < 0.44  # and the next makes up for it
+    pause.wait(0.3)  # a change, which is not made up for
+    pacer.begin_anew(0.3)
+    anew = steps_s(3)
+    assert anew[0] < 0.36
+    assert sum(anew) > 0.87
+    assert pacer.num_overruns == 0
 
 
 def test_a_worker_that_cannot_keep_the_pace_does_not_rush_for_ever():
