@@ -12,6 +12,10 @@ from reports.loss_parts import loss_parts
 from reports.selection import ReportRun
 
 KINDS = ("rescale", "migrate")
+BASELINE = "warm_restart"
+"""The backend that losses are shown beside."""
+SHARE = 10
+"""Where a system loses the baseline's over this is looked for."""
 MAX_BYTES = 30_000_000
 """Largest table of steps that is read."""
 _SAME_STEPS = 0.5

@@ -3,33 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean, median
 
 from matplotlib.patches import Patch
 
 from reports import style
 from reports.drawing import Drawing, Table
+from reports.figures.state_size import state_bytes
 from reports.loss_parts import PARTS
-from reports.rescales import Cell, Trial, by_change, measure
+from reports.rescales import Cell, Trial, measure
 from reports.selection import ReportRun
 
 TITLE = "Where the samples of a rescale are lost"
 
 
+@dataclass(frozen=True, order=True)
+class _Row:
+    """What the trials of a bar have in common; bars are sorted by these."""
+
+    workload: str
+    state_bytes: float
+    """0 where the workload's options do not tell it."""
+    dilation: float
+    """Of padded steps."""
+    global_batch: int
+    system: str
+    setting: str
+
+
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure per change of size: parts of the loss, a bar for each workload and system."""
+    """One figure per change of size: parts of the loss, a bar for each workload and system, size
+    of the state and length of the steps."""
     measured = measure(runs)
-    cells = {
-        cell: known
-        for cell, trials in measured.by_cell().items()
-        if (known := [trial for trial in trials if trial.lost_in is not None]) and _trains_on(known)
-    }
+    own = {run.run_id: run for run in measured.runs}
+    charts: dict[tuple[str, int, int], dict[_Row, list[Trial]]] = {}
+    for cell, trials in measured.by_cell().items():
+        rows = charts.setdefault((cell.kind, cell.before, cell.after), {})
+        for trial in trials:
+            if trial.lost_in is not None:
+                rows.setdefault(_row(cell, trial, own[trial.run_id]), []).append(trial)
+    shown = [
+        {row: rows[row] for row in sorted(rows) if _trains_on(rows[row])}
+        for _, rows in sorted(charts.items())
+    ]
     drawings = [
-        _chart(f"loss-in-parts-{number}", own, measured.runs)
-        for number, own in enumerate(by_change(cells), 1)
+        _chart(f"loss-in-parts-{number}", rows, measured.runs)
+        for number, rows in enumerate(filter(None, shown), 1)
     ]
     reason = "No live run of the selection has rescales beside which the job trained on."
     return drawings or [Drawing("loss-in-parts", TITLE, missing=reason)]
+
+
+def _row(cell: Cell, trial: Trial, run: ReportRun) -> _Row:
+    size = state_bytes(run) or 0.0
+    return _Row(cell.workload, size, run.dilation, trial.global_batch, cell.system, cell.setting)
 
 
 def part_means(trials: Sequence[Trial]) -> Mapping[str, float]:
@@ -43,7 +71,7 @@ def _trains_on(trials: Sequence[Trial]) -> bool:
     return median(steps for trial in trials if (steps := trial.steps_before_stop) is not None) > 2
 
 
-def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun]) -> Drawing:
+def _chart(name: str, cells: dict[_Row, list[Trial]], runs: Sequence[ReportRun]) -> Drawing:
     means = {cell: part_means(trials) for cell, trials in cells.items()}
     figure = style.new_figure(max(2.4, 1.7 + 0.27 * len(cells)))
     axis = figure.subplots()
@@ -73,7 +101,7 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
     style.put_count_note(figure, [len(trials) for trials in cells.values()], own_runs)
     return Drawing(
         name=name,
-        title=f"{TITLE}: {next(iter(cells)).change}",
+        title=f"{TITLE}: {next(iter(cells.values()))[0].cell.change}",
         caption="Of the systems under which a job trains on after the request. Parts follow each"
         " other and add up to the net loss, so they are means. "
         + "; ".join(f"{part}: {meaning}" for part, meaning in PARTS.items())
@@ -85,17 +113,24 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
     )
 
 
-def _labels(cells: Mapping[Cell, list[Trial]]) -> list[str]:
-    """Program and system, with the samples of a step where that alone would stand there twice."""
-    named = [(cell.workload, cell.system) for cell in cells]
-    batches = [trials[0].global_batch for trials in cells.values()]
-    shown = [f", {batch} samples" if len(set(named)) < len(named) else "" for batch in batches]
-    return [
-        f"{workload}{more}: {system}" for (workload, system), more in zip(named, shown, strict=True)
-    ]
+def _labels(cells: Mapping[_Row, list[Trial]]) -> list[str]:
+    """Program and system, and what else tells a bar from others of the same."""
+    labels = []
+    for row, trials in cells.items():
+        alike = [one for one in cells if (one.workload, one.system) == (row.workload, row.system)]
+        told = ""
+        if len({one.state_bytes for one in alike}) > 1:
+            told += f", {row.state_bytes / 1e6:,.0f} MB"
+        if len({one.dilation for one in alike}) > 1:
+            step_s = median(trial.window.period_s for trial in trials if trial.window is not None)
+            told += f", steps of {1000 * step_s:,.0f} ms"
+        if len({one.global_batch for one in alike}) > 1:
+            told += f", {row.global_batch} samples"
+        labels.append(f"{row.workload}{told}: {row.system}")
+    return labels
 
 
-def _table(cells: Mapping[Cell, list[Trial]], means: Mapping[Cell, Mapping[str, float]]) -> Table:
+def _table(cells: Mapping[_Row, list[Trial]], means: Mapping[_Row, Mapping[str, float]]) -> Table:
     rows = []
     for label, (cell, trials) in zip(_labels(cells), cells.items(), strict=True):
         parts = [f"{lost:z.2f}" for lost in means[cell].values()]

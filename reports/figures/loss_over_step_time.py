@@ -14,14 +14,10 @@ from reports import style
 from reports.drawing import Drawing, Table
 from reports.figures.rescale_cost import interval_text
 from reports.figures.state_size import state_bytes
-from reports.rescales import Measured, Noise, Trial, measure
+from reports.rescales import BASELINE, SHARE, Measured, Noise, Trial, measure
 from reports.selection import ReportRun
 
 TITLE = "Loss against the length of a step"
-_BASELINE = "warm_restart"
-_SHARE = 10
-"""A system is looked for whose loss is the baseline's over this."""
-
 _LINEAR_TO = 0.1
 """Steps; beyond it the axis of losses is logarithmic, where it goes on for long enough."""
 
@@ -82,7 +78,7 @@ def _chart(
         one for one in measured.noise if (one.cell.kind, one.cell.before, one.cell.after) == change
     ]
     runs = {run.run_id: run for run in measured.runs}
-    baselines = {t.cell.system for _, t in known if runs[t.run_id].backend == _BASELINE}
+    baselines = {t.cell.system for _, t in known if runs[t.run_id].backend == BASELINE}
     systems = sorted({system for _, system, _ in points})
     shown = sorted({panel for panel, _, _ in points})
     looks = style.Looks(systems)
@@ -153,7 +149,7 @@ def _line(
     )  # fmt: skip
     if is_baseline:
         axis.plot(
-            lengths, middle / _SHARE, marker="_", linestyle=style.DASHES[1], linewidth=1,
+            lengths, middle / SHARE, marker="_", linestyle=style.DASHES[1], linewidth=1,
             color=looks.line(system)["color"], label=f"a tenth of {system}",
         )  # fmt: skip
 

@@ -17,7 +17,7 @@ from harness.store import RESULT_DIRS
 from reports import style
 from reports.drawing import Drawing, Table
 from reports.figures.rescale_cost import interval_text
-from reports.rescales import Trial, measure, system_names
+from reports.rescales import BASELINE, SHARE, Trial, measure, system_names
 from reports.selection import ReportRun
 
 TITLE = "Pause against the size of the state"
@@ -56,6 +56,9 @@ def _chart(
     name: str, points: dict[tuple[str, float], list[Trial]], runs: Sequence[ReportRun]
 ) -> Drawing:
     systems = sorted({system for system, _ in points})
+    own = {trial.run_id: system for (system, _), trials in points.items() for trial in trials}
+    baselines = {own[run.run_id] for run in runs if run.run_id in own and run.backend == BASELINE}
+    beside = {size: _losses(trials) for (name, size), trials in points.items() if name in baselines}
     looks = style.Looks(systems)
     figure = style.new_figure(3.6)
     left, right = figure.subplots(1, 2)
@@ -66,16 +69,17 @@ def _chart(
         for size in sorted(size for other, size in points if other == system):
             trials = points[system, size]
             stops = [t.stopping_time_s for t in trials if t.stopping_time_s is not None]
-            lost = [t.lost_steps for t in trials if t.lost_steps is not None]
+            lost = _losses(trials)
             if stops:
                 low, middle, high = np.percentile(1000 * np.array(stops), [25, 50, 95])
                 line.append((size / 1e6, low, middle, high))
             if lost:
                 losses.append((size / 1e6, float(np.median(lost))))
-            rows.append(_row(system, size, stops, lost))
+            others = [] if system in baselines else beside.get(size, [])
+            rows.append(_row(system, size, stops, lost, others))
         _lines(left, line, looks, system)
         if losses:
-            right.plot(*zip(*losses, strict=True), "o", markersize=4, **looks.line(system))
+            _loss_line(right, losses, looks, system, is_baseline=system in baselines)
     sizes_mb = sorted({size / 1e6 for _, size in points})
     for kind, bytes_per_s in bandwidths(runs).items():
         times = [1000 * 1e6 * size / bytes_per_s for size in sizes_mb]
@@ -90,7 +94,7 @@ def _chart(
         style.plain_log_ticks(axis)
     style.plain_log_ticks(right.yaxis, linear_to=1.0)
     left.set_ylabel("stopping time (ms, logarithmic)")
-    right.set_ylabel("samples lost (steps, logarithmic beyond ±1)")
+    right.set_ylabel("samples lost, net (steps, logarithmic beyond ±1)")
     for plain in (left, right):
         plain.set_xlabel("parameters and optimizer state (MB)")
     figure.legend(loc="outside upper left", ncols=3)
@@ -103,17 +107,20 @@ def _chart(
         title=f"{TITLE}: {cell.change}",
         caption="Medians; bars from the lower quartile to the 95th percentile. The grey lines"
         " are what it takes to copy that many bytes once, in memory and through a loopback"
-        " socket, as measured on this machine. A step grows longer with the state, so the loss"
-        " in steps can fall while the pause rises.",
+        " socket, as measured on this machine; dashed on the right: a tenth of what a warm restart"
+        " loses. A step grows longer with the state, so the loss in steps can fall while the pause"
+        " rises. Net: the steps after the switch are held to the speed that the new size settles"
+        " at.",
         run_ids=[run.run_id for run in own_runs],
         figure=figure,
         table=Table(
-            ["system, state", "n", "stop p50 ms", "95% interval", "stop p95 ms", "lost p50 steps"],
+            [*_HEADER, "lost p50 steps, net", "of a warm restart's"],
             rows,
         ),
     )
 
 
+_HEADER = ("system, state", "n", "stop p50 ms", "95% interval", "stop p95 ms")
 _REFERENCE = {"memory copy": style.DASHES[2], "loopback socket": style.DASHES[1]}
 
 
@@ -129,7 +136,26 @@ def _lines(
     )  # fmt: skip
 
 
-def _row(system: str, size: float, stops: list[float], lost: list[float]) -> list[str]:
+def _loss_line(
+    axis: Axes,
+    losses: Sequence[tuple[float, float]],
+    looks: style.Looks,
+    system: str,
+    *,
+    is_baseline: bool,
+) -> None:
+    sizes, lost = (np.array(values) for values in zip(*losses, strict=True))
+    axis.plot(sizes, lost, marker="o", markersize=4, **looks.line(system))
+    if is_baseline:
+        axis.plot(
+            sizes, lost / SHARE, marker="_", linestyle=style.DASHES[1], linewidth=1,
+            color=looks.colour(system), label=f"a tenth of {system}",
+        )  # fmt: skip
+
+
+def _row(
+    system: str, size: float, stops: list[float], lost: list[float], beside: list[float]
+) -> list[str]:
     cells = [f"{system}, {size / 1e6:,.0f} MB", str(max(len(stops), len(lost)))]
     if stops:
         in_ms = [1000 * stop for stop in stops]
@@ -138,7 +164,13 @@ def _row(system: str, size: float, stops: list[float], lost: list[float]) -> lis
         cells += [f"{np.percentile(in_ms, 95):.3g}"]
     else:
         cells += ["", "", ""]
-    return [*cells, f"{np.median(lost):.2f}" if lost else ""]
+    cells.append(f"{np.median(lost):.2f}" if lost else "")
+    share = lost and beside and np.median(beside)
+    return [*cells, f"{np.median(lost) / share:.2f}" if share else ""]
+
+
+def _losses(trials: Sequence[Trial]) -> list[float]:
+    return [trial.net_steps for trial in trials if trial.net_steps is not None]
 
 
 def bandwidths(runs: Sequence[ReportRun], places: Sequence[Path] = RESULT_DIRS) -> dict[str, float]:

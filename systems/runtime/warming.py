@@ -53,7 +53,8 @@ class Warming:
         self._cluster = cluster
         self._launcher = launcher
         self._wait = wait
-        self._specs: list[SpareSpec] = []
+        self._is_keeping = False
+        """Whether there are to be spares."""
         self._recipes: dict[str, Recipe] = {}
         """Of all jobs that have begun, by their identity: what standbys are to have built."""
         self._is_outdated = False
@@ -81,7 +82,7 @@ class Warming:
         deadline = time.monotonic() + self._options.start_timeout_s
         self._import(deadline)
         if warmth.is_kept:
-            self._specs = [self._spec(slot) for slot in self._cluster.slots]
+            self._is_keeping = True
             try:
                 self._prepare(deadline)
             except BaseException:
@@ -101,12 +102,11 @@ class Warming:
             return
         if identity not in {*self._recipes, *self._given_up}:
             self._recipes[identity] = recipe
-            self._specs = [self._spec(slot) for slot in self._cluster.slots]
             self._is_outdated = True
 
     def check(self, jobs: Mapping[str, DrivenJob]) -> None:
         """Have spares replaced if some are lacking and training is at rest."""
-        if not self._specs:
+        if not self._is_keeping:
             return
         if any(job.change is not None for job in jobs.values()):
             self._rest = None
@@ -122,7 +122,7 @@ class Warming:
         ):
             if self._is_outdated:
                 self._is_outdated, self._since = False, time.monotonic()
-            self._launcher.keep(self._specs)
+            self._keep()
             self._rest = steps  # should these die at once, the next ones take as long
 
     def _judge(self, spares: Spares) -> None:
@@ -155,18 +155,21 @@ class Warming:
 
     def _renew(self) -> None:
         """Have standbys made anew, by the recipes as they are now."""
-        self._specs = [self._spec(slot) for slot in self._cluster.slots]
-        self._launcher.keep(self._specs)
+        self._keep()
         self._since = time.monotonic()
+
+    def _keep(self) -> None:
+        """Want a spare for every slot, in place of any that is to be another by now."""
+        self._launcher.keep([self._spec(slot) for slot in self._cluster.slots])
 
     def close(self) -> None:
         """End the spares that nobody has used; ``are_gone`` says when they have."""
-        if self._specs:
+        if self._is_keeping:
             self._launcher.keep(())
 
     def are_gone(self) -> bool:
         """Whether no spare is left."""
-        return not self._specs or self._launcher.spares().alive == 0
+        return not self._is_keeping or self._launcher.spares().alive == 0
 
     def _spec(self, slot: Slot) -> SpareSpec:
         address, kernels = self._cluster.hosts[slot.host].address, kernels_of(slot)
@@ -213,7 +216,7 @@ class Warming:
 
     def _prepare(self, deadline: float) -> None:
         """Have all spares prepared."""
-        self._launcher.keep(self._specs)
+        self._keep()
         while True:
             self._launcher.ended()  # of nothing: no job has begun
             spares = self._launcher.spares()

@@ -2,6 +2,7 @@
 whatever happened before."""
 
 import gc
+import math
 import random
 import signal
 import threading
@@ -89,6 +90,8 @@ def trains_stock(pipe, port, rank, size, optimizer):
 def trains_ordered(pipe, port, rank, size, optimizer):
     job = Job(optimizer)
     job.make_ordered()
+    for bucket in job.reduction.backward_memory:  # a newcomer's has had other gradients in it
+        bucket.fill_(math.nan)
     job.join(port, 1, rank, size)
     job.advance(rank)
     last_word(pipe, job.digests())

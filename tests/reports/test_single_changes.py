@@ -82,7 +82,7 @@ def write_changes(
     config["workload"] = {"pool": {workload: {"_target_": "X", **pool}}}
     config["trace"] = {**config.get("trace", {}), "batch": batch}
     manifest = {**like.manifest, "hardware": like.manifest["hardware"]}
-    run_id = f"run-{transfer}-{workload}-{batch}"
+    run_id = "-".join(["run", transfer, workload, str(batch), *map(str, pool.values())])
     with RunStore(root / "runs").create(run_id, manifest, yaml.safe_dump(config)) as w:
         return w.finish(records, metrics.compute(records))
 
@@ -166,6 +166,38 @@ def test_parts_of_steps_of_two_sizes_are_told_apart(tmp_path: Path) -> None:
         "bert, 10 samples: stop-free",
         "bert, 20 samples: stop-free",
     }
+
+
+def test_parts_are_told_by_the_size_of_the_state(tmp_path: Path) -> None:
+    options = {"num_slow": 4, "workload": "wide"}
+    runs = name(
+        [
+            write_changes(tmp_path, "background", 0.05, state_bytes=size, **options)  # type: ignore[arg-type]
+            for size in (10**7, 10**8)
+        ]
+    )
+    with mpl.rc_context(style.RC):
+        drawing = FIGURES["loss_in_parts"](runs)[0]
+    assert drawing.table is not None
+    assert [row[0].split(":")[0] for row in drawing.table.rows] == ["wide, 10 MB", "wide, 100 MB"]
+
+
+def test_a_states_loss_stands_beside_a_warm_restarts(tmp_path: Path) -> None:
+    runs = name(
+        [
+            write_changes(tmp_path, "background", 0.004, state_bytes=10**8),
+            write_changes(tmp_path, "none", 0.5, backend="warm_restart", state_bytes=10**8),
+            write_changes(tmp_path, "elsewhere", 0.004, state_bytes=10**7),
+        ]
+    )
+    with mpl.rc_context(style.RC):
+        drawing = FIGURES["state_size"](runs)[0]
+    assert drawing.table is not None
+    assert drawing.figure is not None
+    cells = {row[0].split(",")[1]: row[-2:] for row in drawing.table.rows if "stop-free" in row[0]}
+    assert cells == {" 100 MB": ["0.04", "0.01"], " 10 MB": ["0.04", ""]}
+    labels = drawing.figure.axes[1].get_legend_handles_labels()[1]
+    assert [label for label in labels if "a tenth of warm-restart" in label]
 
 
 def test_the_table_has_medians_and_no_interval_below_five(runs: list[ReportRun]) -> None:
