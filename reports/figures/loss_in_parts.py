@@ -76,6 +76,7 @@ def _chart(name: str, cells: dict[_Row, list[Trial]], runs: Sequence[ReportRun])
     figure = style.new_figure(max(2.4, 1.7 + 0.27 * len(cells)))
     axis = figure.subplots()
     colours = dict(zip(PARTS, style.PALETTE, strict=False))
+    digits = _digits(means)
     for row, (trials, found) in enumerate(zip(cells.values(), means.values(), strict=True)):
         ends = {True: 0.0, False: 0.0}  # what was lost to the right, what was gained to the left
         for part, lost in found.items():
@@ -84,7 +85,7 @@ def _chart(name: str, cells: dict[_Row, list[Trial]], runs: Sequence[ReportRun])
                 color=colours[part],
             )  # fmt: skip
             ends[lost > 0] += lost
-        text = f"{sum(found.values()):z.2f}, n = {len(trials)}"
+        text = f"{sum(found.values()):z.{digits}f}, n = {len(trials)}"
         axis.annotate(text, (ends[True], row), (5, 0), textcoords="offset points", va="center",
                       fontsize=style.SMALL_PT)  # fmt: skip
     axis.axvline(0, color=style.INK, linewidth=0.8)
@@ -130,12 +131,18 @@ def _labels(cells: Mapping[_Row, list[Trial]]) -> list[str]:
     return labels
 
 
+def _digits(means: Mapping[_Row, Mapping[str, float]]) -> int:
+    """Decimals that tell the losses of a chart apart."""
+    return 2 if max(sum(found.values()) for found in means.values()) >= 0.2 else 3
+
+
 def _table(cells: Mapping[_Row, list[Trial]], means: Mapping[_Row, Mapping[str, float]]) -> Table:
-    rows = []
+    rows, form = [], f"z.{_digits(means)}f"
     for label, (cell, trials) in zip(_labels(cells), cells.items(), strict=True):
-        parts = [f"{lost:z.2f}" for lost in means[cell].values()]
-        total = f"{sum(means[cell].values()):z.2f}"
-        middle = f"{median(net for trial in trials if (net := trial.net_steps) is not None):z.2f}"
+        parts = [f"{lost:{form}}" for lost in means[cell].values()]
+        total = f"{sum(means[cell].values()):{form}}"
+        net = median(net for trial in trials if (net := trial.net_steps) is not None)
+        middle = f"{net:{form}}"
         rows.append([label, str(len(trials)), *parts, total, middle])
     header = ["program: system", "n", *PARTS, "together, mean", "together, median"]
     return Table([*header[:2], *(f"{part}, steps" for part in PARTS), *header[-2:]], rows)

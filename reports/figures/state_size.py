@@ -94,7 +94,7 @@ def _chart(
         style.plain_log_ticks(axis)
     style.plain_log_ticks(right.yaxis, linear_to=1.0)
     left.set_ylabel("stopping time (ms, logarithmic)")
-    right.set_ylabel("samples lost, net (steps, logarithmic beyond ±1)")
+    right.set_ylabel("samples lost, net (steps)")
     for plain in (left, right):
         plain.set_xlabel("parameters and optimizer state (MB)")
     figure.legend(loc="outside upper left", ncols=3)
@@ -110,7 +110,7 @@ def _chart(
         " socket, as measured on this machine; dashed on the right: a tenth of what a warm restart"
         " loses. A step grows longer with the state, so the loss in steps can fall while the pause"
         " rises. Net: the steps after the switch are held to the speed that the new size settles"
-        " at.",
+        " at; logarithmic beyond ±1.",
         run_ids=[run.run_id for run in own_runs],
         figure=figure,
         table=Table(
