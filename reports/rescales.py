@@ -160,6 +160,11 @@ def measure(runs: Iterable[ReportRun]) -> Measured:
     return Measured(trials, noise, used)
 
 
+def net_losses(trials: Iterable[Trial]) -> list[float]:
+    """``net_steps`` of those of which it is known."""
+    return [trial.net_steps for trial in trials if trial.net_steps is not None]
+
+
 def by_change(cells: Mapping[Cell, list[Trial]]) -> list[dict[Cell, list[Trial]]]:
     """The cells of every change of size by themselves, in sorted order."""
     found: dict[tuple[str, int, int], dict[Cell, list[Trial]]] = {}

@@ -12,14 +12,14 @@ from reports import style
 from reports.drawing import Drawing, Table
 from reports.figures.state_size import state_bytes
 from reports.loss_parts import PARTS
-from reports.rescales import Cell, Trial, measure
+from reports.rescales import Cell, Trial, by_change, measure, net_losses
 from reports.selection import ReportRun
 
 TITLE = "Where the samples of a rescale are lost"
 
 
 @dataclass(frozen=True, order=True)
-class _Row:
+class _Bar:
     """What the trials of a bar have in common; bars are sorted by these."""
 
     workload: str
@@ -37,27 +37,27 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     of the state and length of the steps."""
     measured = measure(runs)
     own = {run.run_id: run for run in measured.runs}
-    charts: dict[tuple[str, int, int], dict[_Row, list[Trial]]] = {}
-    for cell, trials in measured.by_cell().items():
-        rows = charts.setdefault((cell.kind, cell.before, cell.after), {})
-        for trial in trials:
-            if trial.lost_in is not None:
-                rows.setdefault(_row(cell, trial, own[trial.run_id]), []).append(trial)
-    shown = [
-        {row: rows[row] for row in sorted(rows) if _trains_on(rows[row])}
-        for _, rows in sorted(charts.items())
-    ]
-    drawings = [
-        _chart(f"loss-in-parts-{number}", rows, measured.runs)
-        for number, rows in enumerate(filter(None, shown), 1)
-    ]
+    drawings: list[Drawing] = []
+    for cells in by_change(measured.by_cell()):
+        if bars := _bars(cells, own):
+            drawings.append(_chart(f"loss-in-parts-{len(drawings) + 1}", bars, measured.runs))
     reason = "No live run of the selection has rescales beside which the job trained on."
     return drawings or [Drawing("loss-in-parts", TITLE, missing=reason)]
 
 
-def _row(cell: Cell, trial: Trial, run: ReportRun) -> _Row:
-    size = state_bytes(run) or 0.0
-    return _Row(cell.workload, size, run.dilation, trial.global_batch, cell.system, cell.setting)
+def _bars(
+    cells: Mapping[Cell, Sequence[Trial]], runs: Mapping[str, ReportRun]
+) -> dict[_Bar, list[Trial]]:
+    """Trials whose parts are known, of systems under which a job trains on, sorted."""
+    found: dict[_Bar, list[Trial]] = {}
+    for cell, trials in cells.items():
+        for trial in trials:
+            if trial.lost_in is not None:
+                run = runs[trial.run_id]
+                size, batch = state_bytes(run) or 0.0, trial.global_batch
+                bar = _Bar(cell.workload, size, run.dilation, batch, cell.system, cell.setting)
+                found.setdefault(bar, []).append(trial)
+    return {bar: found[bar] for bar in sorted(found) if _trains_on(found[bar])}
 
 
 def part_means(trials: Sequence[Trial]) -> Mapping[str, float]:
@@ -71,13 +71,13 @@ def _trains_on(trials: Sequence[Trial]) -> bool:
     return median(steps for trial in trials if (steps := trial.steps_before_stop) is not None) > 2
 
 
-def _chart(name: str, cells: dict[_Row, list[Trial]], runs: Sequence[ReportRun]) -> Drawing:
-    means = {cell: part_means(trials) for cell, trials in cells.items()}
-    figure = style.new_figure(max(2.4, 1.7 + 0.27 * len(cells)))
+def _chart(name: str, bars: dict[_Bar, list[Trial]], runs: Sequence[ReportRun]) -> Drawing:
+    means = {bar: part_means(trials) for bar, trials in bars.items()}
+    figure = style.new_figure(max(2.4, 1.7 + 0.27 * len(bars)))
     axis = figure.subplots()
     colours = dict(zip(PARTS, style.PALETTE, strict=False))
     digits = _digits(means)
-    for row, (trials, found) in enumerate(zip(cells.values(), means.values(), strict=True)):
+    for row, (trials, found) in enumerate(zip(bars.values(), means.values(), strict=True)):
         ends = {True: 0.0, False: 0.0}  # what was lost to the right, what was gained to the left
         for part, lost in found.items():
             axis.barh(
@@ -89,7 +89,7 @@ def _chart(name: str, cells: dict[_Row, list[Trial]], runs: Sequence[ReportRun])
         axis.annotate(text, (ends[True], row), (5, 0), textcoords="offset points", va="center",
                       fontsize=style.SMALL_PT)  # fmt: skip
     axis.axvline(0, color=style.INK, linewidth=0.8)
-    axis.set_yticks(range(len(cells)), _labels(cells))
+    axis.set_yticks(range(len(bars)), _labels(bars))
     axis.invert_yaxis()
     axis.margins(x=0.2)
     axis.set_xlabel("samples lost, net (steps of the old size, means)")
@@ -97,12 +97,12 @@ def _chart(name: str, cells: dict[_Row, list[Trial]], runs: Sequence[ReportRun])
     axis.grid(visible=False, axis="y")
     handles = [Patch(label=part, color=colours[part]) for part in PARTS]
     figure.legend(handles=handles, loc="outside upper left", ncols=len(PARTS))
-    ids = {trial.run_id for trials in cells.values() for trial in trials}
+    ids = {trial.run_id for trials in bars.values() for trial in trials}
     own_runs = [run for run in runs if run.run_id in ids]
-    style.put_count_note(figure, [len(trials) for trials in cells.values()], own_runs)
+    style.put_count_note(figure, [len(trials) for trials in bars.values()], own_runs)
     return Drawing(
         name=name,
-        title=f"{TITLE}: {next(iter(cells.values()))[0].cell.change}",
+        title=f"{TITLE}: {next(iter(bars.values()))[0].cell.change}",
         caption="Of the systems under which a job trains on after the request. Parts follow each"
         " other and add up to the net loss, so they are means. "
         + "; ".join(f"{part}: {meaning}" for part, meaning in PARTS.items())
@@ -110,39 +110,38 @@ def _chart(name: str, cells: dict[_Row, list[Trial]], runs: Sequence[ReportRun])
         " counted in lies somewhere in a step.",
         run_ids=[run.run_id for run in own_runs],
         figure=figure,
-        table=_table(cells, means),
+        table=_table(bars, means),
     )
 
 
-def _labels(cells: Mapping[_Row, list[Trial]]) -> list[str]:
+def _labels(bars: Mapping[_Bar, list[Trial]]) -> list[str]:
     """Program and system, and what else tells a bar from others of the same."""
     labels = []
-    for row, trials in cells.items():
-        alike = [one for one in cells if (one.workload, one.system) == (row.workload, row.system)]
+    for bar, trials in bars.items():
+        alike = [one for one in bars if (one.workload, one.system) == (bar.workload, bar.system)]
         told = ""
         if len({one.state_bytes for one in alike}) > 1:
-            told += f", {row.state_bytes / 1e6:,.0f} MB"
+            told += f", {bar.state_bytes / 1e6:,.0f} MB"
         if len({one.dilation for one in alike}) > 1:
             step_s = median(trial.window.period_s for trial in trials if trial.window is not None)
             told += f", steps of {1000 * step_s:,.0f} ms"
         if len({one.global_batch for one in alike}) > 1:
-            told += f", {row.global_batch} samples"
-        labels.append(f"{row.workload}{told}: {row.system}")
+            told += f", {bar.global_batch} samples"
+        labels.append(f"{bar.workload}{told}: {bar.system}")
     return labels
 
 
-def _digits(means: Mapping[_Row, Mapping[str, float]]) -> int:
+def _digits(means: Mapping[_Bar, Mapping[str, float]]) -> int:
     """Decimals that tell the losses of a chart apart."""
     return 2 if max(sum(found.values()) for found in means.values()) >= 0.2 else 3
 
 
-def _table(cells: Mapping[_Row, list[Trial]], means: Mapping[_Row, Mapping[str, float]]) -> Table:
+def _table(bars: Mapping[_Bar, list[Trial]], means: Mapping[_Bar, Mapping[str, float]]) -> Table:
     rows, form = [], f"z.{_digits(means)}f"
-    for label, (cell, trials) in zip(_labels(cells), cells.items(), strict=True):
-        parts = [f"{lost:{form}}" for lost in means[cell].values()]
-        total = f"{sum(means[cell].values()):{form}}"
-        net = median(net for trial in trials if (net := trial.net_steps) is not None)
-        middle = f"{net:{form}}"
+    for label, (bar, trials) in zip(_labels(bars), bars.items(), strict=True):
+        parts = [f"{lost:{form}}" for lost in means[bar].values()]
+        total = f"{sum(means[bar].values()):{form}}"
+        middle = f"{median(net_losses(trials)):{form}}"
         rows.append([label, str(len(trials)), *parts, total, middle])
     header = ["program: system", "n", *PARTS, "together, mean", "together, median"]
     return Table([*header[:2], *(f"{part}, steps" for part in PARTS), *header[-2:]], rows)

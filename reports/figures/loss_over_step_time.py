@@ -14,7 +14,7 @@ from reports import style
 from reports.drawing import Drawing, Table
 from reports.figures.rescale_cost import interval_text
 from reports.figures.state_size import state_bytes
-from reports.rescales import BASELINE, SHARE, Measured, Noise, Trial, measure
+from reports.rescales import BASELINE, SHARE, Measured, Noise, Trial, measure, net_losses
 from reports.selection import ReportRun
 
 TITLE = "Loss against the length of a step"
@@ -139,7 +139,7 @@ def _line(
     is_baseline: bool,
 ) -> None:
     lengths = [1000 * _step_s(trials) for trials in points]
-    quartiles = [np.percentile(_losses(trials), [25, 50, 75]) for trials in points]
+    quartiles = [np.percentile(net_losses(trials), [25, 50, 75]) for trials in points]
     if not lengths:
         return
     low, middle, high = (np.array(values) for values in zip(*quartiles, strict=True))
@@ -165,9 +165,9 @@ def _band(axis: Axes, noise: Sequence[Noise]) -> None:
 def _table(points: dict[_Point, list[Trial]], baselines: set[str]) -> Table:
     rows = []
     for (panel, system, length), trials in sorted(points.items()):
-        lost = _losses(trials)
+        lost = net_losses(trials)
         beside = [
-            median(_losses(own))
+            median(net_losses(own))
             for (other, name, long), own in points.items()
             if name in baselines and (other, long) == (panel, length)
         ]
@@ -180,10 +180,6 @@ def _table(points: dict[_Point, list[Trial]], baselines: set[str]) -> Table:
     about = "system, state or workload, step"
     heads = [about, "n", "lost p50, steps", "95% interval", "of a warm restart's"]
     return Table(heads, rows)
-
-
-def _losses(trials: Sequence[Trial]) -> list[float]:
-    return [trial.net_steps for trial in trials if trial.net_steps is not None]
 
 
 def _step_s(trials: Sequence[Trial]) -> float:

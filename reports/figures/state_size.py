@@ -17,7 +17,7 @@ from harness.store import RESULT_DIRS
 from reports import style
 from reports.drawing import Drawing, Table
 from reports.figures.rescale_cost import interval_text
-from reports.rescales import BASELINE, SHARE, Trial, measure, system_names
+from reports.rescales import BASELINE, SHARE, Trial, measure, net_losses, system_names
 from reports.selection import ReportRun
 
 TITLE = "Pause against the size of the state"
@@ -58,7 +58,9 @@ def _chart(
     systems = sorted({system for system, _ in points})
     own = {trial.run_id: system for (system, _), trials in points.items() for trial in trials}
     baselines = {own[run.run_id] for run in runs if run.run_id in own and run.backend == BASELINE}
-    beside = {size: _losses(trials) for (name, size), trials in points.items() if name in baselines}
+    beside = {
+        size: net_losses(trials) for (name, size), trials in points.items() if name in baselines
+    }
     looks = style.Looks(systems)
     figure = style.new_figure(3.6)
     left, right = figure.subplots(1, 2)
@@ -69,7 +71,7 @@ def _chart(
         for size in sorted(size for other, size in points if other == system):
             trials = points[system, size]
             stops = [t.stopping_time_s for t in trials if t.stopping_time_s is not None]
-            lost = _losses(trials)
+            lost = net_losses(trials)
             if stops:
                 low, middle, high = np.percentile(1000 * np.array(stops), [25, 50, 95])
                 line.append((size / 1e6, low, middle, high))
@@ -165,12 +167,8 @@ def _row(
     else:
         cells += ["", "", ""]
     cells.append(f"{np.median(lost):.2f}" if lost else "")
-    share = lost and beside and np.median(beside)
-    return [*cells, f"{np.median(lost) / share:.2f}" if share else ""]
-
-
-def _losses(trials: Sequence[Trial]) -> list[float]:
-    return [trial.net_steps for trial in trials if trial.net_steps is not None]
+    cells.append(f"{np.median(lost) / np.median(beside):.2f}" if lost and beside else "")
+    return cells
 
 
 def bandwidths(runs: Sequence[ReportRun], places: Sequence[Path] = RESULT_DIRS) -> dict[str, float]:

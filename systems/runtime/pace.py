@@ -11,9 +11,9 @@ _NUM_RECENT = 10
 class Pacer:
     """Holds steps to a schedule, so that what one step is late the next makes up.
 
-    A step is padded before its update, but it is the step that has its time, and not what comes
-    before the padding: what follows is taken to last as long as in the quickest of the last few
-    steps. Else the first step of a schedule would be longer by it than all others.
+    A step may go on after its padding, with its update say, and is due when that has ended. What
+    follows the padding is taken to last as long as in the quickest of the last few steps, at
+    other sizes too; else the first step of a schedule would be longer by it than all others.
 
     A worker more than one whole floor behind gives the lost time up: it was not slow by
     accident but cannot keep the pace.

@@ -190,8 +190,8 @@ class OrderedReduction:
 
     @property
     def backward_memory(self) -> list[torch.Tensor]:
-        """What backward passes here fill, flat, by bucket, as ``layout`` says. Before the first
-        step of a process nobody needs what it holds."""
+        """What backward passes here fill, flat, by bucket, as ``layout`` says. A process that
+        takes its state from another has no use for what it holds until then."""
         return self._own
 
     @property

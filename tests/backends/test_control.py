@@ -9,10 +9,12 @@ import sys
 import threading
 import time
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
 from harness.engines.consumed import count_samples
+from systems.runtime import pace
 from systems.runtime.control import (
     EXIT_DRIVER_GONE,
     MAX_MESSAGE_BYTES,
@@ -218,28 +220,34 @@ def test_steps_keep_an_absolute_schedule():
     assert 4 <= pacer.num_overruns <= 12
 
 
-def test_a_padded_step_has_its_length_with_what_follows_the_padding():
+def test_a_padded_step_has_its_length_with_what_follows_the_padding(monkeypatch):
     """Its update, say. The first step of a schedule is not longer by that than the others, once
     it is known how long it takes."""
-    pacer, pause = Pacer(0.2), threading.Event()
+    now = [100.0]
 
-    def steps_s(number):
-        starts = []
+    def wait(seconds):
+        assert seconds >= 0
+        now[0] += seconds
+
+    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=wait))
+    pacer = Pacer(0.2)
+
+    def steps_s(number, after_s):
+        starts = [now[0]]
         for _ in range(number):
-            starts.append(time.monotonic())
-            pacer.finish(starts[-1])
-            pause.wait(0.08)
-        starts.append(time.monotonic())
+            wait(0.03)
+            assert not pacer.finish(starts[-1])
+            wait(after_s)
+            starts.append(now[0])
         return [later - earlier for earlier, later in pairwise(starts)]
 
-    first, second, *_ = steps_s(4)
-    assert first >= 0.28  # nothing is known yet
-    assert first + second < 0.44  # and the next makes up for it
-    pause.wait(0.3)  # a change, which is not made up for
+    # Nothing is known of the first, and the next makes up for it.
+    assert steps_s(4, 0.08) == pytest.approx([0.28, 0.12, 0.2, 0.2])
+    wait(0.3)  # a change, which is not made up for
     pacer.begin_anew(0.3)
-    anew = steps_s(3)
-    assert anew[0] < 0.36
-    assert sum(anew) > 0.87
+    assert steps_s(3, 0.08) == pytest.approx([0.3, 0.3, 0.3])
+    # One that takes longer after its padding is late, and the next makes up for that.
+    assert steps_s(1, 0.1) + steps_s(2, 0.08) == pytest.approx([0.32, 0.28, 0.3])
     assert pacer.num_overruns == 0
 
 
