@@ -115,10 +115,10 @@ def _chart(name: str, bars: dict[_Bar, list[Trial]], runs: Sequence[ReportRun]) 
 
 
 def _labels(bars: Mapping[_Bar, list[Trial]]) -> list[str]:
-    """Program and system, and what else tells a bar from others of the same."""
+    """Program and system, and whatever else bars of this program differ in."""
     labels = []
     for bar, trials in bars.items():
-        alike = [one for one in bars if (one.workload, one.system) == (bar.workload, bar.system)]
+        alike = [one for one in bars if one.workload == bar.workload]
         told = ""
         if len({one.state_bytes for one in alike}) > 1:
             told += f", {bar.state_bytes / 1e6:,.0f} MB"

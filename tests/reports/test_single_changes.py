@@ -157,14 +157,18 @@ def test_losses_are_told_by_the_part_in_which_they_lie(tmp_path: Path) -> None:
 
 def test_parts_of_steps_of_two_sizes_are_told_apart(tmp_path: Path) -> None:
     runs = name(
-        [write_changes(tmp_path, "background", 0.05, num_slow=4, batch=batch) for batch in (10, 20)]
+        [
+            write_changes(tmp_path, transfer, 0.05, num_slow=4, batch=batch)
+            for transfer, batch in (("background", 10), ("background", 20), ("broadcast", 20))
+        ]
     )
     with mpl.rc_context(style.RC):
         drawing = FIGURES["loss_in_parts"](runs)[0]
     assert drawing.table is not None
     assert {row[0] for row in drawing.table.rows} == {
-        "bert, 10 samples: stop-free",
-        "bert, 20 samples: stop-free",
+        "bert, 10 samples: stop-free background",
+        "bert, 20 samples: stop-free background",
+        "bert, 20 samples: stop-free broadcast",
     }
 
 
