@@ -83,6 +83,8 @@ class Spares:
     """Starts that asked for one and were given a fork."""
     failure: str = ""
     """Why some cannot be prepared."""
+    are_over: bool = False
+    """Whether that is so of all there will ever be: what makes them has died."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,20 +28,22 @@ class LiveSpares:
         self._are_kept = setup.backend.warmth.is_kept
         self._longest_s = longest_s
         self._lacking_since: float | None = None
+        self._seen: tuple[int, int] | None = None
+        """How many were ready then, and how many had been used."""
 
     def are_awaited(self) -> bool:
         """Whether there are fewer than there will be, which are worth waiting for.
 
-        They are not where it has taken too long: a spare may hang, and jobs whose steps take long
-        may never be at rest between the changes of others.
+        They are not where none has got ready or was used for too long: a spare may hang, and jobs
+        whose steps take long may never be at rest between the changes of others.
         """
         spares = self._launcher.spares() if self._are_kept else None
         if spares is None or spares.ready >= spares.wanted:
-            self._lacking_since = None
+            self._lacking_since = self._seen = None
             return False
-        now = time.monotonic()
-        if self._lacking_since is None:
-            self._lacking_since = now
+        now, seen = time.monotonic(), (spares.ready, spares.used)
+        if self._lacking_since is None or seen != self._seen:
+            self._lacking_since, self._seen = now, seen
         return now - self._lacking_since <= self._longest_s
 
     def facts(self) -> dict[str, float]:

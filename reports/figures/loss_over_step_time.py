@@ -169,7 +169,7 @@ def _table(points: dict[_Point, list[Trial]], baselines: set[str]) -> Table:
         beside = [
             median(net_losses(own))
             for (other, name, long), own in points.items()
-            if name in baselines and (other, long) == (panel, length)
+            if {name} == baselines and (other, long) == (panel, length)  # of several none is it
         ]
         share = f"{median(lost) / beside[0]:.2f}" if beside and system not in baselines else ""
         middle = percentile_interval(lost)

@@ -58,8 +58,8 @@ def _chart(
     systems = sorted({system for system, _ in points})
     own = {trial.run_id: system for (system, _), trials in points.items() for trial in trials}
     baselines = {own[run.run_id] for run in runs if run.run_id in own and run.backend == BASELINE}
-    beside = {
-        size: net_losses(trials) for (name, size), trials in points.items() if name in baselines
+    beside = {  # of several, which may differ in warmth, none is the one
+        size: net_losses(trials) for (name, size), trials in points.items() if {name} == baselines
     }
     looks = style.Looks(systems)
     figure = style.new_figure(3.6)

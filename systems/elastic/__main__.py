@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from harness.cluster import Cluster, uniform_cluster
+from harness.contracts.launcher import Warmth
 from harness.contracts.training import Backend, ReportKind
 from systems.backends.stop_free import StopFree
 from systems.elastic.request_channel import RequestServer, ask
@@ -111,6 +112,8 @@ def _problems(arguments: argparse.Namespace, job_dir: Path) -> list[str]:
         )
     if job_dir.exists() and (not job_dir.is_dir() or any(job_dir.iterdir())):
         problems.append(f"{job_dir} holds another job; give an empty folder with --job")
+    if arguments.start == Warmth.STANDBY:
+        problems.append("--start is standby, but no script is built in advance; use --start spare")
     if arguments.devices and arguments.slots % arguments.devices:
         problems.append(f"--slots {arguments.slots} is no multiple of --devices")
     return problems

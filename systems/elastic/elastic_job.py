@@ -264,8 +264,7 @@ class ElasticJob:
     def _on_left(self, process: Process, message: Mapping[str, Any]) -> None:
         process.left = message
         self._present.left(process)
-        if process.name in self._present.firsts:
-            self._overruns += message["overruns"]
+        self._overruns += message["overruns"]
         if message["finished"] and self._account.phase in (Phase.STARTING, Phase.RUNNING):
             self._account.phase = Phase.FINISHING
             self._deadline = None

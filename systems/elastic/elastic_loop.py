@@ -87,7 +87,9 @@ class ElasticLoop:
         )
         self.giving = Giving(self.state, bench.reduction, token, order, self.tell_failed)
         self.taking = Taking(self.state, bench, token, order, self.tell_failed)
-        self.pacer = Pacer(0.0)
+        self.pacer = Pacer(0.0, is_update_padded=True)
+        self.num_overruns = 0
+        """Steps that this worker noted as the first one, and that were late."""
         self.telling = Telling(client, bench, order.worker)
         self.outcome: Outcome | None = None
         """How this worker's training ended, once it has."""
@@ -327,6 +329,7 @@ class ElasticLoop:
         """Tell of the step that was committed, and of the switch or recovery before it."""
         started, ended = self._started_at, self._ended_at
         late = self._late if self.pacer.is_on else None
+        self.num_overruns += bool(late) and self.rank == 0
         mean = self.trainer.mean(losses)
         made = self.generation, self.membership, self.trainer.global_batch
         self.bench.report.step(started, ended, *made, mean, late, losses)

@@ -40,7 +40,7 @@ def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
         {
             "kind": "left",
             "finished": outcome is Outcome.FINISHED,
-            "overruns": loop.pacer.num_overruns,
+            "overruns": loop.num_overruns,
             **report.standing(),
         }
     )

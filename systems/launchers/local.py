@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.contracts.launcher import Exit, ProcessSpec, Spares, SpareSpec, Warmth
+from systems.launchers.exits import describe_exit
 from systems.launchers.preimported import Preimported
 
 CLOSE_TIMEOUT_S = 10.0
@@ -22,7 +23,6 @@ PREIMPORT = (
     "systems.runtime.training_loop",
     "systems.elastic.elastic_loop",
 )
-LOG_TAIL_BYTES = 4096
 SPARE_BYTES = 30_000_000
 """Memory that a spare has for itself alone once it is prepared (the rest it shares with the
 process it was forked from), with torch 2.13 on a CPU; tests/backends/test_spares.py checks it.
@@ -181,29 +181,3 @@ class Local:
 def _module_path() -> dict[str, str]:
     """Where a new interpreter finds what this one does."""
     return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-
-
-def describe_exit(code: int, log_path: Path) -> str:
-    """Exit code or signal, and the last line of the log where the process failed."""
-    if code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = f"signal {-code}"
-        text = f"killed by {name}"
-    else:
-        text = f"exited with {code}"
-    last = last_line(log_path) if code != 0 else ""
-    return f"{text}: {last}" if last else text
-
-
-def last_line(path: Path) -> str:
-    """The last line of a file that is not empty, or nothing."""
-    try:
-        with path.open("rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(0, end - LOG_TAIL_BYTES))
-            lines = file.read().decode(errors="replace").split("\n")
-    except OSError:
-        return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")

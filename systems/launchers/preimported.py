@@ -9,8 +9,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from harness.contracts.launcher import ProcessSpec, Spares, SpareSpec
+from systems.launchers.exits import describe_code
 from systems.launchers.spare_pool import SparePool
 from systems.runtime.control import LineBuffer, Message, encode
 
@@ -35,6 +37,8 @@ class Preimported:
         self._spares = SparePool()
         self._failure: str | None = None
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
+        self._printed_bytes = 0
+        """Its size when the last spare was asked for; they are made one after the other."""
         with theirs:
             self._process = subprocess.Popen(
                 [
@@ -94,6 +98,7 @@ class Preimported:
         """Have the next spare made, if one is missing and no other is being prepared."""
         if (order := self._spares.next()) is not None:
             number, spec = order
+            self._printed_bytes = os.fstat(self._log.fileno()).st_size
             self._send(
                 {
                     "kind": "spare",
@@ -129,7 +134,7 @@ class Preimported:
         elif message["kind"] == "failed":
             self._failure = message["reason"]
         elif message["kind"] == "exited" and message["id"] < 0:
-            self._spares.ended(message["id"], self._last_line)
+            self._spares.ended(message["id"], partial(self._how_spare_ended, message["returncode"]))
         elif message["kind"] == "exited":
             self._live.discard(message["id"])
             self._ends.append((message["id"], message["returncode"], ""))
@@ -153,8 +158,14 @@ class Preimported:
     def _last_words(self) -> str:
         return f"exit code {self._process.poll()}; {self._last_line()}"
 
-    def _last_line(self) -> str:
+    def _how_spare_ended(self, code: int) -> str:
+        """For a person; who is killed has no last words."""
+        said = f": {self._last_line(self._printed_bytes)}" if code > 0 else ""
+        return describe_code(code) + said
+
+    def _last_line(self, since_bytes: int = 0) -> str:
         """Of what it and its spares have printed (``pread``: they share the file's position)."""
-        size = os.fstat(self._log.fileno()).st_size
-        lines = os.pread(self._log.fileno(), size, 0).decode(errors="replace").strip().splitlines()
+        size = os.fstat(self._log.fileno()).st_size - since_bytes
+        said = os.pread(self._log.fileno(), size, since_bytes)
+        lines = said.decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else "no output"

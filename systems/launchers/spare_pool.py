@@ -45,6 +45,8 @@ class SparePool:
 
     def want(self, specs: Sequence[SpareSpec]) -> list[int]:
         """Have one spare for each of ``specs`` from now on; returns those to kill."""
+        if self._end:
+            return []
         self._specs = {_kind(spec): spec for spec in specs}
         wanted = Counter(map(_kind, specs))
         for kind in wanted.keys() - self._wanted.keys():  # what failed before may do now
@@ -92,8 +94,8 @@ class SparePool:
         spare.is_ready = True
         self._failures[spare.kind] = 0
 
-    def ended(self, number: int, last_line: Callable[[], str]) -> None:
-        """A spare has ended, and was not used as far as its parent knows."""
+    def ended(self, number: int, how: Callable[[], str]) -> None:
+        """A spare has ended, and was not used as far as its parent knows; ``how`` says it."""
         spare = self._spares.pop(number, None)
         if spare is None or spare.is_killed or spare.is_ready:
             return
@@ -102,7 +104,7 @@ class SparePool:
             self._missing.append(spare.kind)
         else:
             self._missing = [kind for kind in self._missing if kind != spare.kind]
-            self._reasons[spare.kind] = f"a spare could not be prepared: {last_line()}"
+            self._reasons[spare.kind] = f"a spare could not be prepared: {how()}"
 
     def give_up(self, reason: str) -> None:
         """Their parent has died, and they with it."""
@@ -122,6 +124,7 @@ class SparePool:
             missed=self._missed,
             failure=self._end
             or next((r for k, r in self._reasons.items() if k in self._wanted), ""),
+            are_over=bool(self._end),
         )
 
     def _can_be_made(self, kind: Kind) -> bool:

@@ -11,16 +11,19 @@ _NUM_RECENT = 10
 class Pacer:
     """Holds steps to a schedule, so that what one step is late the next makes up.
 
-    A step may go on after its padding, with its update say, and is due when that has ended. What
-    follows the padding is taken to last as long as in the quickest of the last few steps, at
-    other sizes too; else the first step of a schedule would be longer by it than all others.
+    Where a step's update follows its padding, the step is due when that has ended. It is taken to
+    last as long as in the quickest of the last few steps, at other sizes too; else the first step
+    of a schedule would be longer by it than all others. Where workers wait for each other after
+    the padding nothing is taken off: who waits would pad less, and then wait for longer.
 
     A worker more than one whole floor behind gives the lost time up: it was not slow by
     accident but cannot keep the pace.
     """
 
-    def __init__(self, floor_s: float) -> None:
+    def __init__(self, floor_s: float, *, is_update_padded: bool = False) -> None:
+        """Args: ``is_update_padded``: whether the update follows the padding."""
         self._floor_s = floor_s
+        self._is_update_padded = is_update_padded
         self._end_due: float | None = None
         self._woke_at: float | None = None
         self._after_s: deque[float] = deque(maxlen=_NUM_RECENT)
@@ -43,7 +46,7 @@ class Pacer:
         if it is late already."""
         if not self.is_on:
             return False
-        if self._woke_at is not None:
+        if self._is_update_padded and self._woke_at is not None:
             self._after_s.append(started - self._woke_at)
         self._end_due = (started if self._end_due is None else self._end_due) + self._floor_s
         due = self._end_due - min(self._after_s, default=0.0)

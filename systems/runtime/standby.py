@@ -50,8 +50,8 @@ _built: dict[str, tuple[ProgramOrder, Program]] = {}
 def prepare(argv: Sequence[str]) -> int:
     """Entry point: ``DEVICE DEVICE_TYPE NUM_THREADS RECIPE...``; a rehearsal comes first.
 
-    A program that cannot be built is left to its job's own workers, who tell why. Random states are
-    as before. Unlike a spare's, its process has threads, of its process group.
+    A program that cannot be built is left to its job's own workers, who tell why. Torch's random
+    states are as before. Unlike a spare's, its process has threads, of its process group.
     """
     device, device_type, num_threads, *recipes = argv
     if (code := rehearse((device, device_type))) != 0:

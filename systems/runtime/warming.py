@@ -58,7 +58,7 @@ class Warming:
         self._recipes: dict[str, Recipe] = {}
         """Of all jobs that have begun, by their identity: what standbys are to have built."""
         self._is_outdated = False
-        """Whether standbys have yet to hear of some of these."""
+        """Whether standbys are to be made anew, by the recipes as they are now."""
         self._proven: set[str] = set()
         """Recipes that standbys have followed."""
         self._given_up: set[str] = set()
@@ -109,7 +109,7 @@ class Warming:
         if not self._is_keeping:
             return
         if any(job.change is not None for job in jobs.values()):
-            self._rest = None
+            self._rest, self._since = None, time.monotonic()
             return
         steps = {name: job.step for name, job in jobs.items() if job.is_alive}
         if self._rest is None:
@@ -130,7 +130,7 @@ class Warming:
         now, on_trial = time.monotonic(), self._on_trial()
         if spares.ready != self._ready or spares.ready >= spares.alive:
             self._ready, self._since = spares.ready, now
-        if not on_trial:
+        if not on_trial or spares.are_over:  # that is no program's fault
             return
         is_late = now - self._since > self._options.start_timeout_s
         if spares.failure or is_late:
@@ -142,21 +142,15 @@ class Warming:
                 named = self._recipes.pop(culprit).workload
                 print(f"standbys do without {named}: {why}", file=sys.stderr)
                 self._given_up.add(culprit)
-            self._renew()
+            self._is_outdated = True
         elif spares.ready >= spares.wanted:
             self._proven |= set(on_trial)
-            if self._on_trial():
-                self._renew()
+            self._is_outdated = bool(self._on_trial())
 
     def _on_trial(self) -> list[str]:
         """Recipes that standbys are to follow, of which none has done so yet."""
         unproven = [identity for identity in self._recipes if identity not in self._proven]
         return unproven[:1] if self._is_one_by_one else unproven
-
-    def _renew(self) -> None:
-        """Have standbys made anew, by the recipes as they are now."""
-        self._keep()
-        self._since = time.monotonic()
 
     def _keep(self) -> None:
         """Want a spare for every slot, in place of any that is to be another by now."""

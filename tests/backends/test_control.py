@@ -220,17 +220,23 @@ def test_steps_keep_an_absolute_schedule():
     assert 4 <= pacer.num_overruns <= 12
 
 
-def test_a_padded_step_has_its_length_with_what_follows_the_padding(monkeypatch):
-    """Its update, say. The first step of a schedule is not longer by that than the others, once
-    it is known how long it takes."""
-    now = [100.0]
+def later(now):
+    """Sleep, by a clock of its own."""
 
     def wait(seconds):
         assert seconds >= 0
         now[0] += seconds
 
+    return wait
+
+
+def test_a_padded_step_has_its_length_with_what_follows_the_padding(monkeypatch):
+    """Its update, say. The first step of a schedule is not longer by that than the others, once
+    it is known how long it takes."""
+    now = [100.0]
+    wait = later(now)
     monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=wait))
-    pacer = Pacer(0.2)
+    pacer = Pacer(0.2, is_update_padded=True)
 
     def steps_s(number, after_s):
         starts = [now[0]]
@@ -249,6 +255,21 @@ def test_a_padded_step_has_its_length_with_what_follows_the_padding(monkeypatch)
     # One that takes longer after its padding is late, and the next makes up for that.
     assert steps_s(1, 0.1) + steps_s(2, 0.08) == pytest.approx([0.32, 0.28, 0.3])
     assert pacer.num_overruns == 0
+
+
+def test_workers_that_wait_for_each_other_after_their_padding_keep_it(monkeypatch):
+    """One whose schedule began earlier waits in every step, and pads no less for it."""
+    now = [0.0]
+    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=later(now)))
+    begun, pacers = [0.0, 0.02], [Pacer(0.1), Pacer(0.1)]
+    for _ in range(200):
+        ended = []
+        for started, pacer in zip(begun, pacers, strict=True):
+            now[0] = started + 0.03
+            assert not pacer.finish(started)
+            ended.append(now[0])
+        begun = [max(ended)] * 2
+    assert begun[0] == pytest.approx(200 * 0.1 + 0.02)
 
 
 def test_a_worker_that_cannot_keep_the_pace_does_not_rush_for_ever():

@@ -19,9 +19,12 @@ from systems.launchers.local import SPARE_BYTES, Local
 from systems.runtime.recipe import Recipe
 from tests.backends.world import (
     CLUSTER,
+    ENDS,
     TINY,
+    World,
     pids,
     waiting_spares,
+    warm_launcher,
     workers,
 )
 from tests.elastic.histories import check_samples, forced, history, stop_free
@@ -88,10 +91,12 @@ def test_a_job_from_scratch_takes_only_a_program_of_its_own_seed(worlds, launche
         first = world.until_change(world.start((0,), step_s=0.01, builders=str(path)))
         if start == "standby":
             until_all_have_built(world, launcher, path, first.step)
-        for job_id, seed in (("same", 7), ("other", 8)):
-            details = {"step_s": 0.01, "builders": str(path)}
-            world.start((1, 2), steps=20, job_id=job_id, seed=seed, **details)
+        for job_id, slots, seed in (("same", (1, 2), 7), ("other", (3,), 8)):
+            details, used = {"step_s": 0.01, "builders": str(path)}, launcher.spares().used
+            world.start(slots, steps=20, job_id=job_id, seed=seed, **details)
             ends.append(world.until_end(job_id=job_id).results)
+            used = launcher.spares().used - used
+            assert used == (len(slots) if start == "standby" else 0)
         world.backend.close()
     assert ends[:2] == ends[2:]
     assert ends[0] != ends[1]
@@ -127,10 +132,16 @@ def test_a_program_that_cannot_be_built_leaves_standbys_to_the_others(worlds, la
 
 
 @pytest.mark.parametrize(
-    "otherwise", ["exit", "fork", pytest.param("hang", marks=pytest.mark.long)]
+    ("otherwise", "why"),
+    [
+        ("exit", "a spare could not be prepared: exited with 5"),
+        ("fork", "a spare could not be prepared: exited with 5"),
+        ("kill", "a spare could not be prepared: killed by SIGKILL"),
+        pytest.param("hang", "preparing one took longer than 20.0 s", marks=pytest.mark.long),
+    ],
 )
 def test_a_program_that_takes_its_standbys_along_is_left_out(
-    worlds, launcher, tmp_path, capsys, otherwise
+    worlds, launcher, tmp_path, capsys, otherwise, why
 ):
     bad, good = tmp_path / "bad", tmp_path / "good"
     worlds(StopFree(start="preimported")).backend.close()  # the imports are not to be timed
@@ -142,11 +153,31 @@ def test_a_program_that_takes_its_standbys_along_is_left_out(
     until_all_have_built(world, launcher, good, started.step)
     assert not launcher.spares().failure
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"standbys do without {TINY}: ")
-    assert ("took longer than 20.0 s" in line) == (otherwise == "hang")
+    assert line.startswith(f"standbys do without {TINY}: {why}")
     ready = pids(waiting_spares())
     world.do(ChangeKind.RESCALE, (0, 1))
     assert len(pids(workers()) & ready) == 1
+
+
+def test_no_program_is_blamed_for_the_death_of_the_process_that_forks(tmp_path, capsys):
+    path, launcher = tmp_path / "builders", warm_launcher()
+    launcher.open()
+    world = World(StopFree(start="standby"), launcher, tmp_path / "jobs")
+    try:
+        details = {"builders": str(path), "builds": 1, "otherwise": "parent"}
+        world.until_change(world.start((0,), step_s=0.01, **details))
+        end = world.until(lambda report: report.kind in ENDS)
+        assert len(builders(path)) == 2, "the worker, and the standby that ended it"
+        assert "the pre-importing process has died" in end.reason
+        world.poll(0.2)
+        world.poll(0.2)
+        standing = launcher.spares()
+        assert standing.are_over
+        assert (standing.wanted, standing.alive) == (0, 0)
+    finally:
+        world.backend.close()
+        launcher.close()
+    assert "standbys do without" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("loose", ["tensor", pytest.param("list", marks=pytest.mark.long)])

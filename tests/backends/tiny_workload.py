@@ -177,7 +177,12 @@ def _stay_until_gone(marker):
 
 
 def _fail_to_build(how):
-    """End this process, or hang; ``fork``: end it and leave a child that hangs."""
+    """End this process, or hang; ``fork``: end it and leave a child that hangs; ``kill``: by a
+    signal; ``parent``: and all that was forked beside it."""
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "parent":
+        os.kill(os.getppid(), signal.SIGKILL)
     if how == "hang" or (how == "fork" and os.fork() == 0):
         while True:
             signal.pause()

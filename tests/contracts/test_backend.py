@@ -194,6 +194,21 @@ def paced(world, job_id, floor_s):
     return lines
 
 
+def test_late_steps_are_counted_once_whoever_is_first(world):
+    """They are those that the job's log has as late."""
+    if not world.backend.abilities.rescale:
+        return
+    floors = {1: 1e-4, 2: 1e-4}  # each step is late
+    began = world.until_change(world.start((0, 1), floors=floors))
+    world.until_step(began.step + 15)
+    changed = world.do(ChangeKind.RESCALE, (1,))
+    world.until_step(changed.step + 15)
+    world.backend.hold("job", 0)
+    end = world.until_end()
+    late = {line["step"] for line in read_lines(world.job_dir() / "steps.jsonl") if line["late"]}
+    assert end.results["pace_overruns"] == len(late) > 15
+
+
 def test_paced_steps_take_their_time(world):
     for floor_s in (0.08, 0.4, 2.0):  # slower ones only where the machine cannot keep the pace
         lines = paced(world, f"paced-{floor_s}", floor_s)

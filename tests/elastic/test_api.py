@@ -376,9 +376,11 @@ def test_run_and_requests_from_another_shell(linear, tmp_path):
 
 def test_wrong_command_lines(tmp_path, capsys):
     (tmp_path / "old.log").touch()
-    assert main(["run", "nothing.py", "--workers", "9", "--job", str(tmp_path)]) == 2
+    wrong = ["--workers", "9", "--start", "standby", "--job", str(tmp_path)]
+    assert main(["run", "nothing.py", *wrong]) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
+    assert "use --start spare" in lines[-1]
     assert main(["status", str(tmp_path)]) == 1
     assert "no job runs" in capsys.readouterr().err
     with pytest.raises(SystemExit) as end:

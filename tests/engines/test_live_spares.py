@@ -39,6 +39,11 @@ def test_spares_are_waited_for_so_long_and_no_longer(monkeypatch):
     assert spares.are_awaited()
     now_s = 10.5
     assert not spares.are_awaited()
+    for ready in (0, 1):
+        standing = Spares(wanted=2, ready=ready, used=1)
+        assert spares.are_awaited(), "another is to be made, or is"
+        now_s += 10.5
+        assert not spares.are_awaited()
     standing = Spares(wanted=2, ready=2)
     assert not spares.are_awaited()
     standing = Spares(wanted=2, ready=1)

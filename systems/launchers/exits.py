@@ -1,0 +1,38 @@
+"""How a process ended, told to a person."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+LOG_TAIL_BYTES = 4096
+
+
+def describe_exit(code: int, log_path: Path) -> str:
+    """Exit code or signal, and the last line of the log where the process failed."""
+    last = last_line(log_path) if code != 0 else ""
+    return f"{describe_code(code)}: {last}" if last else describe_code(code)
+
+
+def describe_code(code: int) -> str:
+    """Exit code, or the signal whose negative number it is."""
+    if code >= 0:
+        return f"exited with {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"killed by {name}"
+
+
+def last_line(path: Path) -> str:
+    """The last line of a file that is not empty, or nothing."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - LOG_TAIL_BYTES))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
