@@ -12,7 +12,11 @@ _ROUNDS = 200_000
 
 
 class BusyProcesses:
-    """So many of them, from ``start`` to ``close``. They end by themselves without this one."""
+    """So many of them, from ``start`` to ``close``. They end by themselves without this one.
+
+    Each is a session of its own: kernels that group tasks by session (autogroups) share a core
+    between sessions first, so that all of one session get no more than one worker does.
+    """
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -22,7 +26,8 @@ class BusyProcesses:
         """Start them; they are busy within tens of milliseconds."""
         command = [sys.executable, "-I", "-S", str(Path(__file__)), str(os.getpid())]
         self._processes += [
-            subprocess.Popen(command, stdin=subprocess.DEVNULL) for _ in range(self.count)
+            subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+            for _ in range(self.count)
         ]
 
     def close(self) -> None:

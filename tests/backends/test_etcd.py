@@ -1,6 +1,5 @@
 """Jobs whose leader is elected in a real etcd, which may be gone for a while; skipped without."""
 
-from base64 import b64decode, b64encode
 from pathlib import Path
 
 import psutil
@@ -10,7 +9,6 @@ from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
 from systems.backends.stop_free import StopFree
 from systems.backends.warm_restart import WarmRestart
-from systems.elastic.etcd_keystore import KEYS, EtcdKeyStore
 from tests.backends.world import CLUSTER, World, descendants, workers
 from tests.elastic.stores import EtcdProcess
 
@@ -51,22 +49,9 @@ def log(process):
     return Path(f"/proc/{process.pid}/fd/1").readlink().stem
 
 
-def keys(etcd):
-    """What jobs have there now: leaders' addresses by key."""
-    store = EtcdKeyStore(etcd.endpoint)
-    after = KEYS[:-1] + chr(ord(KEYS[-1]) + 1)
-    texts = {"key": KEYS, "range_end": after}
-    found = store._call("kv/range", {k: b64encode(v.encode()).decode() for k, v in texts.items()})
-    store.close()
-    return {
-        b64decode(entry["key"]).decode(): b64decode(entry["value"]).decode().partition("|")[0]
-        for entry in found.get("kvs", [])
-    }
-
-
 def leader(world, etcd):
     """The one job's leader; waits until there is one."""
-    while not (found := keys(etcd)):
+    while not (found := etcd.keys()):
         world.poll(0.01)
     (address,) = found.values()
     port = int(address.partition("/")[0].rpartition(":")[2])
@@ -142,13 +127,13 @@ def test_no_two_lives_of_jobs_meet_and_what_they_leave_expires(worlds, etcd):
     one, other = worlds(), worlds()
     for world in (one, other):
         world.until_change(world.start((0,), step_s=0.002))
-    while len(first := set(keys(etcd))) < 2:
+    while len(first := set(etcd.keys())) < 2:
         one.poll(0.01)
     for world in (one, other):
         world.do(ChangeKind.SUSPEND)
     one.do(ChangeKind.RESUME, (0,))
-    while not (set(keys(etcd)) - first):
+    while not (set(etcd.keys()) - first):
         one.poll(0.01)
     one.until_change(one.ask(ChangeKind.STOP))  # kills the workers
-    while keys(etcd):
+    while etcd.keys():
         one.poll(0.1)

@@ -12,12 +12,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from base64 import b64decode, b64encode
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from systems.elastic.etcd_keystore import EtcdKeyStore
+from systems.elastic.etcd_keystore import KEYS, EtcdKeyStore
 from systems.elastic.tcp_keystore import TcpKeyStore
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,6 +108,19 @@ class EtcdProcess:
                     return
             time.sleep(0.05)
         pytest.fail("etcd did not start")
+
+    def keys(self):
+        """What jobs have there now: leaders' addresses by key."""
+        store = EtcdKeyStore(self.endpoint)
+        after = KEYS[:-1] + chr(ord(KEYS[-1]) + 1)
+        texts = {"key": KEYS, "range_end": after}
+        request = {name: b64encode(text.encode()).decode() for name, text in texts.items()}
+        found = store._call("kv/range", request)
+        store.close()
+        return {
+            b64decode(entry["key"]).decode(): b64decode(entry["value"]).decode().partition("|")[0]
+            for entry in found.get("kvs", [])
+        }
 
     def _is_healthy(self):
         kind = http.client.HTTPConnection
