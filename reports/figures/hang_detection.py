@@ -56,7 +56,7 @@ def _chart(number: int, cells: dict[Cell, Watched]) -> Drawing:
     right.set_ylabel("false kills (per hour)" + ("\nnone seen: 95% upper ends" if is_bound else ""))
     for axis in (left, right):
         style.plain_log_ticks(axis.yaxis)
-    left.xaxis.set_major_locator(FixedLocator(timeouts_ms))
+    left.xaxis.set_major_locator(FixedLocator(_apart(timeouts_ms)))
     left.xaxis.set_minor_locator(NullLocator())
     left.xaxis.set_major_formatter("{x:g}")
     for axis in (left, right):
@@ -84,6 +84,15 @@ def _chart(number: int, cells: dict[Cell, Watched]) -> Drawing:
             [_row(cell, seen) for cell, seen in cells.items()],
         ),
     )  # fmt: skip
+
+
+def _apart(values: Sequence[float]) -> list[float]:
+    """Those whose labels do not touch on a logarithmic axis."""
+    shown: list[float] = []
+    for value in values:
+        if not shown or value >= 1.3 * shown[-1]:
+            shown.append(value)
+    return shown
 
 
 def _load(stress_processes: int) -> str:
