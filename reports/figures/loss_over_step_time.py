@@ -169,9 +169,10 @@ def _table(points: dict[_Point, list[Trial]], baselines: set[str]) -> Table:
         beside = [
             median(net_losses(own))
             for (other, name, long), own in points.items()
-            if {name} == baselines and (other, long) == (panel, length)  # of several none is it
+            if name in baselines and (other, long) == (panel, length)
         ]
-        share = f"{median(lost) / beside[0]:.2f}" if beside and system not in baselines else ""
+        is_told = len(beside) == 1 and system not in baselines  # several may differ in warmth
+        share = f"{median(lost) / beside[0]:.2f}" if is_told else ""
         middle = percentile_interval(lost)
         rows.append(
             [f"{system}, {_named(panel)}, {1000 * _step_s(trials):,.0f} ms", str(len(lost)),

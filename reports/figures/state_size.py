@@ -58,9 +58,10 @@ def _chart(
     systems = sorted({system for system, _ in points})
     own = {trial.run_id: system for (system, _), trials in points.items() for trial in trials}
     baselines = {own[run.run_id] for run in runs if run.run_id in own and run.backend == BASELINE}
-    beside = {  # of several, which may differ in warmth, none is the one
-        size: net_losses(trials) for (name, size), trials in points.items() if {name} == baselines
-    }
+    beside: dict[float, list[list[float]]] = {}
+    for (system, size), trials in points.items():
+        if system in baselines:
+            beside.setdefault(size, []).append(net_losses(trials))
     looks = style.Looks(systems)
     figure = style.new_figure(3.6)
     left, right = figure.subplots(1, 2)
@@ -78,7 +79,8 @@ def _chart(
             if lost:
                 losses.append((size / 1e6, float(np.median(lost))))
             others = [] if system in baselines else beside.get(size, [])
-            rows.append(_row(system, size, stops, lost, others))
+            baseline = others[0] if len(others) == 1 else []  # several may differ in warmth
+            rows.append(_row(system, size, stops, lost, baseline))
         _lines(left, line, looks, system)
         if losses:
             _loss_line(right, losses, looks, system, is_baseline=system in baselines)

@@ -215,6 +215,21 @@ def test_the_table_has_medians_and_no_interval_below_five(runs: list[ReportRun])
     assert row[3] == "none, n = 3"
 
 
+@pytest.mark.parametrize("figure", ["loss_over_step_time", "state_size"])
+def test_of_two_warm_restarts_none_is_the_one_to_stand_beside(tmp_path: Path, figure: str) -> None:
+    runs = name(
+        [
+            write_changes(tmp_path, "background", 0.004, state_bytes=10**8),
+            write_changes(tmp_path, "none", 0.5, backend="warm_restart", state_bytes=10**8),
+            write_changes(tmp_path, "other", 0.25, backend="warm_restart", state_bytes=10**8),
+        ]
+    )
+    with mpl.rc_context(style.RC):
+        drawing = FIGURES[figure](runs)[0]
+    assert drawing.table is not None
+    assert [row[-1] for row in drawing.table.rows] == ["", "", ""]
+
+
 def test_a_loss_stands_beside_a_warm_restarts_at_the_same_step_and_state(tmp_path: Path) -> None:
     runs = name(
         [
