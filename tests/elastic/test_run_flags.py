@@ -80,7 +80,7 @@ def test_checkpoints_blocks_and_cold_newcomers(tmp_path):
     made = steps(folder)
     last = max(i for i, line in enumerate(made) if line["world"] == 3)
     assert (made[last + 1]["step"] - 1) % 5 == 0, "all went back to a checkpoint"
-    assert made[last + 1]["step"] <= made[last]["step"]
+    assert made[last + 1]["step"] <= made[last]["step"] + 1
 
 
 @pytest.mark.parametrize(("start", "idle"), [("preimported", 0), ("spare", 1)])
