@@ -83,8 +83,8 @@ def test_checkpoints_blocks_and_cold_newcomers(tmp_path):
     assert made[last + 1]["step"] <= made[last]["step"] + 1
 
 
-@pytest.mark.parametrize(("start", "idle"), [("preimported", 0), ("spare", 1)])
-def test_an_election_in_etcd_and_modules_imported_once(tmp_path, start, idle):
+@pytest.mark.parametrize("start", ["preimported", "spare"])
+def test_an_election_in_etcd_and_modules_imported_once(tmp_path, start):
     etcd = EtcdProcess()
     try:
         folder = tmp_path / "job"
@@ -92,7 +92,8 @@ def test_an_election_in_etcd_and_modules_imported_once(tmp_path, start, idle):
         with running(folder, *flags, "--transfer", "peer", "--recovery", "approximate") as run:
             assert etcd.keys(), "its leader's"
             assert "fractions" in forking(run).cmdline()
-            assert len(forking(run).children()) == 3 + idle, "store, workers, and on the third slot"
+            idle = len(forking(run).children()) - 3  # beside the store and two workers
+            assert (idle > 0) == (start == "spare")
             grown = ask(folder, {"action": "scale_out", "to": 3}, TIMEOUT_S)
             assert grown["status"] == "done"
             kill(run, folder, "w1")
