@@ -206,7 +206,11 @@ def test_late_steps_are_counted_once_whoever_is_first(world):
     world.backend.hold("job", 0)
     end = world.until_end()
     late = {line["step"] for line in read_lines(world.job_dir() / "steps.jsonl") if line["late"]}
-    assert end.results["pace_overruns"] == len(late) > 15
+    counted = end.results["pace_overruns"]
+    if world.backend.name == "torchrun":  # TorchElastic ends the workers of a round before they
+        assert 15 < counted <= len(late)  # can say how many steps were late
+    else:
+        assert counted == len(late) > 15
 
 
 def test_paced_steps_take_their_time(world):
