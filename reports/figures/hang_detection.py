@@ -21,7 +21,7 @@ _KILLED, _NEXT_STEP = "killed", "survivors' next step"
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     """One figure per workload: detection on the left, false kills on the right."""
-    found = watched(run for run in runs if run.is_live)
+    found = watched(runs)  # those whose job was lost, too, which count as having trained nothing
     workloads = sorted({cell.workload for cell in found})
     reason = "No live run of the selection watched for hangs (engine=live_faults)."
     return [

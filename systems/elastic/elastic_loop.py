@@ -87,7 +87,7 @@ class ElasticLoop:
         )
         self.giving = Giving(self.state, bench.reduction, token, order, self.tell_failed)
         self.taking = Taking(self.state, bench, token, order, self.tell_failed)
-        self.pacer = Pacer(0.0, is_update_padded=True)
+        self.pacer = Pacer(0.0, is_before_update=True)
         self.num_overruns = 0
         """Steps that this worker noted as the first one, and that were late."""
         self.telling = Telling(client, bench, order.worker)

@@ -20,10 +20,10 @@ class Pacer:
     accident but cannot keep the pace.
     """
 
-    def __init__(self, floor_s: float, *, is_update_padded: bool = False) -> None:
-        """Args: ``is_update_padded``: whether the update follows the padding."""
+    def __init__(self, floor_s: float, *, is_before_update: bool = False) -> None:
+        """Args: ``is_before_update``: whether a step is padded before its update."""
         self._floor_s = floor_s
-        self._is_update_padded = is_update_padded
+        self._is_before_update = is_before_update
         self._end_due: float | None = None
         self._woke_at: float | None = None
         self._after_s: deque[float] = deque(maxlen=_NUM_RECENT)
@@ -46,7 +46,7 @@ class Pacer:
         if it is late already."""
         if not self.is_on:
             return False
-        if self._is_update_padded and self._woke_at is not None:
+        if self._is_before_update and self._woke_at is not None:
             self._after_s.append(started - self._woke_at)
         self._end_due = (started if self._end_due is None else self._end_due) + self._floor_s
         due = self._end_due - min(self._after_s, default=0.0)

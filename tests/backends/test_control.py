@@ -236,7 +236,7 @@ def test_a_padded_step_has_its_length_with_what_follows_the_padding(monkeypatch)
     now = [100.0]
     wait = later(now)
     monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=wait))
-    pacer = Pacer(0.2, is_update_padded=True)
+    pacer = Pacer(0.2, is_before_update=True)
 
     def steps_s(number, after_s):
         starts = [now[0]]
