@@ -50,9 +50,12 @@ def write(root: Path, run_id: str, records: RunRecords, **backend: object) -> St
         return writer.finish(records, metrics.compute(records))
 
 
-def hanging(root: Path, timeout_s: float, *, hangs: int, kills: int, stress: int) -> StoredRun:
+def hanging(
+    root: Path, timeout_s: float, *, hangs: int, kills: int, stress: int, is_lost: bool = False
+) -> StoredRun:
     """An hour of two workers: each hang is seen a tenth of a second late, and trained on from
-    two tenths after that; then so many are killed in error."""
+    two tenths after that; then so many are killed in error. Of a job that was lost no step
+    counts."""
     records = RunRecords(grants=[GrantRecord("0", 0.0, 3600.0, (0, 1), BATCH, None)])
     at_s = 0.0
     for number in range(hangs):
@@ -74,6 +77,8 @@ def hanging(root: Path, timeout_s: float, *, hangs: int, kills: int, stress: int
     ]
     records.steps.append(StepRecord("0", len(records.steps), 2, BATCH, at_s, STEP_S, "0x0p+0"))
     records.facts["stress_processes"] = float(stress)
+    if is_lost:
+        records.steps.clear()
     return write(root, f"hang-{timeout_s}-{stress}", records, hang_timeout_s=timeout_s)
 
 
@@ -98,6 +103,15 @@ def test_hangs_and_false_kills_are_counted_by_time_out_and_load(hangs: list[Repo
     assert seen.next_step_s == pytest.approx([0.6 + 0.2] * 6), "less the usual step"
     loaded = found[Cell("toy", 4, 0.2)]
     assert (loaded.num_hangs, loaded.num_false_kills, loaded.hours) == (0, 3, 1.0)
+
+
+def test_the_rates_of_jobs_that_were_lost_are_drawn(tmp_path: Path) -> None:
+    lost = hanging(tmp_path, 0.2, hangs=0, kills=9, stress=4, is_lost=True)
+    with mpl.rc_context(style.RC):
+        (drawing,) = FIGURES["hang_detection"](name([lost]))
+    assert drawing.table is not None
+    (row,) = drawing.table.rows
+    assert dict(zip(drawing.table.header, row, strict=True))["false kills"] == "9"
 
 
 def rescale(number: int, before: int, after: int, at_s: float, **fields: object) -> ChangeRecord:
