@@ -136,11 +136,15 @@ def break_thread(build=Regrouping._build):
 
 
 def lose_founding(take=Regrouping.take):
-    """One founder's group is lost before it has begun."""
+    """The first founder's group is lost before it has begun.
+
+    All have met by then: who lost the others while it still meets them would tell of that.
+    """
 
     def broken(self, generation):
         group = take(self, generation)
-        if is_first():
+        group.all_reduce(torch.zeros(1)).wait()
+        if group.rank == 0 and is_first():
             group.give_up()
             raise GroupLost("a connection broke")
         return group
