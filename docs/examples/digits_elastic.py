@@ -27,6 +27,7 @@ model = nn.Sequential(
     nn.Linear(256, 10),
 )
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=EPOCHS)
 loader = elastic.batches(train, batch_size=64, epochs=EPOCHS)
 model, optimizer = elastic.init(model, optimizer)
 
@@ -38,14 +39,16 @@ def accuracy() -> float:
         return (model(images[1536:]).argmax(1) == labels[1536:]).float().mean().item()
 
 
-for _ in range(EPOCHS):
+for _ in loader.epochs():
     for pixels, digits in loader:
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(pixels), digits)
         loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         elastic.notify_batch_end(loss)
+    schedule.step()
+    elastic.is_first() and torch.save(model.state_dict(), PATH)
 
 elastic.shutdown() or sys.exit()
-torch.save(model.state_dict(), PATH)
 print(f"accuracy {accuracy():.4f}")

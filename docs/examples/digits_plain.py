@@ -25,6 +25,7 @@ model = nn.Sequential(
     nn.Linear(256, 10),
 )
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=EPOCHS)
 loader = data.DataLoader(train, batch_size=64, shuffle=True)
 
 
@@ -40,7 +41,9 @@ for _ in range(EPOCHS):
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(pixels), digits)
         loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+    schedule.step()
+    torch.save(model.state_dict(), PATH)
 
-torch.save(model.state_dict(), PATH)
 print(f"accuracy {accuracy():.4f}")

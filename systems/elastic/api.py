@@ -1,29 +1,34 @@
-"""The calls that make a training script of one's own elastic.
+"""The calls that make a user's training script elastic.
 
-Source: EDL, section 3 (papers/systems.md, 1.1). ``init`` wraps the optimizer, which reduces the
-gradients before it updates; ``batches`` is in the place of ``elastic_shard_generator``: an
-iterator over this worker's share of every step; ``notify_batch_end`` is where the membership
-changes; ``shutdown`` ends. The loop stays the script's. docs/elastic-script.md has an example.
+Source: EDL, section 3 (papers/systems.md, 1.1). ``init`` wraps the optimizer's step; gradients are
+reduced in the backward pass. ``batches`` is in the place of ``elastic_shard_generator``: an
+iterator over this worker's share of every step, where the membership may change.
+``notify_batch_end`` logs a loss; ``shutdown`` ends. The loop stays the script's.
+docs/elastic-script.md has an example, and what works and what is refused.
 
-Every worker runs the script from its first line, one that joins later too: its loop begins
+Every worker runs the script from its first line, a worker that joins later too: its loop begins
 where the others are. Started with plain ``python``, a script trains alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
-from torch.utils.data import default_collate
+from torch.utils.data import DataLoader, IterableDataset, default_collate
 
+from systems.elastic.script_error import ScriptError
 from systems.elastic.script_workload import Feed
-from systems.runtime.data_order import PositionOrder, Range
+from systems.runtime.data_order import PositionOrder, Range, step_seed
+from systems.runtime.trainer import seed_all
 
 if TYPE_CHECKING:
     from systems.elastic.script import ScriptRun
 
 ALONE_SEED: Final = 0
+Model = TypeVar("Model", bound=torch.nn.Module)
+Optimizer = TypeVar("Optimizer", bound=torch.optim.Optimizer)
 _runs: list[ScriptRun] = []
 """This process's, if it is a worker of a job."""
 
@@ -34,37 +39,50 @@ def begin(run: ScriptRun) -> None:
 
 
 def init(
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    model: Model,
+    optimizer: Optimizer,
     *,
     before_update: Callable[[int], None] | None = None,
     changes_gradients: bool = False,
-) -> tuple[torch.nn.Module, Any]:
+    changes_parameters: bool = False,
+) -> tuple[Model, Optimizer]:
     """Share a model and its optimizer with the job's other workers.
 
-    All begin with the first worker's parameters. In background transfer a joiner copies the
-    state while the others train, and makes their updates itself: ``before_update`` and the
-    optimizer's own ``step``, and nothing else that the script does around them. So whatever an
-    update depends on besides gradients and the optimizer's state must be a function of the
-    step, and set in ``before_update``; a schedule with a state of its own (an ``LRScheduler``)
-    would start from nothing in a joiner.
+    All begin with the first worker's parameters. The model's gradients are the workers' mean once
+    ``backward()`` has returned, so that a script may clip, unscale or log them.
+
+    With ``transfer=background`` a joining worker copies the state while the others train, and
+    makes their updates itself. It has their gradients and hyper-parameters, as the script left them
+    before ``optimizer.step()``.
 
     Args:
-        model: on its device, its parameters those of the optimizer.
-        optimizer: of any kind; one whose update looks across elements is not replayed (as if
-            ``transfer=peer`` had been chosen, which is said in the worker's log).
-        before_update: called with the number of steps executed before each update; the place
-            to set learning rates, and to clip gradients, which are the workers' mean there.
-        changes_gradients: whether it does the latter, which cannot be replayed either.
+        model: on its device, all parameters of the optimizer among its own.
+        optimizer: of any kind. If its update looks across elements, joiners get the state at the
+            switch, as with ``transfer=peer``; the worker's log says so.
+        before_update: called with the number of steps executed, within every update, also in a
+            joiner.
+        changes_gradients: whether ``before_update`` changes gradients. Joiners then get the
+            state at the switch.
+        changes_parameters: whether the script changes parameters outside ``optimizer.step()``, as
+            clamping does. Joiners then get the state at the switch.
 
     Returns:
-        The model and the optimizer to use from now on.
+        The same model and the same optimizer, which work for the job from now on.
+
+    Raises:
+        ScriptError: the two cannot be trained, or ``init`` was called before.
     """
-    if not _runs:
-        return model, optimizer if before_update is None else _Alone(optimizer, before_update)
-    run = _runs[0]
-    run.adopt(model, optimizer, before_update, changes_gradients=changes_gradients)
-    return ElasticModel(model, run), ElasticOptimizer(optimizer, run)
+    if _runs:
+        _runs[0].adopt(
+            model,
+            optimizer,
+            before_update,
+            changes_gradients=changes_gradients,
+            changes_parameters=changes_parameters,
+        )
+    elif before_update is not None:
+        _call_before_updates(optimizer, before_update)
+    return model, optimizer
 
 
 def batches(
@@ -75,23 +93,35 @@ def batches(
     collate: Callable[[list[Any]], Any] = default_collate,
     inputs: Callable[[Any], Any] | None = None,
 ) -> Batches:
-    """A shuffled loader whose every batch is this worker's share of one of ``batch_size``.
+    """Return a shuffled loader whose every batch is this worker's share of one of ``batch_size``.
 
-    Each loop over it is one epoch; an epoch that a joiner has missed is empty. Every sample
-    comes once in an epoch, whoever joins, leaves or dies.
+    Every sample comes once in an epoch, whichever workers join, leave or die.
 
     Args:
         dataset: with ``len`` and an item for each id, the same in all workers.
-        batch_size: of all workers together, whatever their number.
-        epochs: how many the script loops over; None: one loop, which ends with the job, or
-            with a ``break`` after the same step in all workers.
+        batch_size: of all workers together, whatever their number, samples.
+        epochs: how many the script loops over, by ``for epoch in loader.epochs()``; None: one
+            loop, which ends with the job, or with a ``break`` after the same step in all workers.
         collate: makes a batch of a list of items.
         inputs: what of a batch the model is called with, for passes that warm up; None: the
             first item of a tuple, all of a mapping by name, or the batch itself.
 
     Raises:
+        ScriptError: the data set has no items by id.
         ValueError: a number that makes no sense.
     """
+    if isinstance(dataset, DataLoader):
+        raise ScriptError(
+            "batches() was given a DataLoader; give it the loader's data set, and the batch_size of"
+            " all workers together"
+        )
+    if isinstance(dataset, IterableDataset) or not (
+        hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+    ):
+        raise ScriptError(
+            f"batches() was given a {type(dataset).__name__}, which has no items by id, so its"
+            " samples cannot be divided among workers; give it a map-style data set"
+        )
     if batch_size < 1 or len(dataset) < 1 or (epochs is not None and epochs < 1):
         raise ValueError(
             f"batch_size is {batch_size}, epochs is {epochs} and the data set has"
@@ -100,38 +130,82 @@ def batches(
     return Batches(Feed(dataset, batch_size, epochs, collate, inputs))
 
 
-def notify_batch_end(loss: torch.Tensor | float | None = None) -> None:
-    """The end of a step, after ``optimizer.step()``: workers may join or leave now.
+def carry(**objects: Any) -> None:
+    """Let the state of objects travel to workers that join, under these names.
 
-    A worker that leaves ends its process here (``SystemExit``). Drawing the next batch says the
-    same; ``loss``, which is logged, is what this call is there for.
+    torch's schedulers, gradient scalers, ``AveragedModel`` and copies of the model are carried by
+    themselves. This is for what else a script keeps over its steps: an average of its own, the best
+    loss so far, a counter.
+
+    Args:
+        objects: modules, or objects with ``state_dict()`` and ``load_state_dict()`` of numbers,
+            texts, small tensors, and lists, tuples and dictionaries of these.
+
+    Raises:
+        ScriptError: the first batch was drawn already, or an object has no such methods.
     """
+    for name, value in objects.items():
+        if not (hasattr(value, "state_dict") and hasattr(value, "load_state_dict")):
+            raise ScriptError(
+                f"carry() was given {name}, a {type(value).__name__} without state_dict() and"
+                " load_state_dict()"
+            )
+    if _runs:
+        _runs[0].carry(objects)
+
+
+def notify_batch_end(loss: torch.Tensor | float | None = None) -> None:
+    """Log the loss of the step that ``optimizer.step()`` has ended. May be left out."""
     if _runs:
         value = loss.detach() if isinstance(loss, torch.Tensor) else loss
         _runs[0].end_batch(None if value is None else float(value))
 
 
-def shutdown() -> bool:
-    """After the loop: part from the other workers. True for the one that is to go on.
+def rank() -> int:
+    """Return this worker's number among the job's workers now, from 0; alone, 0."""
+    return _runs[0].rank if _runs else 0
 
-    It may evaluate and save the model; the job ends when it does.
+
+def num_workers() -> int:
+    """Return how many workers the job has now, once a batch was drawn; alone, 1."""
+    return _runs[0].num_workers if _runs else 1
+
+
+def is_first() -> bool:
+    """Return whether this worker is the job's first now: the worker that writes files and prints.
+
+    Exactly one worker is, from one batch to the next, and at the end of an epoch.
+    """
+    return rank() == 0
+
+
+def shutdown() -> bool:
+    """Part from the other workers after the loop. True for the worker that is to go on.
+
+    That worker may evaluate and save the model; the job ends when it does.
+
+    Raises:
+        ScriptError: other workers train on, or have another state.
     """
     return _runs[0].shutdown() if _runs else True
 
 
 def record(**metrics: float) -> None:
-    """Results of the job, beside digests of its state; said by the worker that goes on."""
+    """Add to the job's results; said by the worker that goes on after ``shutdown``."""
     if _runs:
         _runs[0].record(metrics)
 
 
 class Batches:
-    """What ``batches`` returns."""
+    """The loader that ``batches`` returns."""
 
     def __init__(self, feed: Feed) -> None:
         """Args: where the samples come from."""
         self._feed = feed
         self._epoch = -1
+        self._is_in_epochs = False
+        self._num_drawn = 0
+        """Samples, where the script trains alone."""
         if _runs:
             _runs[0].feed(feed)
 
@@ -139,9 +213,33 @@ class Batches:
         """Steps of an epoch."""
         return -(-len(self._feed.dataset) // self._feed.batch_size)
 
+    def epochs(self) -> Iterator[int]:
+        """Count the epochs from 0; in a worker that joins, from the epoch where the others are.
+
+        Raises:
+            ScriptError: ``batches`` was not told how many there are.
+        """
+        if self._feed.epochs is None:
+            raise ScriptError("loader.epochs() needs their number: batches(..., epochs=N)")
+        self._is_in_epochs = True
+        first = _runs[0].first_epoch() if _runs else 0
+        for epoch in range(first, self._feed.epochs):
+            self._epoch = epoch - 1
+            yield epoch
+
     def __iter__(self) -> Iterator[Any]:
-        """One epoch; without a number of epochs, batches without end."""
+        """One epoch; without a number of epochs, batches without end.
+
+        Raises:
+            ScriptError: there are several epochs, and the loop over them is not ``epochs()``.
+        """
         self._epoch += 1
+        if _runs and not self._is_in_epochs and (self._feed.epochs or 1) > 1:
+            raise ScriptError(
+                f"batches() was told {self._feed.epochs} epochs; loop over them with 'for epoch in"
+                " loader.epochs()', which begins where the job is. With range() a worker that joins"
+                " would do once more what the script does after each epoch"
+            )
         is_endless = self._feed.epochs is None
         while not _runs:
             yield from self._alone()
@@ -152,85 +250,33 @@ class Batches:
             yield batch
 
     def _alone(self) -> Iterator[Any]:
+        """The batches of one worker, its random numbers included."""
         feed = self._feed
         num_samples = len(feed.dataset)
         order = PositionOrder(ALONE_SEED, num_samples)
-        for start in range(0, num_samples, feed.batch_size):
-            stop = min(start + feed.batch_size, num_samples)
-            ids = order.ids([Range(self._epoch, start, stop)])
-            yield feed.collate([feed.dataset[index] for index in ids])
+        while self._num_drawn < (self._epoch + 1) * num_samples:
+            ranges = []
+            wanted = feed.batch_size
+            while wanted:
+                epoch, start = divmod(self._num_drawn, num_samples)
+                stop = min(start + wanted, num_samples)
+                ranges.append(Range(epoch, start, stop))
+                self._num_drawn += stop - start
+                wanted -= stop - start
+            step = self._num_drawn // feed.batch_size - 1
+            seed_all(step_seed(ALONE_SEED, step, 0), torch.device("cpu"))
+            yield feed.collate([feed.dataset[index] for index in order.ids(ranges)])
 
 
-class ElasticModel(torch.nn.Module):
-    """A model that is shared in training, and the script's own everywhere else."""
+def _call_before_updates(
+    optimizer: torch.optim.Optimizer, before_update: Callable[[int], None]
+) -> None:
+    """Call ``before_update`` in every step of a script that trains alone."""
+    num_steps = 0
 
-    def __init__(self, model: torch.nn.Module, run: ScriptRun) -> None:
-        """Args: the script's model, and this process's part in the job."""
-        super().__init__()
-        self.module = model
-        self._run = run
+    def call(*_: object) -> None:
+        nonlocal num_steps
+        before_update(num_steps)
+        num_steps += 1
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As the script's model."""
-        forward = self._run.forward if self._run.is_training else self.module
-        return forward(*args, **kwargs)
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """The script's model's, with copies of its buffers.
-
-        They share memory, whatever their types, which ``torch.save`` does not allow.
-        """
-        state = self.module.state_dict(*args, **kwargs)
-        for name, _ in self.module.named_buffers():
-            key = kwargs.get("prefix", "") + name
-            if key in state:
-                state[key] = state[key].clone()
-        return state
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """The script's model's."""
-        return self.module.load_state_dict(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("module"), name)
-
-
-class ElasticOptimizer:
-    """An optimizer that waits for the workers' mean gradients before it updates."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, run: ScriptRun) -> None:
-        """Args: the script's optimizer, and this process's part in the job."""
-        self._optimizer = optimizer
-        self._run = run
-
-    def step(self) -> None:
-        """Update all workers alike; what a worker's death interrupts is repeated later."""
-        self._run.update()
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Nothing: it is done when a batch is drawn."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._optimizer, name)
-
-
-class _Alone:
-    """The optimizer of a script that trains alone, with its ``before_update``."""
-
-    def __init__(
-        self, optimizer: torch.optim.Optimizer, before_update: Callable[[int], None]
-    ) -> None:
-        self._optimizer = optimizer
-        self._before_update = before_update
-        self._step = 0
-
-    def step(self) -> None:
-        self._before_update(self._step)
-        self._optimizer.step()
-        self._step += 1
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._optimizer, name)
+    optimizer.register_step_pre_hook(call)

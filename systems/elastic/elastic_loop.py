@@ -32,6 +32,7 @@ from systems.elastic.words import Verdict, Words
 from systems.elastic.workbench import Workbench
 from systems.runtime.control import ControlClient
 from systems.runtime.pace import Pacer
+from systems.runtime.state import hyper_parameters
 
 
 def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: float) -> None:
@@ -52,12 +53,18 @@ class ElasticLoop:
         self.worker = order.worker
         self.bench = bench
         self.trainer = bench.trainer
+        session, carried = bench.session, bench.session.carried
         self.state = TrainingState(
-            bench.session.model, bench.session.optimizer, bench.reduction.buffers
+            session.model,
+            session.optimizer,
+            bench.reduction.buffers,
+            dict if carried is None else carried.tensors,
         )
         self.straggling = Straggling(order, client)
         self.trainer.times_device = self.straggling.is_on
-        self.words = Words(self.trainer.num_losses, has_times=self.straggling.is_on)
+        # A script's workers say in one more place that their loop has ended (``agree_to_end``).
+        num_places = self.trainer.num_losses + (carried is not None)
+        self.words = Words(num_places, has_times=self.straggling.is_on)
         self.group: Group | None = None
         self.generation = 0
         self.membership = Membership((), order.global_batch)
@@ -305,25 +312,38 @@ class ElasticLoop:
         if self._donor is not None:
             self._donor.wait_sent()
 
-    def end_step(self) -> tuple[float, ...]:
-        """After the gradients were reduced: the step is committed. Returns its losses."""
+    def end_step(self, *, updates: bool = True) -> tuple[float, ...]:
+        """After the gradients were reduced: the step is committed. Returns its losses.
+
+        Args:
+            updates: see ``Trainer.commit``; the same in all workers.
+        """
         donor, session = self._donor, self.bench.session
         self._late = self.pacer.finish(self._started_at)
         verdict = self.words.end()
         with self.giving.watching():
-            if donor is None:
-                self.trainer.commit()
+            if donor is None or not updates:
+                self.trainer.commit(updates=updates)
             else:
                 with donor.lock:
                     consumed, rate_batch = session.data_state.consumed, self.trainer.rate_batch
                     buckets = self.bench.reduction.buckets
-                    donor.reduced(session.step, rate_batch, consumed, buckets)
+                    # A script may set them anywhere between two updates; others do it in them.
+                    groups = hyper_parameters(session.optimizer) if session.carried else None
+                    donor.reduced(session.step, rate_batch, consumed, buckets, groups)
                     self.trainer.commit()
         self._ended_at = time.monotonic()
         self._verdict = verdict
         computed, is_donor = self.trainer.computed_at, donor is not None
         self.straggling.step(self._started_at, computed, verdict.times_s, is_donor=is_donor)
         return verdict.losses
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all workers know by now that no step follows."""
+        verdict = self._verdict
+        target_step = self.target_step if verdict is None else verdict.target_step
+        return self.outcome is not None or self.bench.session.is_done(target_step)
 
     def note(self, losses: Sequence[float]) -> None:
         """Tell of the step that was committed, and of the switch or recovery before it."""

@@ -25,6 +25,21 @@ ENDS = (Outcome.FINISHED, Outcome.STOPPED)
 """Outcomes that are the whole job's."""
 
 
+def agree_to_end(loop: ElasticLoop) -> bool:
+    """Tell the other workers of a script that this one's loop has ended; whether theirs have, too.
+
+    The words of a step carry that. A worker that goes on sends its own words in its next step, and
+    the sum of the two says that the workers disagree.
+
+    Raises:
+        GroupLost: a worker was lost meanwhile.
+    """
+    group = loop.group
+    assert group is not None
+    loop.words.begin(group, [(loop.trainer.num_losses, 1.0)], None)
+    return loop.words.end().losses[-1] == group.size
+
+
 def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
     """Say that no step follows, and part from the others as the outcome asks.
 

@@ -4,6 +4,10 @@ The script has the loop; what ``ElasticLoop.run`` does around each step is done 
 script asks for a batch, calls its model, and updates. Nothing that happens to a group is seen
 in the script: a step that is lost with a worker ends without an update, and its samples are
 drawn again.
+
+The membership changes only where the script draws a batch, and never between the last batch of an
+epoch and what the script does after it. So a joining worker finds whole iterations: whatever
+follows ``optimizer.step()`` in the loop, a scheduler's step for instance, belongs to its step.
 """
 
 from __future__ import annotations
@@ -19,12 +23,18 @@ from typing import Any
 
 import torch
 
-from systems.elastic import api
+from systems.elastic import api, script_model, script_optimizer
+from systems.elastic.carried import Carried, Snapshot
 from systems.elastic.elastic_loop import ElasticLoop
 from systems.elastic.groups import GroupLost
-from systems.elastic.leaving import Outcome, finish, leave
+from systems.elastic.leaving import Outcome, agree_to_end, finish, leave
+from systems.elastic.made import Made
 from systems.elastic.order import ElasticOrder
+from systems.elastic.script_checks import StepChecks, check_alone, check_init
+from systems.elastic.script_error import ScriptError
+from systems.elastic.script_gradients import ScriptGradients
 from systems.elastic.script_workload import BATCH, Feed, ScriptWorkload
+from systems.elastic.state_comparison import StateComparison
 from systems.elastic.transfer.training_state import is_elementwise
 from systems.elastic.workbench import Workbench
 from systems.runtime.control import ControlClient
@@ -34,16 +44,16 @@ from systems.runtime.session import Program
 from systems.runtime.trainer import seed_all
 
 
-class ScriptError(Exception):
-    """A script uses the calls in a way that cannot work; the text says what to change."""
-
-
 class _Stage(Enum):
     """Where the script is in a step."""
 
     BETWEEN = "between"
     DRAWN = "drawn"
+    CALLED = "called"
+    """The model is being called."""
     FORWARD = "forward"
+    REDUCED = "reduced"
+    """The gradients are the workers' mean."""
     COMMITTED = "committed"
 
 
@@ -60,6 +70,8 @@ def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: fl
     torch.set_num_threads(order.num_threads)
     make_deterministic(torch.device("cpu"), order.num_threads)
     seed_all(order.seed, torch.device("cpu"))
+    run.made.watch()
+    run.gradients.watch()
     api.begin(run)
     try:
         runpy.run_path(path, run_name="__main__")
@@ -80,18 +92,36 @@ class ScriptRun:
         self._client = client
         self._token = token
         self._ordered_at = ordered_at
-        self._model: torch.nn.Module | None = None
-        self._optimizer: torch.optim.Optimizer | None = None
+        self.made = Made()
+        """What the script has made of torch's classes."""
+        self.gradients = ScriptGradients()
+        self._trained: tuple[torch.nn.Module, torch.optim.Optimizer] | None = None
+        self._own_update: Callable[[], None] = lambda: None
         self._before_update: Callable[[int], None] | None = None
         self._is_replayable = True
+        self._may_change_parameters = False
+        self._kept: dict[str, Any] = {}
+        """What the script says that it keeps, by name."""
         self._feed: Feed | None = None
         self._workload: ScriptWorkload | None = None
         self._loop: ElasticLoop | None = None
+        self._checks: StepChecks | None = None
+        self._carried: Carried | None = None
+        self._snapshot: Snapshot | None = None
+        """What is carried, at the beginning of the step at hand."""
+        self._is_repeated = False
+        """Whether what the script does until its next draw is to be taken back."""
+        self._comparison: StateComparison | None = None
+        self._compared_generation = -1
         self._stage = _Stage.BETWEEN
+        self._is_noted = True
+        """Whether the step that was committed last is logged."""
         self._plan: Plan | None = None
         self._lost: GroupLost | None = None
         self._is_first: bool | None = None
         """Once this worker has left: whether it has the results to tell."""
+
+    # What the script says before its first batch.
 
     def adopt(
         self,
@@ -100,14 +130,31 @@ class ScriptRun:
         before_update: Callable[[int], None] | None,
         *,
         changes_gradients: bool,
+        changes_parameters: bool,
     ) -> None:
-        """What the script trains."""
-        self._model, self._optimizer = model, optimizer
+        """Take what the script trains.
+
+        Raises:
+            ScriptError: it cannot be trained, or there is something already.
+        """
+        if self._trained is not None:
+            raise ScriptError(
+                "init() was called twice, and a job trains one model with one optimizer; make the"
+                " models modules of one model, whose forward() computes all losses, and give one"
+                " optimizer all their parameters, in groups"
+            )
+        check_init(model, optimizer)
+        self._trained = model, optimizer
         self._before_update = before_update
-        self._is_replayable = is_elementwise(optimizer) and not changes_gradients
+        self._may_change_parameters = changes_parameters
+        self._is_replayable = is_elementwise(optimizer) and not (
+            changes_gradients or changes_parameters
+        )
+        script_model.make_elastic(model, self)
+        self._own_update = script_optimizer.make_elastic(optimizer, self)
 
     def feed(self, feed: Feed) -> None:
-        """The script's samples.
+        """Take the script's samples.
 
         Raises:
             ScriptError: there are some already.
@@ -116,10 +163,25 @@ class ScriptRun:
             raise ScriptError("batches() was called twice; a script trains on one data set")
         self._feed = feed
 
+    def carry(self, objects: dict[str, Any]) -> None:
+        """Take objects whose state is to travel with the model's.
+
+        Raises:
+            ScriptError: the first batch was drawn already, or a name is taken.
+        """
+        if self._loop is not None:
+            raise ScriptError("carry() was called after the first batch; call it before")
+        if taken := sorted(set(objects) & set(self._kept)):
+            raise ScriptError(f"carry() was called twice with the name {taken[0]!r}")
+        self._kept |= objects
+
+    # What the script asks.
+
     @property
     def is_training(self) -> bool:
         """Whether the model is about to be called for the gradients of a step."""
-        return self._stage in (_Stage.DRAWN, _Stage.FORWARD) and torch.is_grad_enabled()
+        ready = (_Stage.DRAWN, _Stage.FORWARD, _Stage.REDUCED)
+        return self._stage in ready and torch.is_grad_enabled()
 
     @property
     def step(self) -> int:
@@ -127,9 +189,18 @@ class ScriptRun:
         return self._loop.bench.session.step if self._loop is not None else 0
 
     @property
-    def is_first(self) -> bool:
-        """Whether this is the first worker now."""
-        return self._present.rank == 0
+    def rank(self) -> int:
+        """Rank of this worker now; 0 is the first."""
+        loop = self._loop
+        if loop is not None and loop.membership.members:
+            return loop.rank
+        members = self._order.members  # empty for a joiner, which is never the first
+        return members.index(self._order.worker) if members else 1
+
+    @property
+    def num_workers(self) -> int:
+        """Workers of the job now."""
+        return len(self._present.membership.members)
 
     def record(self, metrics: dict[str, float]) -> None:
         """Add to the results."""
@@ -137,6 +208,18 @@ class ScriptRun:
         self._workload.metrics.update(metrics)
 
     # A step, in the order of the calls.
+
+    def first_epoch(self) -> int:
+        """Return the epoch that this worker begins with, once it can train.
+
+        Raises:
+            SystemExit: this worker has left.
+        """
+        loop = self._loop or self._open()
+        self._advance()
+        assert self._feed is not None and self._checks is not None
+        self._checks.note_parameters()
+        return loop.bench.session.data_state.consumed // len(self._feed.dataset)
 
     def draw(self, epoch: int | None) -> Any:
         """The next batch of this worker; None when the epoch, or all training, is over.
@@ -147,19 +230,36 @@ class ScriptRun:
         Raises:
             SystemExit: this worker has left.
         """
-        self.end_batch(None)
         loop = self._loop or self._open()
-        assert self._feed is not None
+        assert self._feed is not None and self._carried is not None and self._checks is not None
         session = loop.bench.session
+        end = math.inf if epoch is None else (epoch + 1) * len(self._feed.dataset)
+        has_stepped = self._stage is _Stage.COMMITTED
+        self.end_batch(None)
+        self._stage = _Stage.BETWEEN
+        if self._is_repeated:
+            self._is_repeated = False
+            assert self._snapshot is not None
+            self._carried.restore(self._snapshot)
+        if has_stepped and session.data_state.consumed >= end:
+            return None  # what the script does after an epoch comes before any change
+        self._check_parameters()
+        self.gradients.see_old()
+        before = loop.generation, session.step
         while self._advance():
-            end = math.inf if epoch is None else (epoch + 1) * len(self._feed.dataset)
             if session.data_state.consumed >= end:
+                # Another worker's state has come, with what its script did after this epoch.
+                self._is_repeated = (loop.generation, session.step) != before
+                self._snapshot = self._carried.snapshot()
                 return None
             try:
                 loop.begin_step()
             except GroupLost as error:
                 loop.lose(error)
                 continue
+            self._snapshot = self._carried.snapshot()
+            self._checks.note_parameters()
+            self._compare()
             self._plan = loop.trainer.draw()
             self._stage = _Stage.DRAWN
             return loop.trainer.fetch(self._plan)[BATCH]
@@ -169,18 +269,23 @@ class ScriptRun:
         """The model, as its workers share it.
 
         Raises:
-            ScriptError: it was called for this step before.
+            ScriptError: it was called for this step before, or what is trained has changed.
         """
         if self._stage is not _Stage.DRAWN:
             raise ScriptError(
                 "the model was called twice in one step; call it once for a batch, and other"
-                " times under torch.no_grad()"
+                " times under torch.no_grad(). To accumulate gradients over several batches, give"
+                " batches() their sum as its batch_size"
             )
-        loop = self._present
+        loop, checks = self._present, self._checks
+        assert checks is not None
+        checks.check_parameters()
         reduction = loop.bench.reduction
+        self._stage = _Stage.CALLED
         outputs = reduction.parallel(*args, **kwargs)
         self._stage = _Stage.FORWARD
         reduction.weight = loop.trainer.weight
+        reduction.call_after_backward(self._end_backward)
         try:
             reduction.begin()
             loop.begin_words([(0, 0.0)])
@@ -189,60 +294,93 @@ class ScriptRun:
             self._lost = error
         return outputs
 
+    def _end_backward(self) -> None:
+        """Make the gradients the workers' mean, which is what the script sees after
+        ``backward()``, as under DistributedDataParallel."""
+        if self._stage is not _Stage.FORWARD:
+            return
+        assert self._plan is not None
+        self._stage = _Stage.REDUCED
+        if self._lost is None:
+            try:
+                self._present.trainer.finish(self._plan)
+            except GroupLost as error:
+                self._lost = error
+        self.gradients.are_new(self._present.bench.reduction)
+
+    def zeroed(self) -> None:
+        """Note that the script has set its gradients to zero."""
+        self.gradients.zeroed()
+
     def update(self) -> None:
-        """After the backward pass: the step is committed, or lost and drawn again.
+        """Commit the step with the gradients as they are, or draw it again if it is lost.
 
         Raises:
-            ScriptError: the model was not called for this step.
+            ScriptError: there are no gradients of this step.
         """
-        if self._stage is not _Stage.FORWARD:
+        if self._stage is _Stage.FORWARD:
+            raise ScriptError(self._why_no_gradients())
+        if self._stage is not _Stage.REDUCED:
             raise ScriptError(
                 "optimizer.step() without a forward pass in this step; call the model that"
-                " init() returned, once for every batch"
+                " init() returned, once for every batch, and step once"
             )
-        loop, plan = self._present, self._plan
-        assert plan is not None
+        loop, (_, optimizer) = self._present, self._trained or (None, None)
+        assert optimizer is not None and self._checks is not None
         lost, self._lost = self._lost, None
         try:
             if lost is not None:
                 loop.bench.reduction.undo()
                 raise lost
-            loop.trainer.finish(plan)
-            loop.end_step()
+            self._check_parameters()
+            self.gradients.check(loop.bench.reduction, self._checks)
+            if self._comparison is not None:
+                comparison, self._comparison = self._comparison, None
+                assert loop.group is not None
+                comparison.end(loop.group, self.step)
+            loop.end_step(updates=script_optimizer.unscale(optimizer))
         except GroupLost as error:
             self._stage = _Stage.BETWEEN
+            self._is_repeated = True
             loop.lose(error)
         else:
             self._stage = _Stage.COMMITTED
+            self._is_noted = False
+            self._checks.note_parameters()
+            self.gradients.are_old(loop.bench.reduction)
 
     def end_batch(self, loss: float | None) -> None:
-        """The step is over: the membership may change now.
+        """Log the step that has ended.
 
         Raises:
             ScriptError: there was no update in this step.
-            SystemExit: this worker has left.
         """
-        if self._stage in (_Stage.DRAWN, _Stage.FORWARD):
-            raise ScriptError("a batch ended without optimizer.step(); all workers must update")
-        if self._stage is _Stage.COMMITTED:
-            self._stage = _Stage.BETWEEN
+        if self._stage not in (_Stage.BETWEEN, _Stage.COMMITTED):
+            raise ScriptError(
+                "a batch ended without optimizer.step(); all workers must update for every batch."
+                " To accumulate gradients over several batches, give batches() their sum as its"
+                " batch_size"
+            )
+        if not self._is_noted:
+            self._is_noted = True
             self._present.note((math.nan if loss is None else loss,))
-            self._advance()
 
     def shutdown(self) -> bool:
         """Training is over; whether this is the first worker.
 
         Raises:
+            ScriptError: other workers train on, or have another state.
             SystemExit: this worker has left before.
         """
         if self._is_first is None:
-            loop = self._present
+            loop, (model, _) = self._present, self._trained or (None, None)
+            assert model is not None
             self.end_batch(None)
+            self._stage = _Stage.BETWEEN
+            self._end_alike()
             loop.outcome = loop.outcome or Outcome.FINISHED
             self._is_first = leave(loop, loop.outcome)
-            for module in loop.bench.session.model.modules():  # they share memory in training
-                for name, buffer in module._buffers.items():
-                    module._buffers[name] = None if buffer is None else buffer.clone()
+            script_model.own_buffers(model)
         return self._is_first
 
     def end(self) -> None:
@@ -266,15 +404,75 @@ class ScriptRun:
             raise SystemExit(0)
         return False
 
+    # Checks.
+
+    def _compare(self) -> None:
+        """Begin to compare the state with the other workers' if the membership has changed."""
+        loop = self._present
+        assert self._carried is not None
+        if loop.generation == self._compared_generation:
+            return
+        self._compared_generation = loop.generation
+        if len(loop.membership.members) > 1:
+            self._comparison = StateComparison(loop.state, self._carried.values())
+
+    def _end_alike(self) -> None:
+        """See whether all workers end here, and with the same state.
+
+        Raises:
+            ScriptError: they do not.
+        """
+        loop = self._present
+        assert self._carried is not None
+        group = loop.group
+        if loop.outcome is not None and loop.outcome is not Outcome.FINISHED:
+            return
+        if group is None or group.size == 1 or loop.is_halted:
+            return
+        try:
+            if not loop.is_over and not agree_to_end(loop):
+                raise ScriptError(
+                    f"this worker's loop ended after step {self.step}, and others' go on. Leave the"
+                    " loop only for a reason that all workers share, computed from the model and"
+                    " from the same data in all of them"
+                )
+            StateComparison(loop.state, self._carried.values()).end(group, self.step)
+        except GroupLost as error:
+            # The state of the last step is with this worker. Who was lost is known by the driver.
+            print(f"elastic: the final comparison was not made ({error})", file=sys.stderr)
+
+    def _check_parameters(self) -> None:
+        """Refuse what a joiner's copy would miss: it replays updates and nothing else."""
+        assert self._checks is not None
+        if self._may_change_parameters or self._present.order.transfer != "background":
+            return
+        if name := self._checks.changed_outside_updates():
+            raise ScriptError(
+                f"the script has changed {name} outside optimizer.step(); a worker that joins would"
+                " not see it. Pass changes_parameters=True to init()"
+            )
+
+    def _why_no_gradients(self) -> str:
+        assert self._checks is not None
+        names = self._checks.without_gradient()
+        if len(names) == self._checks.num_trained:
+            return "optimizer.step() without a backward pass; call backward() of the loss once"
+        return (
+            f"{len(names)} parameters had no part in the loss of step {self.step + 1}, such as"
+            f" {names[0]}; each needs one in every step. Add its sum times 0 to the loss, or freeze"
+            " it before init() (requires_grad_(False))"
+        )
+
     def _open(self) -> ElasticLoop:
         """Make this worker ready, and warm it up.
 
         Raises:
-            ScriptError: the script has not said what it trains.
+            ScriptError: the script has not said what it trains, or keeps what cannot travel.
         """
-        model, optimizer, feed = self._model, self._optimizer, self._feed
-        if model is None or optimizer is None or feed is None:
+        feed = self._feed
+        if self._trained is None or feed is None:
             raise ScriptError("call init(model, optimizer) before the first batch is drawn")
+        model, optimizer = self._trained
         # Samples of a script may draw random numbers, so nobody else can fetch them in advance.
         order = replace(
             self._order, global_batch=feed.batch_size, prefetch_steps=0, loader_processes=0
@@ -289,9 +487,39 @@ class ScriptRun:
                 file=sys.stderr,
             )
             order = replace(order, transfer="peer")
-        self._workload = ScriptWorkload(model, optimizer, feed, self._before_update)
+        self._carried = self._carry_all(model, optimizer)
+        self._checks = StepChecks(model, optimizer)
+        self._workload = ScriptWorkload(model, self._own_update, feed, self._before_update)
         device = next(model.parameters()).device
-        program = Program(self._workload, model, optimizer, device)
+        program = Program(self._workload, model, optimizer, device, carried=self._carried)
         bench = Workbench(order, self._client, self._ordered_at, program)
         self._loop = ElasticLoop(order, self._client, self._token, bench)
         return self._loop
+
+    def _carry_all(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Carried:
+        """Gather what the script keeps: what it has named, and what it has made of torch's.
+
+        Raises:
+            ScriptError: some of it cannot travel.
+        """
+        made = self.made.living()
+        check_alone(model, optimizer, made)
+        named = list(self._kept.values())
+        mine = [
+            value
+            for value in made
+            if not isinstance(value, torch.optim.Optimizer)
+            and all(value is not other for other in named)
+            and getattr(value, "optimizer", optimizer) is optimizer
+        ]
+        objects = self._kept | {
+            f"{type(value).__name__} {number}": value for number, value in enumerate(mine, 1)
+        }
+        if self._order.recovery == "consistent" or self._order.checkpoint_every:
+            averages = [name for name, v in objects.items() if isinstance(v, torch.nn.Module)]
+            if averages:
+                raise ScriptError(
+                    f"the script keeps {averages[0]}, whose tensors are in no checkpoint; leave out"
+                    " --checkpoint-every and --recovery consistent"
+                )
+        return Carried(objects, optimizer)

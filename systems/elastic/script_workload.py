@@ -47,12 +47,20 @@ class ScriptWorkload:
     def __init__(
         self,
         model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
+        own_update: Callable[[], None],
         feed: Feed,
         before_update: Callable[[int], None] | None,
     ) -> None:
+        """Keep what the script has built.
+
+        Args:
+            model: of the script.
+            own_update: the optimizer's own ``step``.
+            feed: its samples.
+            before_update: as for ``api.init``.
+        """
         self._model = model
-        self._optimizer = optimizer
+        self._own_update = own_update
         self._feed = feed
         self._before_update = before_update
         self.num_samples = len(feed.dataset)
@@ -68,8 +76,12 @@ class ScriptWorkload:
         raise CheckpointError("a script cannot be begun again; set checkpoint_every")
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """The script's."""
-        return self._optimizer
+        """Never, as ``build_model``.
+
+        Raises:
+            CheckpointError: always.
+        """
+        raise CheckpointError("a script cannot be begun again; set checkpoint_every")
 
     def samples(self, ids: Sequence[int], epochs: Sequence[int] | None = None) -> Batch:
         """A batch of the script's data set, under the one name ``BATCH``.
@@ -121,7 +133,7 @@ class ScriptWorkload:
         """The script's ``before_update``, and the optimizer's step."""
         if self._before_update is not None:
             self._before_update(step)
-        optimizer.step()
+        self._own_update()
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
         """What the script has recorded."""

@@ -172,6 +172,7 @@ class OrderedReduction:
         self._buffers_pending: Pending | None = None
         self._pending: list[Pending] = []
         self._lost: GroupLost | None = None
+        self._after_backward: Callable[[], None] | None = None
 
     @property
     def layout_in_use(self) -> Sequence[Sequence[int]]:
@@ -266,6 +267,25 @@ class OrderedReduction:
         except GroupLost as error:
             self._lost = error
 
+    def call_after_backward(self, callback: Callable[[], None]) -> None:
+        """Call once when the next backward pass has filled every bucket, before ``backward`` returns.
+
+        It is not called where a parameter had no part in the loss.
+        """
+        self._after_backward = callback
+
+    def take_gradients(self) -> None:
+        """Copy gradients that were replaced since ``finish`` into the memory of their buckets, from
+        which a donor sends them."""
+        alone = self._is_alone
+        for number, places in enumerate(self._places):
+            views = places.views(self._own[number]) if alone else self._sum_views[number]
+            for parameter, view in zip(places.parameters, views, strict=True):
+                gradient = parameter.grad
+                if gradient is not None and gradient.data_ptr() != view.data_ptr():
+                    view.copy_(gradient)
+                    parameter.grad = view
+
     def finish(self) -> None:
         """After the backward pass: gradients are the workers' mean, buffers the first one's.
 
@@ -320,6 +340,11 @@ class OrderedReduction:
         if self._is_warming_up:
             self._learn(bucket)
             return
+        if self._after_backward is not None and index == len(self._places) - 1:
+            callback, self._after_backward = self._after_backward, None
+            # The reducer queues its own end of the pass after this, and wants the gradients to be
+            # as it has left them; what is queued while the queue is emptied comes after it.
+            _at_end_of_backward(lambda: _at_end_of_backward(callback))
         group = self._group
         if group is None or group.size == 1 or self._lost is not None:
             return
@@ -349,6 +374,11 @@ class OrderedReduction:
         )
         indices = tuple(self._index[id(parameter)] for parameter in parameters)
         self.layout += (BucketLayout(indices, memory.numel(), memory.dtype),)
+
+
+def _at_end_of_backward(callback: Callable[[], None]) -> None:
+    """Call on the thread of the backward pass at hand, when it has computed all gradients."""
+    torch.autograd.Variable._execution_engine.queue_callback(callback)
 
 
 def _on_bucket_full(

@@ -129,6 +129,22 @@ class Stopwatch:
         self._at = now
 
 
+class Carried(Protocol):
+    """What a user's script keeps over its steps (``systems.elastic.carried``)."""
+
+    def values(self) -> list[Any]:
+        """Return its state at this step boundary, as JSON can hold it."""
+        ...
+
+    def adopt(self, values: Sequence[Any]) -> None:
+        """Take what ``values`` gave. Raises ValueError: another script's."""
+        ...
+
+    def tensors(self) -> Mapping[str, torch.Tensor]:
+        """Return the tensors that travel with the model's buffers, live."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """What a worker has built before it joins any other."""
@@ -141,6 +157,8 @@ class Program:
     """Made, and warmed up, already."""
     batches: frozenset[int] = frozenset()
     """Sizes of the batches that it has seen then."""
+    carried: Carried | None = None
+    """What a script keeps over its steps; None: the program is no script."""
 
 
 class Contexts(Protocol):
@@ -176,6 +194,8 @@ class Session:
     """Of the batch, if the job adapts it."""
     contexts: Contexts | None = None
     """Of its virtual workers, if it has any."""
+    carried: Carried | None = None
+    """What a script keeps over its steps, if the program is one."""
     _adopted_layout: Mapping[str, Any] | None = None
     """Of the gradient buckets, with the state that was adopted last."""
 
@@ -183,12 +203,14 @@ class Session:
         """What has to be known beside tensors and step to have the job's whole state."""
         contexts = [] if self.contexts is None else self.contexts.values()
         adapted = {} if self.adapter is None else {"adapted": self.adapter.values()}
+        carried = {} if self.carried is None else {"carried": self.carried.values()}
         layout = described(self.reduction.kept_layout)
         return {
             "data": self.data_state.to_json(),
             "contexts": contexts,
             "layout": layout,
             **adapted,
+            **carried,
         }
 
     def adopt(self, values: Mapping[str, Any]) -> None:
@@ -204,6 +226,8 @@ class Session:
         self.data_state = self.data.from_json(values["data"])
         if self.adapter is not None:
             self.adapter.adopt(values["adapted"])
+        if self.carried is not None:
+            self.carried.adopt(values["carried"])
         if self.contexts is not None:
             self.contexts.adopt(values["contexts"])
         elif values["contexts"]:
@@ -269,6 +293,7 @@ def begin(order: BuildOrder, program: Program, reduction: Reduction) -> Session:
         step=0,
         data_state=data.initial(),
         adapter=BatchAdapter(AdaptiveBatch(**order.adaptive)) if order.adaptive else None,
+        carried=program.carried,
         recorder=Recorder(
             Evidence(**order.evidence),
             Path(order.job_dir),

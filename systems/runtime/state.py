@@ -48,7 +48,16 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> OptimizerState:
                 tensors[f"{index}/{key}"] = value
             else:
                 values.setdefault(str(index), {})[key] = _plain(value, f"state {key!r}")
-    groups = [
+    return OptimizerState(tensors, values, hyper_parameters(optimizer))
+
+
+def hyper_parameters(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """Return the hyper-parameters of every parameter group, as JSON can hold them.
+
+    Raises:
+        TypeError: one of them is not plain.
+    """
+    return [
         {
             key: _plain(value, f"hyper-parameter {key!r}")
             for key, value in group.items()
@@ -56,7 +65,6 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> OptimizerState:
         }
         for group in optimizer.param_groups
     ]
-    return OptimizerState(tensors, values, groups)
 
 
 def _plain(value: Any, what: str) -> Any:

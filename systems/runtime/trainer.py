@@ -198,8 +198,13 @@ class Trainer:
         adapter = self.session.adapter
         return self.global_batch if adapter is None else adapter.rate_batch(self.global_batch)
 
-    def commit(self) -> None:
-        """Apply the gradients of the step that was computed; it counts from now on."""
+    def commit(self, *, updates: bool = True) -> None:
+        """Apply the gradients of the step that was computed; it counts from now on.
+
+        Args:
+            updates: False: the step counts, and the model stays as it is. A gradient scaler skips
+                an update whose gradients are not finite.
+        """
         session, plan = self.session, self._plan
         assert plan is not None
         self._plan = None
@@ -208,7 +213,8 @@ class Trainer:
         rate_batch = self.rate_batch
         if session.adapter is not None:
             session.adapter.observe(parameters_of(session.optimizer), self.global_batch)
-        session.workload.update(session.optimizer, rate_batch, session.step, before)
+        if updates:
+            session.workload.update(session.optimizer, rate_batch, session.step, before)
         session.reduction.commit()
         if self.rank == 0:
             session.recorder.committed()

@@ -223,9 +223,9 @@ class VirtualTrainer(Trainer):
         super().undo()
         self._contexts.undo()
 
-    def commit(self) -> None:
+    def commit(self, *, updates: bool = True) -> None:
         """See ``Trainer``."""
-        super().commit()
+        super().commit(updates=updates)
         self._contexts.commit()
 
     @property

@@ -50,7 +50,7 @@ def schedule(step):
 model, optimizer = elastic.init(
     model, optimizer, before_update=schedule, changes_gradients="peer" in sys.argv
 )
-epochs = 6 if "short" in sys.argv else None
+epochs = 1 if "short" in sys.argv else None
 for inputs, targets in elastic.batches(TensorDataset(x, y), 8, epochs=epochs):
     if "no-step" in sys.argv:
         continue
@@ -59,6 +59,7 @@ for inputs, targets in elastic.batches(TensorDataset(x, y), 8, epochs=epochs):
     loss = (model(inputs).squeeze(1) - targets).square().mean()
     if "twice" in sys.argv:
         model(inputs)
+    optimizer.zero_grad()
     loss.backward()
     optimizer.step()
 if elastic.shutdown():
@@ -173,13 +174,13 @@ def check_digits(job, end):
     assert (job.folder.parent / "digits.pt").exists()
 
 
-def test_the_example_differs_by_at_most_six_lines():
+def test_the_example_differs_by_at_most_eight_lines():
     plain, elastic = (
         (EXAMPLES / f"digits_{kind}.py").read_text().splitlines() for kind in ("plain", "elastic")
     )
     assert len(plain) < 60
     added = [line for line in difflib.ndiff(plain, elastic) if line.startswith("+ ")]
-    assert 0 < len(added) <= 6
+    assert 0 < len(added) <= 8
     shown = (ROOT / "docs" / "elastic-script.md").read_text().split("```diff\n")[1].split("```")[0]
     in_docs = [line[1:] for line in shown.splitlines() if line.startswith("+")]
     assert sorted(in_docs) == sorted(line[2:] for line in added)

@@ -57,6 +57,8 @@ class _Event:
     """Of the buckets that are sent."""
     buckets: tuple[torch.Tensor, ...]
     versions: tuple[int, ...]
+    groups: Sequence[Mapping[str, Any]] | None
+    """Hyper-parameters of the update, where its step does not say them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,12 @@ class Donor:
         return self._links.failures
 
     def reduced(
-        self, step: int, rate_batch: float, samples: int, buckets: Sequence[torch.Tensor]
+        self,
+        step: int,
+        rate_batch: float,
+        samples: int,
+        buckets: Sequence[torch.Tensor],
+        groups: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         """Log the gradients of an update that follows at once, under the same ``lock``.
 
@@ -145,6 +152,8 @@ class Donor:
             rate_batch: the batch whose learning rate it has, ``Trainer.rate_batch``.
             samples: consumed by the steps before.
             buckets: the flat reduced gradients; their memory is left alone until ``wait_sent``.
+            groups: hyper-parameters of the update, where a script may have set them; None: the
+                update sets them itself, by its step.
 
         Raises:
             RuntimeError: the lock is not held: the log would have no order.
@@ -162,7 +171,7 @@ class Donor:
         if not self._keeps_gradients:
             chosen = tuple(bucket.clone() for bucket in chosen)
         versions = tuple(bucket._version for bucket in chosen)
-        self._events.append(_Event(step, rate_batch, samples, numbers, chosen, versions))
+        self._events.append(_Event(step, rate_batch, samples, numbers, chosen, versions, groups))
         self._num_logged += 1
         self._links.wake()
 
@@ -269,6 +278,8 @@ class Donor:
             "samples": event.samples,
             "buckets": event.numbers,
         }
+        if event.groups is not None:
+            header["groups"] = event.groups
         self._send(Frame(header, [as_bytes(bucket.cpu()) for bucket in event.buckets]))
         if tuple(bucket._version for bucket in event.buckets) != event.versions:
             raise TransferError(

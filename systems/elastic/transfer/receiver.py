@@ -248,6 +248,8 @@ class Receiver:
         views = gradient_views(self._state, self._layout, self._buckets)
         for index, view in views.items():
             self._state.parameters[index].grad = view
+        if "groups" in header:
+            self._state.load_groups(header["groups"])
         self._apply(
             int(header["step"]), header["rate_batch"], int(header["samples"]), self._buckets
         )

@@ -8,7 +8,7 @@ everything the optimizer keeps on these elements. What an optimizer keeps once a
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,9 +83,14 @@ class TrainingState:
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         flat_buffers: FlatBuffers | None = None,
+        carried: Callable[[], Mapping[str, torch.Tensor]] = dict,
     ) -> None:
-        """Args: what is trained, and the one piece of memory that its buffers lie in, if they do:
-        it travels as it is. They do on all workers of a job or on none.
+        """Args:
+            model: what is trained.
+            optimizer: of the model.
+            flat_buffers: the one piece of memory that the model's buffers lie in, if they do. They
+                do on all workers of a job or on none.
+            carried: returns tensors that travel with the buffers, live and by name.
         """
         self.optimizer = optimizer
         names = {id(value): name for name, value in model.named_parameters()}
@@ -101,18 +106,21 @@ class TrainingState:
         ]
         self._model = model
         self._flat_buffers = flat_buffers
+        self._carried = carried
 
     @property
     def buffer_memory(self) -> list[torch.Tensor]:
-        """The model's buffers as bytes, in as few pieces as can be; on the training thread."""
+        """The model's buffers and what is carried, as bytes, in as few pieces as can be; on the
+        training thread."""
         if self._flat_buffers is None:
-            return [as_bytes(buffer) for buffer in self.buffers]
-        return [self._flat_buffers.gather()] if self._flat_buffers.flat.numel() else []
+            return [as_bytes(value) for _, value in self.named_buffers]
+        flat_memory = [self._flat_buffers.gather()] if self._flat_buffers.flat.numel() else []
+        return [*flat_memory, *map(as_bytes, self._carried().values())]
 
     @property
-    def buffers(self) -> list[torch.Tensor]:
-        """The model's buffers, in its order."""
-        return [value for _, value in self._model.named_buffers()]
+    def named_buffers(self) -> list[tuple[str, torch.Tensor]]:
+        """All tensors that change outside updates: the model's buffers, and what is carried."""
+        return [*self._model.named_buffers(), *self._carried().items()]
 
     @property
     def tensors(self) -> list[torch.Tensor]:
@@ -123,7 +131,7 @@ class TrainingState:
             for _, value in sorted(self.optimizer.state.get(parameter, {}).items())
             if isinstance(value, torch.Tensor)
         ]
-        return [*self.parameters, *self.buffers, *state]
+        return [*self.parameters, *(value for _, value in self.named_buffers), *state]
 
     def values(self) -> dict[str, Any]:
         """Hyper-parameters of every group, and state that is no tensor.
@@ -140,16 +148,22 @@ class TrainingState:
         Raises:
             StateMismatch: this optimizer has other groups.
         """
-        groups = self.optimizer.param_groups
-        if len(values["groups"]) != len(groups):
-            raise StateMismatch(
-                f"{len(values['groups'])} parameter groups there and {len(groups)} here"
-            )
-        for group, theirs in zip(groups, values["groups"], strict=True):
-            for key, value in theirs.items():
-                group[key] = tuple(value) if isinstance(group.get(key), tuple) else value
+        self.load_groups(values["groups"])
         for index, state in values["state"].items():
             self.optimizer.state[self._owned(int(index))].update(state)
+
+    def load_groups(self, theirs: Sequence[Mapping[str, Any]]) -> None:
+        """Take the hyper-parameters of every group from another worker.
+
+        Raises:
+            StateMismatch: this optimizer has other groups.
+        """
+        groups = self.optimizer.param_groups
+        if len(theirs) != len(groups):
+            raise StateMismatch(f"{len(theirs)} parameter groups there and {len(groups)} here")
+        for group, values in zip(groups, theirs, strict=True):
+            for key, value in values.items():
+                group[key] = tuple(value) if isinstance(group.get(key), tuple) else value
 
     def describe(self) -> dict[str, Any]:
         """Names, types, shapes and strides, for ``check`` and ``prepare_like``."""
@@ -158,7 +172,7 @@ class TrainingState:
                 [name, *_form(value)]
                 for name, value in zip(self.names, self.parameters, strict=True)
             ],
-            "buffers": [[name, *_form(value)] for name, value in self._model.named_buffers()],
+            "buffers": [[name, *_form(value)] for name, value in self.named_buffers],
             "flat_buffers": [] if self._flat_buffers is None else [self._flat_buffers.flat.numel()],
             "optimizer": [self.layout_of(index) for index in range(self.num_owned)],
         }

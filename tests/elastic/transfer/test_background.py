@@ -85,7 +85,7 @@ def test_buffers_that_lie_in_one_piece_travel_as_one(spawn, answer, share):
     _, pipe = spawn(join, "adam", 1, {"is_flat": True}, {"share_memory": share})
     job = Job("adam", is_flat=True)
     digests = serve(job, [answer(pipe)], piece_bytes=8192)
-    assert len(job.state.buffers) == 3
+    assert len(job.state.named_buffers) == 3
     assert len(job.state.buffer_memory) == 1
     assert answer(pipe)[1] == digests
 

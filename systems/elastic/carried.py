@@ -1,0 +1,134 @@
+"""What a script keeps over its steps besides model and optimizer, and what travels with them.
+
+A worker that joins runs the script from its first line, so its learning-rate scheduler, its
+gradient scaler and its moving average are at their first step. Their state comes with the
+model's. A step that is lost with a worker is repeated, and what the script's loop did to these
+objects meanwhile is taken back; otherwise a scheduler would count that step twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from systems.elastic.plain_state import decode, encode
+from systems.elastic.script_error import ScriptError
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The carried state at a step boundary."""
+
+    states: tuple[Any, ...]
+    """Encoded states of the plain objects."""
+    tensors: tuple[torch.Tensor, ...]
+    """Copies of the modules' tensors."""
+    groups: tuple[dict[str, Any], ...]
+    """Hyper-parameters of the optimizer's groups, which schedulers set."""
+
+
+class Carried:
+    """The objects of one worker, under the same names and in the same order in all workers."""
+
+    def __init__(self, objects: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
+        """Check that the objects' state can travel.
+
+        Args:
+            objects: by name; modules, or objects with ``state_dict`` and ``load_state_dict``.
+            optimizer: of the script.
+
+        Raises:
+            ScriptError: the state of one of them cannot travel.
+        """
+        self._modules = {
+            name: value for name, value in objects.items() if isinstance(value, torch.nn.Module)
+        }
+        self._plain = {
+            name: value for name, value in objects.items() if name not in self._modules
+        }
+        self._optimizer = optimizer
+        self._states()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all objects."""
+        return [*self._modules, *self._plain]
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return the modules' parameters and buffers, live."""
+        return {
+            f"{name}.{key}": value.detach()
+            for name, module in self._modules.items()
+            for key, value in _tensors_of(module)
+        }
+
+    def values(self) -> list[Any]:
+        """Return names and states of the plain objects, as JSON values."""
+        return [self.names, self._states()]
+
+    def adopt(self, values: Sequence[Any]) -> None:
+        """Take what ``values`` gave on another worker.
+
+        Raises:
+            ValueError: the other worker carries other objects.
+        """
+        names, states = values
+        if names != self.names:
+            raise ValueError(
+                f"the job's workers carry {_listed(names)}, and this one {_listed(self.names)}:"
+                " make schedulers, scalers and averages before the first batch, alike in all"
+                " workers"
+            )
+        self._load(states)
+
+    def snapshot(self) -> Snapshot:
+        """Copy the carried state, and the optimizer's hyper-parameters."""
+        return Snapshot(
+            tuple(self._states()),
+            tuple(value.clone() for value in self.tensors().values()),
+            tuple(_hyper_parameters(self._optimizer)),
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Bring back what ``snapshot`` copied."""
+        self._load(snapshot.states)
+        with torch.no_grad():
+            for value, copy in zip(self.tensors().values(), snapshot.tensors, strict=True):
+                value.copy_(copy)
+        groups = self._optimizer.param_groups
+        for group, values in zip(groups, snapshot.groups, strict=True):
+            group.update(values)
+
+    def _states(self) -> list[Any]:
+        return [
+            encode(value.state_dict(), f"the state of {name}")
+            for name, value in self._plain.items()
+        ]
+
+    def _load(self, states: Sequence[Any]) -> None:
+        for (name, value), state in zip(self._plain.items(), states, strict=True):
+            found = decode(state)
+            try:
+                if found != {}:  # a GradScaler that is switched off has none
+                    value.load_state_dict(found)
+            except (KeyError, RuntimeError, TypeError, AttributeError) as error:
+                raise ScriptError(
+                    f"{name} does not take the state of another worker's ({error})"
+                ) from None
+
+
+def _hyper_parameters(optimizer: torch.optim.Optimizer) -> Iterator[dict[str, Any]]:
+    for group in optimizer.param_groups:
+        yield {key: value for key, value in group.items() if key != "params"}
+
+
+def _tensors_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"

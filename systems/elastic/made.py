@@ -1,0 +1,54 @@
+"""Objects of torch that a script has made, noted as they are made.
+
+A script hands over its model and its optimizer. Its schedulers, scalers and averages, and
+optimizers that it forgot, would otherwise be known only where it names them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Final
+
+import torch
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.swa_utils import AveragedModel
+
+KINDS: Final[tuple[type, ...]] = (
+    torch.optim.Optimizer,
+    LRScheduler,
+    torch.amp.GradScaler,
+    AveragedModel,
+)
+
+
+class Made:
+    """The objects of ``KINDS`` in this process, in the order in which they were made.
+
+    The order is the same in all workers, since all run the same lines.
+    """
+
+    def __init__(self) -> None:
+        self._references: list[weakref.ref[Any]] = []
+
+    def watch(self) -> None:
+        """Note every object of ``KINDS`` from now on, until the process ends.
+
+        ``__new__`` is called for every subclass. ``__init__`` is not: some schedulers of torch
+        do not call that of their base class.
+        """
+        for kind in KINDS:
+            kind.__new__ = self._new  # type: ignore[method-assign,assignment]
+
+    def add(self, value: Any) -> None:
+        """Note an object of another kind."""
+        self._references.append(weakref.ref(value))
+
+    def living(self) -> list[Any]:
+        """Return the objects that still exist."""
+        found = [reference() for reference in self._references]
+        return [value for value in found if value is not None]
+
+    def _new(self, kind: type, *args: object, **kwargs: object) -> Any:
+        value: Any = object.__new__(kind)
+        self.add(value)
+        return value

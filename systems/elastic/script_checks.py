@@ -1,0 +1,125 @@
+"""What must be true of a script's model and optimizer, checked before and while they train."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+from systems.elastic.script_error import ScriptError
+from systems.runtime.state import parameters_of
+
+
+def check_init(model: object, optimizer: object) -> None:
+    """Check what ``init`` was given.
+
+    Raises:
+        ScriptError: the two cannot be trained together.
+    """
+    if isinstance(model, DistributedDataParallel | DataParallel):
+        raise ScriptError(
+            f"init() was given a {type(model).__name__}; give it the module itself, which it shares"
+            " with the other workers"
+        )
+    if not isinstance(model, torch.nn.Module):
+        raise ScriptError(f"init() was given a {type(model).__name__} as the model, not a module")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ScriptError(
+            f"init() was given a {type(optimizer).__name__} as the optimizer; give it one of"
+            " torch.optim, or a subclass of torch.optim.Optimizer"
+        )
+    known = {id(parameter) for parameter in model.parameters()}
+    foreign = [value for value in parameters_of(optimizer) if id(value) not in known]
+    if foreign:
+        raise ScriptError(
+            f"the optimizer has {len(foreign)} parameters that are not the model's, such as one of"
+            f" shape {tuple(foreign[0].shape)}: their gradients would not be shared. Make them"
+            " part of the model that init() gets, for instance a loss as one of its modules"
+        )
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ScriptError("no parameter of the model that init() was given wants a gradient")
+
+
+def check_alone(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, made: Sequence[object]
+) -> None:
+    """Check that no other optimizer of the script trains the model.
+
+    Args:
+        model: of the script.
+        optimizer: of the script.
+        made: all that the script has made.
+
+    Raises:
+        ScriptError: another optimizer has parameters of the model.
+    """
+    known = {id(parameter) for parameter in model.parameters()}
+    for other in made:
+        if not isinstance(other, torch.optim.Optimizer) or other is optimizer:
+            continue
+        if any(id(parameter) in known for parameter in parameters_of(other)):
+            raise ScriptError(
+                f"a second optimizer ({type(other).__name__}) has parameters of the model, and its"
+                " state would not travel to workers that join; use one optimizer with several"
+                " parameter groups"
+            )
+
+
+class StepChecks:
+    """What must stay as it was when the first batch was drawn."""
+
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self._named = list(model.named_parameters())
+        self._flags = [parameter.requires_grad for _, parameter in self._named]
+        self._optimizer = optimizer
+        self._owned = [id(parameter) for parameter in parameters_of(optimizer)]
+        self._versions: list[int] = []
+        self.note_parameters()
+
+    def note_parameters(self) -> None:
+        """Take the parameters as they are: an update or another worker's state has come."""
+        self._versions = [parameter._version for _, parameter in self._named]
+
+    def changed_outside_updates(self) -> str | None:
+        """Return the name of a parameter that was changed since ``note_parameters``, if any was.
+
+        Changes through ``.data`` do not show here; ``StateComparison`` finds those.
+        """
+        for (name, parameter), version in zip(self._named, self._versions, strict=True):
+            if parameter._version != version:
+                return name
+        return None
+
+    def check_parameters(self) -> None:
+        """Before a forward pass.
+
+        Raises:
+            ScriptError: other parameters are trained than at the first batch.
+        """
+        for (name, parameter), flag in zip(self._named, self._flags, strict=True):
+            if parameter.requires_grad != flag:
+                verb = "unfrozen" if parameter.requires_grad else "frozen"
+                raise ScriptError(
+                    f"{name} was {verb} after the first batch, but gradients are laid out once."
+                    " Leave requires_grad as it is, give such parameters a group of their own, and"
+                    " set the group's learning rate to 0 while they are not to change"
+                )
+        if [id(parameter) for parameter in parameters_of(self._optimizer)] != self._owned:
+            raise ScriptError(
+                "the optimizer's parameters were changed after the first batch; give it all of them"
+                " before init(), in groups whose learning rate may be 0 at first"
+            )
+
+    @property
+    def num_trained(self) -> int:
+        """Parameters that want a gradient."""
+        return sum(self._flags)
+
+    def without_gradient(self) -> list[str]:
+        """Return the names of trained parameters that have no gradient now."""
+        return [
+            name
+            for name, parameter in self._named
+            if parameter.requires_grad and parameter.grad is None
+        ]

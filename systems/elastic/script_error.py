@@ -1,0 +1,7 @@
+"""The error of a script that uses the calls in a way that cannot work."""
+
+from __future__ import annotations
+
+
+class ScriptError(Exception):
+    """A script cannot be trained elastically as it is; the text says what to change."""

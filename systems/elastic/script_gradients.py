@@ -1,0 +1,100 @@
+"""The gradients of a script between its backward pass and its update.
+
+A script may clip them, mask them or add noise to them, in place or by new tensors: what it leaves
+is what the update gets, in all workers alike, since all of them see the workers' mean. What cannot
+be right is refused: gradients of the step before that were never set to zero, a second backward
+pass in a step, and a gradient that was taken away.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from systems.elastic.script_checks import StepChecks
+from systems.elastic.script_error import ScriptError
+from systems.runtime.reduction import OrderedReduction
+
+
+class ScriptGradients:
+    """What a script does to its gradients, in one process."""
+
+    def __init__(self) -> None:
+        self._reduction: OrderedReduction | None = None
+        """Of the step at hand, from the end of its backward pass to its update."""
+        self._old: OrderedReduction | None = None
+        """Whose gradients of the step before may still be there."""
+        self._versions: list[int] = []
+        self._are_stale = False
+        """Whether a script without us would have added this step's gradients to the last one's."""
+        self._was_added_to = False
+
+    def watch(self) -> None:
+        """See every backward pass from now on, until the process ends.
+
+        DistributedDataParallel would not share what a second one in a step adds.
+        """
+        backward = torch.autograd.backward
+
+        def watched(*args: Any, **kwargs: Any) -> None:
+            before = None if self._reduction is None else _versions(self._reduction)
+            backward(*args, **kwargs)
+            if before is not None and self._reduction is not None:
+                self._was_added_to |= _versions(self._reduction) != before
+
+        torch.autograd.backward = watched
+
+    def see_old(self) -> None:
+        """Before a batch is drawn, which sets all gradients to None: see whether the script has
+        left the last step's."""
+        reduction, self._old = self._old, None
+        self._reduction = None
+        self._are_stale = reduction is not None and any(
+            parameter.grad is not None for parameter in reduction.parallel.parameters()
+        )
+        if self._are_stale and reduction is not None and _versions(reduction) != self._versions:
+            self._are_stale = any(bool(bucket.any()) for bucket in reduction.buckets)
+
+    def zeroed(self) -> None:
+        """Note a ``zero_grad()``, before or after the forward pass."""
+        self._are_stale = False
+
+    def are_new(self, reduction: OrderedReduction) -> None:
+        """After the backward pass of a step."""
+        self._reduction = reduction
+        self._was_added_to = False
+
+    def are_old(self, reduction: OrderedReduction) -> None:
+        """After the update with them."""
+        self._reduction = None
+        self._old = reduction
+        self._versions = _versions(reduction)
+
+    def check(self, reduction: OrderedReduction, checks: StepChecks) -> None:
+        """Before an update: bring replaced gradients into the buckets.
+
+        Raises:
+            ScriptError: the update would not be that of a plain script.
+        """
+        self._reduction = None
+        if self._are_stale:
+            raise ScriptError(
+                "the gradients of the step before were not set to zero; call"
+                " optimizer.zero_grad() in every step"
+            )
+        if self._was_added_to:
+            raise ScriptError(
+                "there were two backward passes in one step, and only the first was shared with"
+                " the other workers; add the losses up and call backward() once"
+            )
+        reduction.take_gradients()
+        if names := checks.without_gradient():
+            raise ScriptError(
+                f"the gradient of {names[0]} was set to None between backward() and"
+                " optimizer.step(); set it to zero, or freeze the parameter before init()"
+            )
+
+
+def _versions(reduction: OrderedReduction) -> list[int]:
+    return [bucket._version for bucket in reduction.buckets]

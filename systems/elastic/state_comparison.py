@@ -1,0 +1,111 @@
+"""A comparison of the training state among all workers of a job.
+
+All workers must have the same parameters, buffers, optimizer state and hyper-parameters at every
+step boundary. A user's script can break that: with a learning rate that depends on the worker,
+or with a parameter that it changes itself. Its workers compare checksums after every change of
+the membership and at the end of the job, so that no such difference is ever silent.
+
+Cost: one pass over the state, 2.3 GB/s on one core of an AMD EPYC (zlib's CRC-32), in a thread
+next to the forward and backward pass, and two small broadcasts.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import zlib
+from typing import Any
+
+import torch
+
+from systems.elastic.groups import Group
+from systems.elastic.script_error import ScriptError
+from systems.elastic.transfer.memory import as_bytes
+from systems.elastic.transfer.training_state import TrainingState
+
+HYPER_PARAMETERS = "the optimizer's hyper-parameters"
+
+
+class StateComparison:
+    """One comparison; all members of the group make it at the same step boundary."""
+
+    def __init__(self, state: TrainingState, values: Any) -> None:
+        """Begin to read the state in a thread.
+
+        The buffers are read before this returns, since the next forward pass changes them. The
+        rest changes only in an update, and ``end`` comes before that.
+
+        Args:
+            state: of this worker.
+            values: what else must be the same in all workers, as JSON can hold it.
+        """
+        self._state = state
+        self._checksums = {f"buffer {name}": _checksum(value) for name, value in state.named_buffers}
+        text = json.dumps([state.values(), values], sort_keys=True)
+        self._checksums[HYPER_PARAMETERS] = zlib.crc32(text.encode())
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._read, name="state-checksums", daemon=True)
+        self._thread.start()
+
+    def end(self, group: Group, step: int) -> None:
+        """Compare with the group's first worker; on the training thread, before the next update.
+
+        Args:
+            group: of all workers.
+            step: steps executed, for the error.
+
+        Raises:
+            ScriptError: this worker's state is another one.
+            GroupLost: a worker was lost meanwhile.
+        """
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        theirs = _from_first(group, self._checksums)
+        names = [name for name in {**theirs, **self._checksums} if self._differs(name, theirs)]
+        if names:
+            raise ScriptError(
+                f"after step {step} the workers differ in {_listed(names)}. Something that the"
+                " script does depends on the worker: a value that only some workers compute or"
+                " keep, or a change of parameters outside optimizer.step(). Compute it alike in"
+                " all workers, carry what the script keeps (elastic.carry), or pass"
+                " changes_parameters=True to init()"
+            )
+
+    def _differs(self, name: str, theirs: dict[str, int]) -> bool:
+        return theirs.get(name) != self._checksums.get(name)
+
+    def _read(self) -> None:
+        try:
+            state = self._state
+            for name, value in zip(state.names, state.parameters, strict=True):
+                self._checksums[f"parameter {name}"] = _checksum(value)
+            for index, parameter in enumerate(state.parameters[: state.num_owned]):
+                for key, value in sorted(state.optimizer.state.get(parameter, {}).items()):
+                    if isinstance(value, torch.Tensor):
+                        name = f"optimizer state {key} of {state.names[index]}"
+                        self._checksums[name] = _checksum(value)
+        except Exception as error:  # the training thread raises it
+            self._failure = error
+
+
+def _from_first(group: Group, checksums: dict[str, int]) -> dict[str, int]:
+    """Return the checksums of the group's first worker."""
+    text = json.dumps(checksums).encode()
+    length = torch.tensor([len(text)], dtype=torch.int64)
+    group.broadcast(length, 0).wait()
+    message = torch.zeros(int(length), dtype=torch.uint8)
+    if group.rank == 0:
+        message.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+    group.broadcast(message, 0).wait()
+    found: dict[str, int] = json.loads(bytes(message.numpy()))
+    return found
+
+
+def _checksum(tensor: torch.Tensor) -> int:
+    return zlib.crc32(as_bytes(tensor.detach()).cpu().numpy().data)
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
