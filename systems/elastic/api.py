@@ -226,6 +226,8 @@ class Batches:
         for epoch in range(first, self._feed.epochs):
             self._epoch = epoch - 1
             yield epoch
+            if _runs and _runs[0].is_over:  # a job can be finished before its last epoch
+                return
 
     def __iter__(self) -> Iterator[Any]:
         """One epoch; without a number of epochs, batches without end.

@@ -202,6 +202,11 @@ class ScriptRun:
         """Workers of the job now."""
         return len(self._present.membership.members)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no step follows in any worker."""
+        return self._loop is not None and self._loop.is_over
+
     def record(self, metrics: dict[str, float]) -> None:
         """Add to the results."""
         assert self._workload is not None

@@ -79,7 +79,7 @@ def launcher():
 class Running:
     """A job whose driver is this process."""
 
-    def __init__(self, launcher, folder, script, *arguments, workers=1, **options):
+    def __init__(self, launcher, folder, script, *arguments, workers=1, seed=3, **options):
         folder.mkdir()
         self.folder = folder
         options = {"data_order": "positions", **options}
@@ -87,7 +87,7 @@ class Running:
         self.backend.open(CLUSTER, launcher)
         self.job = UserJob(self.backend, CLUSTER, folder)
         self.requests = RequestServer(self.job, folder)
-        self.job.start(script, arguments, workers, seed=3)
+        self.job.start(script, arguments, workers, seed)
 
     def until(self, is_true):
         end = time.monotonic() + TIMEOUT_S
