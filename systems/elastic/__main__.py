@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
+
+import psutil
 
 from harness.cluster import Cluster, uniform_cluster
 from harness.contracts.launcher import Warmth
@@ -17,9 +21,11 @@ from systems.elastic.request_channel import RequestServer, ask
 from systems.elastic.user_job import UserJob
 from systems.launchers.local import PREIMPORT, Local
 from systems.runtime.control import ControlError
+from systems.runtime.process import adopt_orphans
 from systems.runtime.warming import RuntimeSetupError
 
 POLL_S = 0.02
+END_TIMEOUT_S = 5.0
 RETRY_EXIT = 75
 """As EX_TEMPFAIL of sysexits.h: ask again later."""
 
@@ -53,6 +59,8 @@ def _run(arguments: argparse.Namespace) -> int:
         print("\n".join(problems), file=sys.stderr)
         return 2
     job_dir.mkdir(parents=True, exist_ok=True)
+    before = set(psutil.Process().children())
+    adopt_orphans()
     launcher = Local([*PREIMPORT, "systems.elastic.script", *arguments.preimport])
     try:
         backend = StopFree(
@@ -92,12 +100,29 @@ def _run(arguments: argparse.Namespace) -> int:
             requests.close()
         backend.close()
         launcher.close()
+        _end_children(before)
     end = job.end
     if end.kind is not ReportKind.FINISHED:
         print(end.reason, file=sys.stderr)
         return 1
     print(json.dumps({"step": end.step, "samples": end.samples, **end.results}))
     return 0
+
+
+def _end_children(others: set[psutil.Process]) -> None:
+    """Kill what is left of the processes that the job's script has started, and not ``others``.
+
+    A process that is killed leaves its own children to this one, so the look is taken again.
+    """
+    until = time.monotonic() + END_TIMEOUT_S
+    while time.monotonic() < until:
+        left = set(psutil.Process().children()) - others
+        if not left:
+            return
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=1.0)
 
 
 def _problems(arguments: argparse.Namespace, job_dir: Path) -> list[str]:

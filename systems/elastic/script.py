@@ -252,6 +252,11 @@ class ScriptRun:
         self.gradients.see_old()
         before = loop.generation, session.step
         while self._advance():
+            if epoch is not None and session.data_state.consumed < epoch * len(self._feed.dataset):
+                raise ScriptError(
+                    f"the job went back to a checkpoint of an epoch before {epoch}, and the loop of"
+                    " a script cannot; choose --recovery exact, or one loop without epochs"
+                )
             if session.data_state.consumed >= end:
                 # Another worker's state has come, with what its script did after this epoch.
                 self._is_repeated = (loop.generation, session.step) != before

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from harness.contracts.launcher import Exit, ProcessSpec, Spares, SpareSpec, Warmth
@@ -111,6 +112,8 @@ class Local:
         for handle, process in list(self._processes.items()):
             code = process.poll()
             if code is not None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # what it has started
                 del self._processes[handle]
                 found.append(Exit(handle, code, describe_exit(code, self._logs.pop(handle))))
         if self._zygote is not None:

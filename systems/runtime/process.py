@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_parent(parent: int) -> None:
@@ -35,6 +36,29 @@ def die_with_parent(parent: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:  # it ended before the kernel was told
         os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Have the kernel make this process the parent of descendants whose parent has ended.
+
+    So what a worker has started can still be found when the worker is gone. Only Linux can do
+    that; elsewhere a process group has to be enough.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def children() -> list[int]:
+    """Return the process ids of this process's children; empty where the kernel does not list
+    them. From the main thread."""
+    path = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    return [int(pid) for pid in path.read_text().split()] if path.is_file() else []
 
 
 def pin(cores: Sequence[int]) -> None:

@@ -27,7 +27,14 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from systems.runtime.control import LineBuffer, Message, encode
-from systems.runtime.process import call_entry, die_with_parent, num_threads, pin
+from systems.runtime.process import (
+    adopt_orphans,
+    call_entry,
+    children,
+    die_with_parent,
+    num_threads,
+    pin,
+)
 from systems.runtime.spare import BEGUN, READY, prepare_and_wait
 
 
@@ -35,6 +42,7 @@ def main() -> int:
     """``PARENT DESCRIPTOR MODULE...``: the launcher's id, our end of its socket, imports."""
     parent, descriptor, *modules = sys.argv[1:]
     die_with_parent(int(parent))
+    adopt_orphans()
     sock = socket.socket(fileno=int(descriptor))
     sock.set_inheritable(False)
     problem = _import(modules)
@@ -193,15 +201,23 @@ class _Zygote:
             os.kill(child, signum)
 
     def _bury(self) -> None:
-        while self._children:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                return
-            code = os.waitstatus_to_exitcode(status)
-            child = self._children.pop(pid)
-            if child.socket is not None:
+        """Take note of children that have ended, and end what they have started.
+
+        A child's group is killed while the child is still a zombie: until then no other process
+        can get its number. What has left the group has become a child of this process.
+        """
+        while (pid := _ended_child()) is not None:
+            if pid in self._children:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)  # what it may have started
+                    os.killpg(pid, signal.SIGKILL)
+            _, status = os.waitpid(pid, 0)
+            for orphan in set(children()) - set(self._children):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(orphan, signal.SIGKILL)
+            child = self._children.pop(pid, None)
+            if child is None:
+                continue
+            code = os.waitstatus_to_exitcode(status)
             while child.socket is not None:  # its last words
                 self._listen(child)
             if child.work is not None:  # it died before it could begin
@@ -223,6 +239,7 @@ class _Zygote:
         try:
             os.setsid()
             die_with_parent(zygote)
+            adopt_orphans()
             signal.set_wakeup_fd(-1)
             for signum in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(signum, signal.SIG_DFL)
@@ -249,6 +266,15 @@ class _Zygote:
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(code)
+
+
+def _ended_child() -> int | None:
+    """Return the process id of a child that has ended and was not waited for, if there is one."""
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return None if found is None else found.si_pid
 
 
 if __name__ == "__main__":
