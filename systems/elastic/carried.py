@@ -46,9 +46,7 @@ class Carried:
         self._modules = {
             name: value for name, value in objects.items() if isinstance(value, torch.nn.Module)
         }
-        self._plain = {
-            name: value for name, value in objects.items() if name not in self._modules
-        }
+        self._plain = {name: value for name, value in objects.items() if name not in self._modules}
         self._optimizer = optimizer
         self._states()
 

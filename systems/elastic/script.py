@@ -319,8 +319,9 @@ class ScriptRun:
         self.gradients.are_new(self._present.bench.reduction)
 
     def zeroed(self) -> None:
-        """Note that the script has set its gradients to zero."""
-        self.gradients.zeroed()
+        """Note that gradients were set to zero, by the script and not by a draw."""
+        if self._stage is not _Stage.BETWEEN:
+            self.gradients.zeroed()
 
     def update(self) -> None:
         """Commit the step with the gradients as they are, or draw it again if it is lost.

@@ -46,15 +46,19 @@ class ScriptGradients:
         torch.autograd.backward = watched
 
     def see_old(self) -> None:
-        """Before a batch is drawn, which sets all gradients to None: see whether the script has
-        left the last step's."""
+        """Before a batch is drawn: see whether the script has left the last step's gradients, and
+        set them to None."""
         reduction, self._old = self._old, None
         self._reduction = None
-        self._are_stale = reduction is not None and any(
-            parameter.grad is not None for parameter in reduction.parallel.parameters()
-        )
-        if self._are_stale and reduction is not None and _versions(reduction) != self._versions:
+        self._are_stale = False
+        if reduction is None:
+            return
+        parameters = list(reduction.parallel.parameters())
+        self._are_stale = any(parameter.grad is not None for parameter in parameters)
+        if self._are_stale and _versions(reduction) != self._versions:
             self._are_stale = any(bool(bucket.any()) for bucket in reduction.buckets)
+        for parameter in parameters:
+            parameter.grad = None
 
     def zeroed(self) -> None:
         """Note a ``zero_grad()``, before or after the forward pass."""

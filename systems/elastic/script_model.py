@@ -54,7 +54,8 @@ def make_elastic(model: torch.nn.Module, run: ScriptRun) -> None:
         return found
 
     def reduce(self: torch.nn.Module, protocol: Any) -> Any:
-        return _plain_copy(self, plain, {}).__reduce_ex__(protocol)
+        # Later protocols insist that a pickled object is of the class that it is rebuilt as.
+        return _plain_copy(self, plain, {}).__reduce_ex__(1)
 
     elastic = type(
         plain.__name__,
@@ -89,4 +90,3 @@ def _plain_copy(model: torch.nn.Module, plain: type, memo: dict[int, Any]) -> to
     object.__setattr__(found, "__dict__", copy.deepcopy(model.__dict__, memo))
     own_buffers(found)
     return found
-

@@ -24,6 +24,9 @@ from systems.elastic.transfer.memory import as_bytes
 from systems.elastic.transfer.training_state import TrainingState
 
 HYPER_PARAMETERS = "the optimizer's hyper-parameters"
+CARRIED = "what the script carries"
+CAUSES = (HYPER_PARAMETERS, CARRIED)
+"""Named first: where they differ, parameters soon do as well."""
 
 
 class StateComparison:
@@ -40,9 +43,11 @@ class StateComparison:
             values: what else must be the same in all workers, as JSON can hold it.
         """
         self._state = state
-        self._checksums = {f"buffer {name}": _checksum(value) for name, value in state.named_buffers}
-        text = json.dumps([state.values(), values], sort_keys=True)
-        self._checksums[HYPER_PARAMETERS] = zlib.crc32(text.encode())
+        self._checksums = {
+            f"buffer {name}": _checksum(value) for name, value in state.named_buffers
+        }
+        for name, plain in ((HYPER_PARAMETERS, state.values()), (CARRIED, values)):
+            self._checksums[name] = zlib.crc32(json.dumps(plain, sort_keys=True).encode())
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._read, name="state-checksums", daemon=True)
         self._thread.start()
@@ -50,19 +55,27 @@ class StateComparison:
     def end(self, group: Group, step: int) -> None:
         """Compare with the group's first worker; on the training thread, before the next update.
 
+        All workers raise the error, so that none of them goes on or ends the job as finished.
+
         Args:
             group: of all workers.
             step: steps executed, for the error.
 
         Raises:
-            ScriptError: this worker's state is another one.
+            ScriptError: some worker's state is another one.
             GroupLost: a worker was lost meanwhile.
         """
         self._thread.join()
         if self._failure is not None:
             raise self._failure
         theirs = _from_first(group, self._checksums)
-        names = [name for name in {**theirs, **self._checksums} if self._differs(name, theirs)]
+        known = sorted(theirs, key=lambda name: (name not in CAUSES, name))
+        differs = [theirs[name] != self._checksums.get(name) for name in known]
+        differs.append(len(self._checksums) != len(known))
+        total = torch.tensor(differs, dtype=torch.int64)
+        group.all_reduce(total).wait()
+        found = zip([*known, "the number of tensors"], total.tolist(), strict=True)
+        names = [name for name, count in found if count]
         if names:
             raise ScriptError(
                 f"after step {step} the workers differ in {_listed(names)}. Something that the"
@@ -71,9 +84,6 @@ class StateComparison:
                 " all workers, carry what the script keeps (elastic.carry), or pass"
                 " changes_parameters=True to init()"
             )
-
-    def _differs(self, name: str, theirs: dict[str, int]) -> bool:
-        return theirs.get(name) != self._checksums.get(name)
 
     def _read(self) -> None:
         try:

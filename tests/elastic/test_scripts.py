@@ -55,7 +55,12 @@ WORKS = [
     Works("clamped", ("told",)),
 ]
 REFUSED = [
-    ("accumulation", (), 1, "To accumulate gradients over several batches, give batches() their sum"),
+    (
+        "accumulation",
+        (),
+        1,
+        "To accumulate gradients over several batches, give batches() their sum",
+    ),
     ("two_optimizers", (), 1, "a second optimizer (Adam) has parameters of the model"),
     ("gan", (), 1, "init() was called twice, and a job trains one model with one optimizer"),
     ("freezing", ("thaw",), 1, "0.weight was unfrozen after the first batch"),

@@ -86,11 +86,11 @@ class TrainingState:
         carried: Callable[[], Mapping[str, torch.Tensor]] = dict,
     ) -> None:
         """Args:
-            model: what is trained.
-            optimizer: of the model.
-            flat_buffers: the one piece of memory that the model's buffers lie in, if they do. They
-                do on all workers of a job or on none.
-            carried: returns tensors that travel with the buffers, live and by name.
+        model: what is trained.
+        optimizer: of the model.
+        flat_buffers: the one piece of memory that the model's buffers lie in, if they do. They
+            do on all workers of a job or on none.
+        carried: returns tensors that travel with the buffers, live and by name.
         """
         self.optimizer = optimizer
         names = {id(value): name for name, value in model.named_parameters()}

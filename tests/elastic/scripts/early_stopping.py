@@ -8,6 +8,7 @@ from points import BATCH, EPOCHS, Points, error, network
 
 from systems.elastic import api as elastic
 
+
 class Smallest:
     """The smallest loss so far."""
 

@@ -27,7 +27,9 @@ class Weighted(torch.nn.Module):
 is_module = "module" in sys.argv
 body = network()
 criterion = Weighted(body if is_module else None)
-parameters = [*criterion.parameters()] if is_module else [*body.parameters(), *criterion.parameters()]
+parameters = (
+    [*criterion.parameters()] if is_module else [*body.parameters(), *criterion.parameters()]
+)
 optimizer = torch.optim.SGD(parameters, lr=1e-2)
 loader = elastic.batches(Points(), BATCH, epochs=EPOCHS, inputs=lambda batch: batch)
 model, optimizer = elastic.init(criterion if is_module else body, optimizer)

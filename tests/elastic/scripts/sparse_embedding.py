@@ -13,9 +13,7 @@ model = torch.nn.Sequential(
     torch.nn.Linear(4, 1, dtype=torch.float64),
 )
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
-loader = elastic.batches(
-    Points(), BATCH, epochs=EPOCHS, inputs=lambda batch: (batch[0] > 0).long()
-)
+loader = elastic.batches(Points(), BATCH, epochs=EPOCHS, inputs=lambda batch: (batch[0] > 0).long())
 model, optimizer = elastic.init(model, optimizer)
 for _ in loader.epochs():
     for x, y in loader:

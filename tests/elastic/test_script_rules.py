@@ -1,0 +1,366 @@
+"""What a script may not do, each refused in one sentence, and what drifts, found by its name."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.contracts.training import ReportKind
+from systems.elastic import api
+from systems.elastic.plain_state import MAX_TENSOR_BYTES, decode, encode
+from systems.elastic.script_error import ScriptError
+from tests.elastic.test_api import launcher, run
+from tests.elastic.test_scripts import FOLDER, equal, plain
+
+__all__ = ["launcher", "run"]
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAD = f"""
+import sys, torch
+sys.path.insert(0, {str(FOLDER)!r})
+from points import BATCH, EPOCHS, Points, error, network
+from systems.elastic import api as elastic
+"""
+BUILD = """
+model = network()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+loader = elastic.batches(Points(), BATCH, epochs=EPOCHS)
+model, optimizer = elastic.init(model, optimizer)
+"""
+
+
+def loop(body):
+    """A whole script whose step is this."""
+    lines = textwrap.indent(textwrap.dedent(body).strip(), " " * 8)
+    return f"{BUILD}for epoch in loader.epochs():\n    for x, y in loader:\n{lines}\n"
+
+
+REFUSED = {
+    "two backward passes": (
+        loop("""
+        optimizer.zero_grad()
+        loss = error(model(x), y)
+        loss.backward(retain_graph=True)
+        loss.backward()
+        optimizer.step()
+        """),
+        "there were two backward passes in one step",
+    ),
+    "gradients never zeroed": (
+        loop("""
+        error(model(x), y).backward()
+        optimizer.step()
+        """),
+        "call optimizer.zero_grad() in every step",
+    ),
+    "a gradient taken away": (
+        loop("""
+        optimizer.zero_grad()
+        error(model(x), y).backward()
+        model[0].bias.grad = None
+        optimizer.step()
+        """),
+        "the gradient of 0.bias was set to None",
+    ),
+    "no backward pass": (
+        loop("""
+        optimizer.zero_grad()
+        error(model(x), y)
+        optimizer.step()
+        """),
+        "optimizer.step() without a backward pass",
+    ),
+    "a parameter without a part in the loss": (
+        loop("""
+        optimizer.zero_grad()
+        output = model(x)
+        loss = error(output, y) if epoch < 1 else model[2].bias.sum() + 0 * output.detach().sum()
+        loss.backward()
+        optimizer.step()
+        """),
+        "3 parameters had no part in the loss of step 9, such as 0.weight",
+    ),
+    "a closure": (
+        loop("""
+        def closure():
+            optimizer.zero_grad()
+            loss = error(model(x), y)
+            loss.backward()
+            return loss
+        optimizer.step(closure)
+        """),
+        "optimizer.step() was given a closure",
+    ),
+    "a group added later": (
+        loop("""
+        if epoch == 1 and len(optimizer.param_groups) == 1:
+            optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(1))]})
+        optimizer.zero_grad()
+        error(model(x), y).backward()
+        optimizer.step()
+        """),
+        "the optimizer's parameters were changed after the first batch",
+    ),
+    "epochs by range": (
+        BUILD + "for _ in range(EPOCHS):\n    for x, y in loader:\n        pass\n",
+        "loop over them with 'for epoch in loader.epochs()'",
+    ),
+    "a module in DistributedDataParallel": (
+        "model = torch.nn.DataParallel(network())\n"
+        "elastic.init(model, torch.optim.SGD(model.parameters(), lr=0.1))\n",
+        "give it the module itself",
+    ),
+    "no optimizer of torch": (
+        "elastic.init(network(), object())\n",
+        "init() was given a object as the optimizer",
+    ),
+    "nothing to train": (
+        "model = network().requires_grad_(False)\n"
+        "elastic.init(model, torch.optim.SGD(model.parameters(), lr=0.1))\n",
+        "no parameter of the model that init() was given wants a gradient",
+    ),
+    "a second init": (
+        BUILD + "elastic.init(model, torch.optim.SGD(model.parameters(), lr=1.0))\n",
+        "init() was called twice",
+    ),
+    "a state that cannot travel": (
+        BUILD + "class Kept:\n    def state_dict(self):\n        return {'file': sys.stdout}\n"
+        "    load_state_dict = None\nelastic.carry(kept=Kept())\nnext(iter(loader.epochs()))\n",
+        "the state of kept is a TextIOWrapper, which cannot travel",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_right_is_refused(case, run, tmp_path):
+    text, reason = REFUSED[case]
+    script = tmp_path / "script.py"
+    script.write_text(HEAD + text)
+    end = run(script).until_end()
+    assert end.kind is ReportKind.FAILED
+    assert reason in end.reason
+
+
+def test_a_checkpoint_of_an_average_is_refused_before_training(run, tmp_path):
+    script = tmp_path / "script.py"
+    average = "average = torch.optim.swa_utils.AveragedModel(model)\n"
+    script.write_text(HEAD + BUILD + average + "next(iter(loader.epochs()))\n")
+    end = run(script, recovery="consistent", checkpoint_every=5).until_end()
+    assert "AveragedModel 1, whose tensors are in no checkpoint" in end.reason
+
+
+DRIFTS = {
+    "learning rate": (
+        "optimizer.param_groups[0]['lr'] = 0.05 / (1 + elastic.rank())",
+        "the optimizer's hyper-parameters",
+    ),
+    "parameter": ("model[2].bias.data += elastic.rank()", "parameter 2.bias"),
+    "optimizer state": (
+        "optimizer.state[model[0].weight]['momentum_buffer'] += elastic.rank()",
+        "optimizer state momentum_buffer of 0.weight",
+    ),
+    "what is carried": ("kept.count += elastic.rank()", "what the script carries"),
+}
+
+
+@pytest.mark.parametrize("case", DRIFTS)
+@pytest.mark.parametrize("at", ["change", "end"])
+def test_workers_that_drift_end_the_job_with_the_tensor_s_name(case, at, run, tmp_path):
+    line, name = DRIFTS[case]
+    script = tmp_path / "script.py"
+    body = f"""
+    optimizer.zero_grad()
+    error(model(x), y).backward()
+    optimizer.step()
+    {line}
+    """
+    kept = (
+        "class Kept:\n    count = 0\n    def state_dict(self):\n        return {'n': self.count}\n"
+        "    def load_state_dict(self, state):\n        self.count = state['n']\n"
+        "kept = Kept()\nelastic.carry(kept=kept)\n"
+    )
+    text = loop(body).replace("lr=0.05)", "lr=0.05, momentum=0.5)")
+    script.write_text(HEAD + kept + text + "elastic.shutdown()\n")
+    job = run(script, "slow", workers=2)
+    if at == "change":
+        job.until_step(5)
+        job.job.request({"action": "scale_out", "to": 3}, lambda answer: None)
+    else:
+        job.backend.hold("job", 20)
+    end = job.until_end()
+    assert end.kind is ReportKind.FAILED
+    assert "the workers differ in" in end.reason
+    assert name in end.reason
+
+
+def test_a_parameter_changed_through_data_is_found_when_a_worker_joins(run, tmp_path):
+    job = run(FOLDER / "clamped.py", str(tmp_path / "out.pt"), "data", "slow", workers=1)
+    job.until_step(5)
+    job.job.request({"action": "scale_out", "to": 2}, lambda answer: None)
+    end = job.until_end()
+    assert end.kind is ReportKind.FAILED
+    assert "the workers differ in parameter" in end.reason
+    assert "changes_parameters=True" in end.reason
+
+
+@pytest.mark.parametrize("name", ["scheduler_before", "scheduler_after", "ema", "amp"])
+@pytest.mark.long
+def test_what_a_script_keeps_counts_a_lost_step_once(name, run, tmp_path, monkeypatch):
+    script, out = FOLDER / f"{name}.py", tmp_path / "out.pt"
+    job = run(script, str(out), "slow", workers=4, seed=api.ALONE_SEED)
+    for number, worker in enumerate(("w3", "w1", "w2")):
+        job.until_step(job.job.step + 7)
+        job.kill(worker)
+        job.until(lambda number=number: len(job.job.slots) == 3 - number)
+    job.until_step(job.job.step + 7)
+    assert job.do(action="scale_out", to=2)["status"] == "done"
+    job.until_step(job.job.step + 7)
+    job.do(action="finish")
+    end = job.until_end()
+    assert end.kind is ReportKind.FINISHED, f"{end}\n{job.logs()}"
+    found = torch.load(out, weights_only=True)
+    equal(found, plain(script, end.step, tmp_path / "plain.pt", monkeypatch))
+
+
+SAVED = """
+import copy
+saved = copy.deepcopy(model)
+assert type(saved) is torch.nn.Sequential and type(model) is not type(saved)
+assert isinstance(model, torch.nn.Sequential)
+first = model[0].weight.clone()
+norm = torch.nn.BatchNorm1d(1)
+for epoch in loader.epochs():
+    for x, y in loader:
+        optimizer.zero_grad()
+        error(model(x), y).backward()
+        optimizer.step()
+    break
+assert torch.equal(saved[0].weight, first) and not torch.equal(model[0].weight, first)
+assert saved(x).shape == (len(x), 1)
+torch.save(model, sys.argv[1])
+elastic.shutdown()
+"""
+
+
+def test_a_model_can_be_copied_and_saved_whole(run, tmp_path):
+    script, out = tmp_path / "script.py", tmp_path / "whole.pt"
+    script.write_text(HEAD + BUILD + SAVED)
+    end = run(script, str(out)).until_end()
+    assert end.kind is ReportKind.FINISHED, end
+    # Whoever loads it needs torch alone.
+    load = f"import torch; m = torch.load({str(out)!r}, weights_only=False); print(m, m[0].weight)"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", load], capture_output=True, text=True, check=True, cwd="/"
+    )
+    assert "Linear(in_features=4" in done.stdout
+
+
+def test_data_that_has_no_items_by_id_is_refused():
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter([1])
+
+    with pytest.raises(ScriptError, match="give it a map-style data set"):
+        api.batches(Stream(), 4)
+    with pytest.raises(ScriptError, match="give it the loader's data set"):
+        api.batches(torch.utils.data.DataLoader([1, 2, 3]), 4)
+    with pytest.raises(ScriptError, match=r"without state_dict\(\) and load_state_dict\(\)"):
+        api.carry(best=3.0)
+    with pytest.raises(ScriptError, match="needs their number"):
+        next(api.batches([1, 2, 3], 3).epochs())
+
+
+def test_alone_a_batch_reaches_into_the_next_epoch_as_in_a_job():
+    loader = api.batches(list(range(10)), 4, epochs=2)
+    ids = [[batch.tolist() for batch in loader] for _ in loader.epochs()]
+    assert [len(epoch) for epoch in ids] == [3, 2]
+    flat = [sample for epoch in ids for batch in epoch for sample in batch]
+    assert sorted(flat[:10]) == sorted(flat[10:]) == list(range(10))
+    assert (api.rank(), api.num_workers(), api.is_first()) == (0, 1, True)
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: (
+        st.lists(inner)
+        | st.lists(inner).map(tuple)
+        | st.dictionaries(st.integers() | st.text() | st.tuples(st.integers()), inner)
+    ),
+    max_leaves=10,
+)
+
+
+@given(PLAIN)
+def test_a_state_comes_back_with_its_types(value):
+    import json
+
+    found = decode(json.loads(json.dumps(encode(value, "it"))))
+    assert found == value
+    assert repr(found) == repr(value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.bool])
+def test_small_tensors_come_back_too(dtype):
+    for shape in ((), (3, 2), (0, 4)):
+        value = torch.ones(shape).to(dtype)
+        found = decode(encode({"t": value}, "it"))["t"]
+        assert torch.equal(found, value)
+        assert found.dtype is dtype
+    with pytest.raises(ScriptError, match="make it a buffer"):
+        encode(torch.zeros(MAX_TENSOR_BYTES + 1, dtype=torch.uint8), "it")
+
+
+def all_schedulers():
+    """Every scheduler of torch, one instance each."""
+    from torch.optim import lr_scheduler as torch_schedulers
+
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+    steps = torch_schedulers.StepLR(optimizer, 3)
+    options = {
+        "LambdaLR": {"lr_lambda": lambda epoch: 0.9**epoch},
+        "MultiplicativeLR": {"lr_lambda": lambda epoch: 0.9},
+        "StepLR": {"step_size": 2},
+        "MultiStepLR": {"milestones": [1, 3, 3]},
+        "ExponentialLR": {"gamma": 0.9},
+        "CosineAnnealingLR": {"T_max": 5},
+        "CyclicLR": {"base_lr": 0.1, "max_lr": 1.0},
+        "CosineAnnealingWarmRestarts": {"T_0": 3},
+        "OneCycleLR": {"max_lr": 1.0, "total_steps": 9},
+        "SequentialLR": {"schedulers": [steps, steps], "milestones": [2]},
+        "ChainedScheduler": {"schedulers": [steps]},
+    }
+    for name in torch_schedulers.__all__:
+        kind = getattr(torch_schedulers, name)
+        if name == "LRScheduler":
+            continue
+        if name == "ChainedScheduler":
+            yield name, optimizer, kind(**options[name])
+        else:
+            yield name, optimizer, kind(optimizer, **options.get(name, {}))
+
+
+def test_the_state_of_every_scheduler_of_torch_travels():
+    names = []
+    for (name, of_one, one), (_, of_other, other) in zip(
+        all_schedulers(), all_schedulers(), strict=True
+    ):
+        names.append(name)
+        arguments = (1.0,) if name == "ReduceLROnPlateau" else ()
+        for _ in range(2):
+            of_one.step()
+            one.step(*arguments)
+        other.load_state_dict(decode(encode(one.state_dict(), name)))
+        for mine, theirs in zip(of_other.param_groups, of_one.param_groups, strict=True):
+            mine.update({key: value for key, value in theirs.items() if key != "params"})
+        for _ in range(3):
+            for optimizer, scheduler in ((of_one, one), (of_other, other)):
+                optimizer.step()
+                scheduler.step(*arguments)
+        assert of_one.param_groups[0]["lr"] == of_other.param_groups[0]["lr"], name
+    assert {"MultiStepLR", "ReduceLROnPlateau", "OneCycleLR"} < set(names)
