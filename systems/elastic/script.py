@@ -222,7 +222,8 @@ class ScriptRun:
         """
         loop = self._loop or self._open()
         self._advance()
-        assert self._feed is not None and self._checks is not None
+        assert self._feed is not None
+        assert self._checks is not None
         self._checks.note_parameters()
         return loop.bench.session.data_state.consumed // len(self._feed.dataset)
 
@@ -236,7 +237,9 @@ class ScriptRun:
             SystemExit: this worker has left.
         """
         loop = self._loop or self._open()
-        assert self._feed is not None and self._carried is not None and self._checks is not None
+        assert self._feed is not None
+        assert self._carried is not None
+        assert self._checks is not None
         session = loop.bench.session
         end = math.inf if epoch is None else (epoch + 1) * len(self._feed.dataset)
         has_stepped = self._stage is _Stage.COMMITTED
@@ -337,7 +340,8 @@ class ScriptRun:
                 " init() returned, once for every batch, and step once"
             )
         loop, (_, optimizer) = self._present, self._trained or (None, None)
-        assert optimizer is not None and self._checks is not None
+        assert optimizer is not None
+        assert self._checks is not None
         lost, self._lost = self._lost, None
         try:
             if lost is not None:

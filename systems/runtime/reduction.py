@@ -268,7 +268,7 @@ class OrderedReduction:
             self._lost = error
 
     def call_after_backward(self, callback: Callable[[], None]) -> None:
-        """Call once when the next backward pass has filled every bucket, before ``backward`` returns.
+        """Call once when the next backward pass has filled every bucket, before it returns.
 
         It is not called where a parameter had no part in the loss.
         """

@@ -21,7 +21,7 @@ from systems.elastic.transfer.receiver import Receiver
 from systems.elastic.transfer.training_state import StateMismatch, TrainingState
 from systems.runtime.flat_buffers import FlatBuffers
 from systems.runtime.reduction import BucketLayout
-from systems.runtime.state import digests
+from systems.runtime.state import digests, hyper_parameters
 
 TOKEN = "the job's own token"
 
@@ -60,8 +60,8 @@ class PacedDonor(Donor):
         self._turns = threading.Semaphore(self.PIECES)
         super().__init__(*arguments, **options)
 
-    def reduced(self, step, rate_batch, samples, buckets):
-        super().reduced(step, rate_batch, samples, buckets)
+    def reduced(self, step, rate_batch, samples, buckets, groups=None):
+        super().reduced(step, rate_batch, samples, buckets, groups)
         self._turns.release(self.PIECES)
 
     def _send_piece(self, piece):
@@ -98,7 +98,9 @@ class Net(nn.Module):
 class Job:
     """A model in training, its gradients in flat buckets as the reduction keeps them."""
 
-    def __init__(self, optimizer, seed=1, width=600, clips=False, is_flat=False):
+    def __init__(
+        self, optimizer, seed=1, width=600, clips=False, is_flat=False, is_scheduled=False
+    ):
         torch.set_num_threads(1)
         torch.manual_seed(seed)
         self.model = Net(width)
@@ -108,6 +110,8 @@ class Job:
         flat = FlatBuffers(self.model) if is_flat else None
         self.state = TrainingState(self.model, self.optimizer, flat)
         self.clips = clips
+        self.is_scheduled = is_scheduled
+        """Whether learning rates are set between updates, as a script's scheduler does it."""
         self.step = 0
         order = list(reversed(range(len(trained))))  # of the backward
         sizes = [value.numel() for value in trained]
@@ -133,11 +137,15 @@ class Job:
             self.state.parameters[index].grad = self.views[index]
 
     def update(self, step, global_batch):
-        for rank, group in enumerate(self.optimizer.param_groups):
-            group["lr"] = 1e-3 * global_batch / (1 + rank + step % 7)
+        if not self.is_scheduled:
+            self.schedule(step, global_batch)
         if self.clips:
             nn.utils.clip_grad_norm_(self.state.parameters, 0.1)
         self.optimizer.step()
+
+    def schedule(self, step, global_batch):
+        for rank, group in enumerate(self.optimizer.param_groups):
+            group["lr"] = 1e-3 * global_batch / (1 + rank + step % 7)
 
     def train_step(self, donors=()):
         gradients = self.gradients()
@@ -148,11 +156,14 @@ class Job:
         if donors:
             (donor,) = donors
             with donor.lock:
-                donor.reduced(self.step, global_batch, 8 * self.step, self.buckets)
+                groups = hyper_parameters(self.optimizer) if self.is_scheduled else None
+                donor.reduced(self.step, global_batch, 8 * self.step, self.buckets, groups)
                 self.update(self.step, global_batch)
         else:
             self.update(self.step, global_batch)
         self.step += 1
+        if self.is_scheduled:
+            self.schedule(self.step, global_batch)
 
     def train_beside(self, donor):
         """A step, then wait for a piece or two, while the next is already on its way."""

@@ -170,6 +170,15 @@ def test_clipped_gradients_go_as_copies(spawn, answer):
     assert answer(pipe)[1] == digests
 
 
+@pytest.mark.parametrize("name", ["momentum", "adamw"])
+def test_learning_rates_that_are_set_between_updates_go_with_the_gradients(spawn, answer, name):
+    _, pipe = spawn(join, name, 1, {"is_scheduled": True}, {})
+    job = Job(name, is_scheduled=True)
+    job.train(3)
+    digests = serve(job, [answer(pipe)], piece_bytes=8192)
+    assert answer(pipe)[1] == digests
+
+
 def test_log_order_is_not_left_to_chance():
     job = Job("sgd")
     donor = job.donor([9], timeout_s=0.2)
