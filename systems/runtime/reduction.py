@@ -277,14 +277,15 @@ class OrderedReduction:
     def take_gradients(self) -> None:
         """Copy gradients that were replaced since ``finish`` into the memory of their buckets, from
         which a donor sends them."""
-        alone = self._is_alone
-        for number, places in enumerate(self._places):
-            views = places.views(self._own[number]) if alone else self._sum_views[number]
-            for parameter, view in zip(places.parameters, views, strict=True):
+        for places, memory in zip(self._places, self.buckets, strict=True):
+            start, width = memory.data_ptr(), memory.element_size()
+            for index, parameter in enumerate(places.parameters):
                 gradient = parameter.grad
-                if gradient is not None and gradient.data_ptr() != view.data_ptr():
-                    view.copy_(gradient)
-                    parameter.grad = view
+                if gradient is None or gradient.data_ptr() == start + width * places.offsets[index]:
+                    continue
+                view = places.views(memory)[index]
+                view.copy_(gradient)
+                parameter.grad = view
 
     def finish(self) -> None:
         """After the backward pass: gradients are the workers' mean, buffers the first one's.
