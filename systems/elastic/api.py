@@ -224,10 +224,10 @@ class Batches:
         self._is_in_epochs = True
         first = _runs[0].first_epoch() if _runs else 0
         for epoch in range(first, self._feed.epochs):
-            self._epoch = epoch - 1
-            yield epoch
             if _runs and _runs[0].is_over:  # a job can be finished before its last epoch
                 return
+            self._epoch = epoch - 1
+            yield epoch
 
     def __iter__(self) -> Iterator[Any]:
         """One epoch; without a number of epochs, batches without end.

@@ -439,22 +439,25 @@ class ScriptRun:
         """
         loop = self._present
         assert self._carried is not None
-        group = loop.group
-        if loop.outcome is not None and loop.outcome is not Outcome.FINISHED:
-            return
-        if group is None or group.size == 1 or loop.is_halted:
-            return
-        try:
-            if not loop.is_over and not agree_to_end(loop):
-                raise ScriptError(
-                    f"this worker's loop ended after step {self.step}, and others' go on. Leave the"
-                    " loop only for a reason that all workers share, computed from the model and"
-                    " from the same data in all of them"
-                )
-            StateComparison(loop.state, self._carried.values()).end(group, self.step)
-        except GroupLost as error:
-            # The state of the last step is with this worker. Who was lost is known by the driver.
-            print(f"elastic: the final comparison was not made ({error})", file=sys.stderr)
+        while loop.outcome in (None, Outcome.FINISHED):
+            group = loop.group
+            if group is None or group.size == 1:
+                return
+            try:
+                if not loop.is_over and not agree_to_end(loop):
+                    raise ScriptError(
+                        f"this worker's loop ended after step {self.step}, and others' go on. Leave"
+                        " the loop only for a reason that all workers share, computed from the"
+                        " model and from the same data in all of them"
+                    )
+                StateComparison(loop.state, self._carried.values()).end(group, self.step)
+                return
+            except GroupLost as error:
+                if loop.is_over:  # the state is complete here, and the driver knows of the loss
+                    print(f"elastic: the final comparison was not made ({error})", file=sys.stderr)
+                    return
+                loop.lose(error)
+                loop.advance()
 
     def _check_parameters(self) -> None:
         """Refuse what a joiner's copy would miss: it replays updates and nothing else."""
@@ -519,12 +522,15 @@ class ScriptRun:
         """
         made = self.made.living()
         check_alone(model, optimizer, made)
-        named = list(self._kept.values())
+        modules = [v for v in (*made, *self._kept.values()) if isinstance(v, torch.nn.Module)]
+        # An average holds a copy of the model, which would travel twice.
+        known = {id(v) for v in self._kept.values()}
+        known |= {id(part) for v in modules for part in v.modules() if part is not v}
         mine = [
             value
             for value in made
             if not isinstance(value, torch.optim.Optimizer)
-            and all(value is not other for other in named)
+            and id(value) not in known
             and getattr(value, "optimizer", optimizer) is optimizer
         ]
         objects = self._kept | {

@@ -44,7 +44,7 @@ def check_init(model: object, optimizer: object) -> None:
 def check_alone(
     model: torch.nn.Module, optimizer: torch.optim.Optimizer, made: Sequence[object]
 ) -> None:
-    """Check that no other optimizer of the script trains the model.
+    """Check that the script has no other optimizer when it begins to train.
 
     Args:
         model: of the script.
@@ -52,18 +52,22 @@ def check_alone(
         made: all that the script has made.
 
     Raises:
-        ScriptError: another optimizer has parameters of the model.
+        ScriptError: there is another optimizer.
     """
     known = {id(parameter) for parameter in model.parameters()}
     for other in made:
         if not isinstance(other, torch.optim.Optimizer) or other is optimizer:
             continue
+        name = type(other).__name__
         if any(id(parameter) in known for parameter in parameters_of(other)):
             raise ScriptError(
-                f"a second optimizer ({type(other).__name__}) has parameters of the model, and its"
-                " state would not travel to workers that join; use one optimizer with several"
-                " parameter groups"
+                f"a second optimizer ({name}) has parameters of the model, and its state would not"
+                " travel to workers that join; use one optimizer with several parameter groups"
             )
+        raise ScriptError(
+            f"a second optimizer ({name}) has parameters that init() was not given, so each worker"
+            " would train them by its own samples; make them part of the model, with one optimizer"
+        )
 
 
 class StepChecks:

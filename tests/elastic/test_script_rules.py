@@ -1,5 +1,6 @@
 """What a script may not do, each refused in one sentence, and what drifts, found by its name."""
 
+import json
 import subprocess
 import sys
 import textwrap
@@ -128,6 +129,12 @@ REFUSED = {
         BUILD + "elastic.init(model, torch.optim.SGD(model.parameters(), lr=1.0))\n",
         "init() was called twice",
     ),
+    "a network that init does not know": (
+        "other = network()\nown = torch.optim.Adam(other.parameters())\n"
+        + BUILD
+        + "next(iter(loader.epochs()))\n",
+        "a second optimizer (Adam) has parameters that init() was not given",
+    ),
     "a state that cannot travel": (
         BUILD + "class Kept:\n    def state_dict(self):\n        return {'file': sys.stdout}\n"
         "    load_state_dict = None\nelastic.carry(kept=Kept())\nnext(iter(loader.epochs()))\n",
@@ -152,6 +159,17 @@ def test_a_checkpoint_of_an_average_is_refused_before_training(run, tmp_path):
     script.write_text(HEAD + BUILD + average + "next(iter(loader.epochs()))\n")
     end = run(script, recovery="consistent", checkpoint_every=5).until_end()
     assert "AveragedModel 1, whose tensors are in no checkpoint" in end.reason
+
+
+def test_a_loop_over_epochs_does_not_go_back_to_an_earlier_one(run, tmp_path):
+    script = FOLDER / "scheduler_after.py"
+    options = {"recovery": "consistent", "checkpoint_every": 10**6}
+    job = run(script, str(tmp_path / "out.pt"), "slow", workers=2, **options)
+    job.until_step(20)
+    job.kill("w2")
+    end = job.until_end()
+    assert end.kind is ReportKind.FAILED
+    assert "went back to a checkpoint of an epoch before" in end.reason
 
 
 DRIFTS = {
@@ -297,8 +315,6 @@ PLAIN = st.recursive(
 
 @given(PLAIN)
 def test_a_state_comes_back_with_its_types(value):
-    import json
-
     found = decode(json.loads(json.dumps(encode(value, "it"))))
     assert found == value
     assert repr(found) == repr(value)
