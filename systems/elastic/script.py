@@ -428,6 +428,7 @@ class ScriptRun:
         if loop.generation == self._compared_generation:
             return
         self._compared_generation = loop.generation
+        self._comparison = None  # the step of the one before was lost
         if len(loop.membership.members) > 1:
             self._comparison = StateComparison(loop.state, self._carried.values())
 

@@ -270,7 +270,7 @@ def test_a_model_can_be_copied_and_saved_whole(run, tmp_path):
     script.write_text(HEAD + BUILD + SAVED)
     end = run(script, str(out)).until_end()
     assert end.kind is ReportKind.FINISHED, end
-    # Whoever loads it needs torch alone.
+    # Loading it needs torch alone.
     load = f"import torch; m = torch.load({str(out)!r}, weights_only=False); print(m, m[0].weight)"
     done = subprocess.run(
         [sys.executable, "-I", "-c", load], capture_output=True, text=True, check=True, cwd="/"
