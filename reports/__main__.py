@@ -24,7 +24,7 @@ from reports.drawing import Drawing
 from reports.figures import FIGURES, checked
 from reports.files import FORMATS
 from reports.pages.base import Drawn
-from reports.selection import ReportRun, SelectionError, name, select, study_figures
+from reports.selection import ReportRun, SelectionError, name, select
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -110,12 +110,14 @@ def _figures_of(study: str) -> Sequence[str]:
     Raises:
         UserError: it names one that does not exist.
     """
-    return checked(study_figures(study) or (), f"configs/study/{study}.yaml: figures")
+    return checked(about.study_figures(study) or (), f"configs/study/{study}.yaml: figures")
 
 
 def _note(found: page_figures.PageFigures, runs: Sequence[ReportRun]) -> str:
-    """What a page does not show: figures, and runs of other machines."""
-    return " ".join(filter(None, (found.note, about.elsewhere(runs))))
+    """Return what a page does not show: figures, runs of other machines and on other contents."""
+    studies = {run.study for run in runs}
+    notes = (found.note, about.elsewhere(runs), about.edited(runs, studies))
+    return " ".join(filter(None, notes))
 
 
 def _num_drawn(drawings: Sequence[tuple[str, Drawing]]) -> int:
@@ -129,6 +131,8 @@ def _say(drawn: int, runs: Sequence[ReportRun], began: float, out: Path) -> None
             f"{committed} of {len(runs)} runs are committed ones ({REFERENCE}), perhaps of"
             f" another machine; without them: --results {RUNS}"
         )
+    if edited := about.edited(runs):
+        print(edited)
     copied = sum(not run.is_drawable for run in runs)
     if copied:
         print(f"{copied} runs were copied without tables: only in figures that need none of these")

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.compose import defaults
-from harness.config import hash_config, read_config
+from harness.config import RunConfig, hash_config
 from harness.identity import own_paths, run_id
 from harness.store import iter_runs
 from tests.artifact.recorded import REFERENCE
@@ -18,8 +18,7 @@ def committed():
 
 def computed_id(run):
     """The id of a run from its configuration and the digests in its manifest."""
-    config, problems = read_config({**defaults()[1], **run.config}, {})
-    assert not problems
+    config = RunConfig(**{**defaults()[1], **run.config})
     digests = {name: run.manifest[name]["digest"] for name in ("trace", "profile")}
     return run_id(config.choices, hash_config(config, digests))
 
