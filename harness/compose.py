@@ -122,6 +122,11 @@ def understand(words: Iterable[str], sweeping: bool = False) -> Words:
     return found
 
 
+def value_of(word: str) -> Any:
+    """Return the value of an override that ``understand`` has understood."""
+    return OverridesParser.create().parse_override(word).value()
+
+
 def _sort_in(override: Override, word: str, sweeping: bool, found: Words) -> None:
     key = override.key_or_group.replace("/", ".")
     root = key.split(".")[0]
