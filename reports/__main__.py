@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.compose import is_file
+from harness.file_names import file_name
 from harness.interrupts import run_command
 from harness.problems import UserError
 from harness.store import REFERENCE, RESULT_DIRS, RUNS, StoreError
@@ -26,6 +28,11 @@ from reports.files import FORMATS
 from reports.pages.base import Drawn
 from reports.selection import ReportRun, SelectionError, name, select
 
+SITE = Path("results/site")
+"""Where reports are drawn if nothing else is said."""
+ALL, FIGURES_ALONE = "all", "figures"
+"""Folders of a report on all studies, and of one on named figures of all runs."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw the report; returns the exit code.
@@ -37,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = shlex.join(["python", "-m", "reports", *words])
     try:
         study = _study(chosen.study)
+        chosen.out = chosen.out or _default_out(study, chosen.figures)
         directories = chosen.results or [path for path in RESULT_DIRS if path.is_dir()]
         runs = select(directories or list(RESULT_DIRS), study)
         checked(chosen.figures or (), "--figures")
@@ -150,7 +158,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--results", type=Path, nargs="+", metavar="DIR",
         help=f"folders with runs (default: {', '.join(map(str, RESULT_DIRS))})",
     )  # fmt: skip
-    parser.add_argument("--out", type=Path, default=Path("reports/site"), metavar="DIR")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR",
+        help=f"where to (default: {SITE}/STUDY; of all studies {SITE}/{ALL}, of figures that are"
+        f" named {SITE}/{FIGURES_ALONE})",
+    )  # fmt: skip
     parser.add_argument("--figures", nargs="+", metavar="NAME", help=", ".join(FIGURES))
     parser.add_argument(
         "--accept", action="store_true",
@@ -160,13 +172,22 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _default_out(study: str | None, figures: Sequence[str] | None) -> Path:
+    """Return the folder of a report, one for each study.
+
+    Not below a folder called ``reports``: in the directory of a command it could hide this package.
+    """
+    return SITE / (file_name(study) if study else FIGURES_ALONE if figures else ALL)
+
+
 def _study(word: str | None) -> str | None:
     if word is None:
         return None
     key, found, study = word.partition("=")
     if key != "study" or not found or not study:
         raise SelectionError(f"{word!r} is no argument; write study=NAME")
-    return study_name(study)
+    study = study_name(study)
+    return Path(study).stem if is_file(study) else study
 
 
 if __name__ == "__main__":
