@@ -63,7 +63,7 @@ class _Source:
     files: str | None
     """Digest of the files behind them; None: not on record."""
     contents: str
-    """Digests of the profile."""
+    """Digest of the profile."""
 
 
 def made_of(runs: Sequence[StoredRun]) -> list[Made]:
@@ -94,7 +94,7 @@ def _outdated(runs: Sequence[StoredRun]) -> list[Outdated]:
     made = [(str(run.manifest.get("created", "")), str(run.path)) for run in runs]
 
     def older(kind: Callable[[_Source], Any], versions: Sequence[str]) -> set[int]:
-        """The runs of every kind that are not of the version of its last run."""
+        """Return the runs of each kind that are not of the version of its last run."""
         last: dict[Any, int] = {}
         for number, source in enumerate(sources):
             key = kind(source)
@@ -169,7 +169,7 @@ def _sources(runs: Iterable[StoredRun]) -> list[_Source]:
     spelled: dict[tuple[int, Any, bool], str] = {}
 
     def text(value: Any, seed: Any, *, named: bool) -> str:
-        """Canonical JSON, made once for a value that runs share (see ``read_alike``)."""
+        """Return canonical JSON, made once for a value that runs share (``read_alike``)."""
         key = (id(value), seed, named)
         if key not in spelled:
             kept = without_seed(value if named else without_own_paths(value), seed)
@@ -205,10 +205,11 @@ def _sources(runs: Iterable[StoredRun]) -> list[_Source]:
 
 
 def _profile_contents(run: StoredRun) -> str:
-    """Return the digests of the profile. What it states counts where no option says it."""
+    """Return a digest of the profile. What it states counts where no option says it."""
     facts = run.manifest.get("profile") or {}
-    stated = facts.get(STATED, "") if own_paths(run.config.get("profile")) else ""
-    return f"{facts.get('digest')}{stated}"
+    numbers = str(facts.get("digest"))
+    stated = facts.get(STATED) if own_paths(run.config.get("profile")) else None
+    return hashlib.sha256(f"{numbers} {stated}".encode()).hexdigest() if stated else numbers
 
 
 def _traces(sources: Sequence[_Source]) -> list[str]:

@@ -77,7 +77,9 @@ def test_a_comment_in_a_file_that_changes_no_job_makes_no_other_setting():
 
 
 def test_another_profile_is_another_setting_and_so_is_what_it_states():
-    runs = [run(), run(profile="p2", created=LATE), run(stated="s", created=LATE + "1")]
+    digests = "a" * 64, "b" * 64
+    runs = [run(profile=digest, stated="s" * 64) for digest in digests]
+    runs.append(run(profile=digests[1], stated="t" * 64, created=LATE))
     assert groups(*runs) == [1, 1, 1]
     assert old(*runs) == [0, 1]
 
