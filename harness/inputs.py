@@ -133,8 +133,8 @@ def inputs_digest(run: StoredRun) -> str | None:
 def contents_labels(runs: Sequence[StoredRun]) -> list[dict[str, str]]:
     """Return what tells the contents of runs apart whose options are the same.
 
-    The key is ``trace.contents`` or ``profile.contents``. Files of the user's own are told by the
-    shortest ends of their paths that differ; others, and edited ones, by digits of a digest.
+    By ``trace`` and ``profile``, each where its contents differ. Files of the user's own are told
+    by the shortest ends of their paths that differ; others, and edited ones, by digits of a digest.
     """
     sources = _sources(runs)
     labels: list[dict[str, str]] = [{} for _ in runs]
@@ -150,7 +150,7 @@ def contents_labels(runs: Sequence[StoredRun]) -> list[dict[str, str]]:
                 paths = [own_paths(runs[number].config.get(what)) for number in own]
                 texts = _told_apart([versions[number] for number in own], paths)
                 for number, text in zip(own, texts, strict=True):
-                    labels[number][f"{what}.contents"] = text
+                    labels[number][what] = text
     return labels
 
 
@@ -161,8 +161,8 @@ def _told_apart(versions: Sequence[str], paths: Sequence[tuple[str, ...]]) -> li
         ends = [" ".join("/".join(PurePath(p).parts[-length:]) for p in own) for own in paths]
         pairs = set(zip(versions, ends, strict=True))
         if len(pairs) == len(set(versions)) == len(set(ends)):
-            return ends
-    return [version[:_DIGITS] for version in versions]
+            return [f"file {end}" for end in ends]
+    return [f"contents {version[:_DIGITS]}" for version in versions]
 
 
 def _sources(runs: Iterable[StoredRun]) -> list[_Source]:

@@ -207,7 +207,7 @@ def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
     """
     members = list(runs)
     contents = contents_labels(members)
-    flat = [(run, _told_apart_by(run) | own) for run, own in zip(members, contents, strict=True)]
+    flat = [(run, _told_apart_by(run)) for run in members]
     alike: dict[tuple[str, ...], _Alike] = {}
     for run, values in flat:
         for base in (_base(run), _base(run, "engine")):
@@ -216,7 +216,7 @@ def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
     for run, _ in flat:
         profiles.setdefault(_base(run, "profile"), set()).add(_choices(run).get("profile", "?"))
     named = []
-    for run, values in flat:
+    for (run, values), own in zip(flat, contents, strict=True):
         beside, beside_on_engine = alike[_base(run, "engine")], alike[_base(run)]
         choices = _choices(run)
         system = [f"{choices.get('scheduler', '?')} / {choices.get('backend', '?')}"]
@@ -224,6 +224,8 @@ def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
         setting.append(f"{choices.get('workload', '?')} workloads")
         if len(profiles[_base(run, "profile")]) > 1:
             setting.append(f"profile {choices.get('profile', '?')}")
+        # All systems on the same contents share a setting, so each of them has this in its name.
+        setting += [f"{what} {text}" for what, text in own.items()]
         engine = [choices.get("engine", "?")]
         system += _differences(values, beside, _SYSTEM)
         setting += _differences(values, beside, _SETTING)

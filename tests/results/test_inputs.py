@@ -101,17 +101,17 @@ def test_other_files_are_no_edit_and_are_told_by_their_names():
     runs = [run(), run("j2", files="f2", path="/lab/week2.csv", created=LATE)]
     assert groups(*runs) == [1, 1]
     assert old(*runs) == []
-    labels = [each["trace.contents"] for each in contents_labels(runs)]
-    assert labels == ["jobs.csv", "week2.csv"]
+    labels = [each["trace"] for each in contents_labels(runs)]
+    assert labels == ["file jobs.csv", "file week2.csv"]
     moved = [run(), run("j2", files="f2", path="/copy/jobs.csv")]
-    labels = [each["trace.contents"] for each in contents_labels(moved)]
-    assert labels == ["lab/jobs.csv", "copy/jobs.csv"]
+    labels = [each["trace"] for each in contents_labels(moved)]
+    assert labels == ["file lab/jobs.csv", "file copy/jobs.csv"]
 
 
 def test_an_edited_file_is_told_by_a_digest():
     runs = [run("a" * 64), run("b" * 64, files="f2", created=LATE)]
-    labels = [each["trace.contents"] for each in contents_labels(runs)]
-    assert labels == ["a" * 8, "b" * 8]
+    labels = [each["trace"] for each in contents_labels(runs)]
+    assert labels == [f"contents {digit * 8}" for digit in "ab"]
 
 
 def test_an_edit_makes_every_scheduler_of_the_study_outdated():
@@ -183,6 +183,26 @@ def test_a_report_leaves_the_earlier_out_and_says_so(edited, capsys):
     assert line in capsys.readouterr().out
     assert line in (out / "index.html").read_text()
     assert "2 trials" not in (out / "index.html").read_text()
+
+
+def test_all_systems_on_the_same_file_share_a_setting(tmp_path):
+    """Only fifo has runs on both files; uniform's setting must be that of fifo on the same one."""
+    for scheduler, weeks in (("fifo", (1, 2)), ("uniform", (2,))):
+        for week in weeks:
+            trace = {"digest": f"j{week}", "files_digest": f"f{week}"}
+            root = tmp_path / f"{scheduler}{week}"
+            written = write_run(root, scheduler=scheduler, trace=trace, repetition=week)
+            path = written.path / "config.yaml"
+            reader = {"path": f"/somewhere/week{week}.csv"}
+            own = {"trace": {"name": "lab", "reader": reader}}
+            path.write_text(path.read_text() + json.dumps(own)[1:-1] + "\n")
+    systems = {}
+    for run in select([tmp_path]):
+        systems.setdefault(run.setting.rpartition(", ")[2], []).append(run.system)
+    assert {setting: len(own) for setting, own in systems.items()} == {
+        "trace file week1.csv": 1,
+        "trace file week2.csv": 2,
+    }
 
 
 def test_validate_tells_of_earlier_contents(edited, capsys):
