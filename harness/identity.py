@@ -53,6 +53,13 @@ def own_paths(value: Any) -> tuple[str, ...]:
     return (value,) if _is_own_path(value) else ()
 
 
+def is_named_by_path(profile_config: Any) -> bool:
+    """Whether a profile's configuration leaves what the profile states to a file."""
+    if not isinstance(profile_config, Mapping):
+        return False
+    return bool(profile_config.get("path")) or bool(own_paths(profile_config))
+
+
 def input_digests(
     profile_config: Mapping[str, Any], trace: Trace, profile: Profile
 ) -> dict[str, str]:
@@ -62,7 +69,7 @@ def input_digests(
     states beside its numbers counts by its digest.
     """
     digests = {"trace": trace.digest, "profile": profile.digest}
-    if own_paths(profile_config) and profile.stated_digest:
+    if is_named_by_path(profile_config) and profile.stated_digest:
         digests["profile_stated"] = profile.stated_digest
     return digests
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from harness.identity import own_paths, without_own_paths
+from harness.identity import is_named_by_path, own_paths, without_own_paths
 from harness.profiles.profile import STATED
 from harness.store import StoredRun
 
@@ -208,7 +208,7 @@ def _profile_contents(run: StoredRun) -> str:
     """Return a digest of the profile. What it states counts where no option says it."""
     facts = run.manifest.get("profile") or {}
     numbers = str(facts.get("digest"))
-    stated = facts.get(STATED) if own_paths(run.config.get("profile")) else None
+    stated = facts.get(STATED) if is_named_by_path(run.config.get("profile")) else None
     return hashlib.sha256(f"{numbers} {stated}".encode()).hexdigest() if stated else numbers
 
 
