@@ -31,9 +31,9 @@ env: $(INSTALLED) ## Make .venv with the exact versions of requirements.lock
 
 run: $(INSTALLED) ## The main job: real training under elastic backends, then the report
 	@$(PY) -m harness study=main
-	@$(PY) -m reports study=main --results results/runs --out reports/site/main
-	@$(PY) -m harness.tracking fill --results results/runs --report reports/site/main
-	@echo "Report: reports/site/main/index.html"
+	@$(PY) -m reports study=main --results results/runs --out results/site/main
+	@$(PY) -m harness.tracking fill --results results/runs --report results/site/main
+	@echo "Report: results/site/main/index.html"
 	@echo "MLflow: make ui"
 
 kick: $(INSTALLED) ## For evaluators: does it work here? Expected values, PASS or FAIL, 5 minutes
@@ -55,7 +55,7 @@ validate: $(INSTALLED) ## Check that every committed record is whole and agrees 
 	@$(PY) -m harness.validate --brief results/reference
 
 report: $(INSTALLED) ## Draw every figure and verdict from results/reference/
-	@$(PY) -m reports --results results/reference --out reports/site/reference
+	@$(PY) -m reports --results results/reference --out results/site/reference
 
 ui: $(INSTALLED) ## Open MLflow on the embedded store
 	@$(PY) -m harness.tracking ui

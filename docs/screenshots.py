@@ -1,7 +1,7 @@
 """Takes screenshots in a real headless browser: of the MLflow UI and of the report site.
 
     make run && .venv/bin/python docs/screenshots.py
-    make report && .venv/bin/python docs/screenshots.py --site reports/site/reference --to FOLDER
+    make report && .venv/bin/python docs/screenshots.py --site results/site/reference --to FOLDER
 
 Needs Chromium (Debian: apt-get install chromium). Without ``--site`` it starts the UI on a free
 port of this machine, opens the run list and the compare page of the runs of the sweep (the

@@ -14,7 +14,7 @@ import yaml
 
 from harness import sweep
 from harness.archive import ArchiveError, located
-from harness.compose import is_file, understand
+from harness.compose import is_file, understand, value_of
 from harness.config import GROUPS, RunConfig, hash_json
 from harness.estimate import estimate_wall_s
 from harness.experiment import (
@@ -41,6 +41,8 @@ _SIGNALS = 128
 """Exit codes above are those of signals."""
 _SIZES = ("quick", "full")
 """Sizes of a study."""
+_LABEL = "sweep"
+"""Key of the label of a sweep, which names its folder and is on every run."""
 _LABELS = ("force", "dry", "progress", "results_dir", "sweep")
 """Keys of a stored configuration that say how it was run, not what."""
 
@@ -263,6 +265,9 @@ def _run_many(arguments: Arguments, argv: list[str]) -> int:
             study = load_study(arguments.study)
         except UserError as error:
             problems += error.problems
+    if not problems:
+        words, of_study = arguments.words, study is not None
+        problems += _label_problems(words, understood.sweeps, of_study=of_study)
     if problems:
         raise UserError(problems)
     library = Library()
@@ -297,6 +302,31 @@ def _run_many(arguments: Arguments, argv: list[str]) -> int:
     return code
 
 
+def _label_problems(
+    words: Sequence[str], swept: Mapping[str, Any], *, of_study: bool
+) -> list[Problem]:
+    """Return what is wrong with the label that a command gives its sweep."""
+    if _LABEL in swept:
+        return [Problem(_LABEL, "has several values", "give the sweep one label")]
+    label = _label(words)
+    if label is None:
+        return []
+    if of_study:
+        way_out = "leave sweep out; or run points of your own with -m"
+        return [Problem(_LABEL, f"is {label!r}, but a study labels its runs itself", way_out)]
+    if not label.strip() or label.startswith(".") or "/" in label:
+        way_out = "use letters, digits, dash, dot: it names a folder"
+        return [Problem(_LABEL, f"is {label!r}", way_out)]
+    return []
+
+
+def _label(words: Sequence[str]) -> str | None:
+    """Return the label that a command gives its sweep; None if it gives none."""
+    given = [word for word in words if key_of(word) == _LABEL]
+    value = value_of(given[-1]) if given else None
+    return None if value is None else str(value)
+
+
 def _sweeps(
     arguments: Arguments, swept: Mapping[str, list[str]], study: Study | None
 ) -> list[sweep.Sweep]:
@@ -318,7 +348,9 @@ def _sweep(
     common = [word for word in words if key_of(word) not in swept]
     crossed = product(swept, quoted=True)
     if study is None:
-        return sweep.Sweep("sweep-" + hash_json([common, swept])[:8], common, crossed)
+        unlabelled = [word for word in common if key_of(word) != _LABEL]
+        label = _label(common) or "sweep-" + hash_json([unlabelled, swept])[:8]
+        return sweep.Sweep(label, unlabelled, crossed)
     points = [
         Point((*point.overrides, *extra.overrides), {**point.axes, **extra.axes})
         for point in study.chosen(common)

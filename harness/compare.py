@@ -1,10 +1,10 @@
 """``python -m harness.compare A B``: do two sets of results tell the same?
 
-Runs of one configuration, whatever their seed and repetition, are a setting. For every setting
-that both sets have, each metric of A is held beside that of B, as a ratio (a difference where
-it can be 0), with Welch's interval over trials at the confidence at which all comparisons
-together are wrong in at most one of twenty. Simulated runs of the same seed must be the same
-byte for byte.
+Runs of one configuration on the same contents of trace and profile, whatever their seed and
+repetition, are a setting. For every setting that both sets have, each metric of A is compared with
+that of B, as a ratio (a difference where it can be 0), with Welch's interval over trials at the
+confidence at which all comparisons together are wrong in at most one of twenty. Simulated runs of
+the same seed must be the same byte for byte.
 
 Exit code 0: nothing differs; 1: something does; 2: nothing to compare, results of different
 versions of the benchmark, or a wrong argument.
@@ -16,7 +16,8 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, variance
@@ -27,14 +28,13 @@ from rich.table import Table
 from scipy.special import stdtrit
 
 from harness.benchmark import VersionError, one_version
+from harness.inputs import input_name, made_of
 from harness.interrupts import run_command
+from harness.settings import options_text, settings
 from harness.statistics import CONFIDENCE
 from harness.store import StoredRun, StoreError, iter_runs
 from harness.summary import HEADLINES, console
 
-_NO_SETTING = frozenset(
-    {"seed", "repetition", "name", "sweep", "tracking", "results_dir", "choices"}
-)
 _WALL = "latencies"
 """The table of a simulated run that is about the machine."""
 
@@ -58,28 +58,6 @@ class Comparison:
     """``equivalent``, ``different``, ``not distinguishable``."""
 
 
-def settings(runs: Iterable[StoredRun]) -> dict[str, list[StoredRun]]:
-    """Runs that differ in seed and repetition alone, by the canonical JSON of the rest."""
-    found: dict[str, list[StoredRun]] = {}
-    for run in runs:
-        seed = run.config.get("seed")
-        config = {key: value for key, value in run.config.items() if key not in _NO_SETTING}
-        key = json.dumps(_without_seed(config, seed), sort_keys=True, default=str)
-        found.setdefault(key, []).append(run)
-    return found
-
-
-def _without_seed(value: Any, seed: Any) -> Any:
-    """Without the seeds of parts that are the run's own: they make another trial."""
-    if isinstance(value, Mapping):
-        return {
-            key: _without_seed(inner, seed)
-            for key, inner in value.items()
-            if not (key == "seed" and inner == seed)
-        }
-    return [_without_seed(each, seed) for each in value] if isinstance(value, list) else value
-
-
 def compare(
     set_a: Sequence[StoredRun],
     set_b: Sequence[StoredRun],
@@ -94,7 +72,7 @@ def compare(
         metrics: names of the metrics.
         margin: what still counts as equivalent: a share of a ratio, or a difference.
     """
-    by_a, by_b = settings(set_a), settings(set_b)
+    by_a, by_b = _both(set_a, set_b)
     names = _names({key: by_a[key][0] for key in sorted(by_a.keys() & by_b.keys())})
     pairs = [
         (names[key], metric, values_a, values_b)
@@ -106,6 +84,47 @@ def compare(
     ]
     confidence = 1 - (1 - CONFIDENCE) / max(len(pairs), 1)
     return [_compare(*pair, margin, confidence) for pair in pairs]
+
+
+def _both(
+    set_a: Sequence[StoredRun], set_b: Sequence[StoredRun]
+) -> tuple[dict[str, list[StoredRun]], dict[str, list[StoredRun]]]:
+    """The settings of both sets under the same keys, which only one look at all runs gives."""
+    of_a = set(map(id, set_a))
+    by_a: dict[str, list[StoredRun]] = {}
+    by_b: dict[str, list[StoredRun]] = {}
+    for key, runs in settings([*set_a, *set_b]).items():
+        for run in runs:
+            (by_a if id(run) in of_a else by_b).setdefault(key, []).append(run)
+    return by_a, by_b
+
+
+def other_contents(set_a: Sequence[StoredRun], set_b: Sequence[StoredRun]) -> list[str]:
+    """Return a line for each input that both sets have with other contents.
+
+    Only of settings that are in both sets but for these contents, and so are not compared.
+    """
+    by_a, by_b = _both(set_a, set_b)
+    lone_a, lone_b = (
+        {options_text(runs[0].config): runs for key, runs in own.items() if key not in other}
+        for own, other in ((by_a, by_b), (by_b, by_a))
+    )
+    pairs = [(lone_a[text], lone_b[text]) for text in lone_a.keys() & lone_b.keys()]
+    made = dict(zip(map(id, (*set_a, *set_b)), made_of([*set_a, *set_b]), strict=True))
+    counts: Counter[str] = Counter()
+    for own_a, own_b in pairs:
+        a, b = made[id(own_a[0])], made[id(own_b[0])]
+        for what, one, other in (
+            ("trace", a.trace, b.trace),
+            ("profile", a.profile, b.profile),
+        ):
+            if one != other:
+                name = input_name(own_a[0], what)
+                counts[f"{name} has other contents in A ({one}) than in B ({other})"] += 1
+    return [
+        f"{text}: {count} setting{'s' * (count != 1)} not compared"
+        for text, count in sorted(counts.items())
+    ]
 
 
 def _values(runs: Sequence[StoredRun], metric: str) -> list[float]:
@@ -270,9 +289,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     found = compare(set_a, set_b, chosen.metrics, chosen.margin)
     num_replays, unequal = unequal_replays(set_a, set_b)
+    for line in other_contents(set_a, set_b):
+        print(line, file=sys.stderr)
     if not found and not num_replays:
         text = f"{chosen.a} and {chosen.b} have no setting in common"
-        print(f"{text}; compare runs of the same configurations", file=sys.stderr)
+        way_out = "compare runs of the same configurations on the same inputs"
+        print(f"{text}; {way_out}", file=sys.stderr)
         return 2
     _show(found, num_replays, unequal, show_all=chosen.all)
     return 1 if unequal or any(each.word == "different" for each in found) else 0

@@ -30,6 +30,7 @@ from omegaconf.errors import OmegaConfBaseException
 import harness
 from harness.annotations import show
 from harness.config import GROUPS, KEYS
+from harness.identity import FILED
 from harness.problems import Problem, suggest
 
 CONFIG_DIR = Path(harness.__file__).resolve().parent.parent / "configs"
@@ -121,6 +122,11 @@ def understand(words: Iterable[str], sweeping: bool = False) -> Words:
     return found
 
 
+def value_of(word: str) -> Any:
+    """Return the value of an override that ``understand`` has understood."""
+    return OverridesParser.create().parse_override(word).value()
+
+
 def _sort_in(override: Override, word: str, sweeping: bool, found: Words) -> None:
     key = override.key_or_group.replace("/", ".")
     root = key.split(".")[0]
@@ -201,9 +207,12 @@ def compose(
         labels.update(base.get("choices") or {})
         values = [f"++{k}={quote(v)}" for k, v in base.items() if k not in (*GROUPS, "choices")]
     for group, option in words.choices.items():
-        labels[group] = Path(option).stem if is_file(option) else option
+        labels[group] = option
+        if not is_file(option):
+            chosen[group] = option
+            continue
         try:
-            chosen[group] = _register_file(group, option) if is_file(option) else option
+            chosen[group], labels[group] = _register_file(group, option)
         except (OSError, yaml.YAMLError, OmegaConfBaseException, TypeError) as error:
             text = " ".join(str(error).split())
             problems.append(Problem(option, f"cannot be read: {text}", "correct the YAML file"))
@@ -286,27 +295,36 @@ def _first_line(error: Exception) -> str:
     return str(error.__cause__ or error).strip().splitlines()[0].rstrip(".")
 
 
-def _register_file(group: str, path: str) -> str:
-    """Makes a user's file an option; relative paths in it start from its folder."""
+def _register_file(group: str, path: str) -> tuple[str, str]:
+    """Make a user's file an option; its name to Hydra, and the one that people are shown.
+
+    Relative paths in the file start from its folder. A trace or profile has a name of its own,
+    which is the same wherever the file lies.
+    """
     node = OmegaConf.load(path)
     if not isinstance(node, DictConfig):
         raise TypeError("it holds no mapping of keys to values")
+    own_name = node.get("name") if group in FILED else None
+    label = own_name.strip() if isinstance(own_name, str) and own_name.strip() else Path(path).stem
     if group == "profile":  # read as a file, so that its problems name their lines
         node = OmegaConf.create({"path": str(Path(path).resolve())})
     elif group == "trace":
         _locate_data(node, Path(path).resolve().parent)
-    return _register(group, path, node)
+    return _register(group, path, node), label
 
 
 def _locate_data(node: DictConfig, folder: Path) -> None:
-    """Makes the paths of a trace's reader and transforms absolute."""
+    """Make the paths of a trace's reader and transforms absolute, but for shipped data."""
     steps = OmegaConf.select(node, "transforms")
     count = len(steps) if isinstance(steps, ListConfig) else 0
     for part in ("reader", *(f"transforms.{number}" for number in range(count))):
         key = f"{part}.path"
         data = OmegaConf.select(node, key)
         if isinstance(data, str):
-            OmegaConf.update(node, key, str(folder / data))
+            located, shipped = folder / data, CONFIG_DIR / "trace"
+            is_shipped = located.is_relative_to(shipped)
+            path = located.relative_to(shipped) if is_shipped else located
+            OmegaConf.update(node, key, str(path))
 
 
 _OWN = "own_"

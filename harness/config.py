@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from harness.annotations import MismatchError, coerce, show
 from harness.benchmark import BENCHMARK_VERSION, FIRST_VERSION, KEY
+from harness.identity import portable
 from harness.problems import Problem, UserError, suggest
 
 GROUPS = (
@@ -76,7 +77,9 @@ class RunConfig:
         determines=True,
     )
     name: str | None = _key("label of the run, shown in tables and MLflow")
-    sweep: str | None = _key("label of the sweep it belongs to; sweeps set it")
+    sweep: str | None = _key(
+        "label of the sweep it belongs to (-m makes one if none is given; a study is its own)"
+    )
     results_dir: str = _key("folder of the stored runs", _not_empty)
     max_wall_s: float | None = _key("stop the run after so many seconds of wall clock", _positive)
     snapshot_every_s: float | None = _key(
@@ -142,14 +145,15 @@ def _read_value(name: str, value: Any, hint: Any, spec: dataclasses.Field[Any]) 
 def hash_config(config: RunConfig, digests: Mapping[str, str]) -> str:
     """SHA-256 of the canonical JSON of everything that determines the results.
 
-    Labels, folders, limits, tracking and display do not. Another version of the benchmark makes
-    other runs; those of the first, when manifests had no version yet, keep their hashes.
+    Labels, folders, limits, tracking and display do not, nor do the paths of the user's own trace
+    and profile, whose digests do. Another version of the benchmark makes other runs; those of the
+    first, when manifests had no version yet, keep their hashes.
 
     Args:
         config: configuration of the run.
         digests: digests of the data behind it, by name (``trace``, ``profile``).
     """
-    groups = {group: getattr(config, group) for group in GROUPS if group != "tracking"}
+    groups = portable({group: getattr(config, group) for group in GROUPS if group != "tracking"})
     keys = {n: getattr(config, n) for n, f in KEYS.items() if f.metadata["determines"]}
     is_first = BENCHMARK_VERSION == FIRST_VERSION
     version = {} if is_first else {KEY: BENCHMARK_VERSION}

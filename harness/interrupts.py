@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+from harness.hidden import hidden_packages
+from harness.problems import render
+
 TIME_LIMIT_EXIT = 124
 """Exit code of a run stopped at ``max_wall_s`` (as ``timeout`` has it)."""
 
@@ -27,7 +30,13 @@ class Interrupted(BaseException):
 
 
 def run_command(main: Callable[[], int]) -> NoReturn:
-    """Exit with the code of a command's ``main``; after Ctrl-C with 130, and no traceback."""
+    """Exit with the code of a command's ``main``; after Ctrl-C with 130, and no traceback.
+
+    A command is refused where its packages are hidden: it would run other code.
+    """
+    if problems := hidden_packages():
+        print(render(problems), file=sys.stderr)
+        sys.exit(2)
     try:
         code = main()
     except KeyboardInterrupt:

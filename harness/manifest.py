@@ -149,6 +149,7 @@ def describe_trace(trace: Any) -> Mapping[str, Any]:
         "source": trace.source,
         "licence": trace.licence,
         "digest": trace.digest,
+        "files_digest": trace.files_digest,
         "num_jobs": len(trace.jobs),
         "num_events": len(trace.events),
         "history": list(trace.history),

@@ -90,7 +90,7 @@ def plan_sweep(
     entries: list[Entry] = []
     places: dict[str, list[Point]] = {}
     for point in sweep.points:
-        words = [*sweep.common, *point.overrides, f"sweep={sweep.label}"]
+        words = [*sweep.common, *point.overrides, f"sweep={quote(sweep.label)}"]
         try:
             config = read_words(words, library=library)
             planned = plan(config, library, check_workloads=check_workloads)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from harness import levels
 from harness.benchmark import KEY, version_of
+from harness.inputs import inputs_digest
 from harness.store import StoredRun
 
 PARAM_LENGTH = 500
@@ -56,8 +57,11 @@ def display_name(run: StoredRun) -> str:
 
 
 def tags(run: StoredRun) -> dict[str, str]:
-    """What to group and filter by: the chosen option of every group, how far the scheduler was
-    checked, versions, machine; and the run's description."""
+    """Return what to group and filter by, and the run's description.
+
+    The chosen option of every group, how far the scheduler was checked, contents of trace and
+    profile, versions, machine.
+    """
     manifest, config = run.manifest, run.config
     hardware = manifest.get("hardware", {})
     accelerators = ", ".join(hardware.get("accelerators", ())) or "no accelerator"
@@ -82,6 +86,8 @@ def tags(run: StoredRun) -> dict[str, str]:
         "config_hash": manifest.get("config_hash"),
         "hardware": f"{hardware.get('cpu')}, {hardware.get('cores')} cores, {accelerators}",
         "trace_digest": manifest.get("trace", {}).get("digest"),
+        "profile_digest": manifest.get("profile", {}).get("digest"),
+        "inputs": inputs_digest(run),
         "profile_measured_here": manifest.get("profile", {}).get("measured_here"),
         "mlflow.source.name": " ".join(map(str, manifest.get("command", ()))),
         "mlflow.source.git.commit": manifest.get("git_commit"),

@@ -15,11 +15,13 @@ Exit code 0: chosen; 2: a wrong argument, or the study does not allow a choice.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import yaml
 from rich import box
@@ -30,6 +32,7 @@ from harness.compose import CONFIG_DIR
 from harness.experiment import Library, plan
 from harness.interrupts import run_command
 from harness.problems import Problem, UserError, known, render
+from harness.settings import options_text
 from harness.store import RESULT_DIRS, StoredRun, StoreError, iter_runs
 from harness.study import load_study
 from harness.summary import console
@@ -72,6 +75,7 @@ def candidates(label: str, results: Sequence[Path], metric: str) -> list[Candida
     for directory in results:
         for stored in iter_runs(directory):
             found.setdefault(stored.run_id, stored)
+    known_trials = {_trial(stored.config) for stored in found.values()}
     problems: list[Problem | str] = []
     values: dict[tuple[str, ...], dict[str, float]] = {}
     for point in study.points():
@@ -81,6 +85,9 @@ def candidates(label: str, results: Sequence[Path], metric: str) -> list[Candida
         config = read_words([*study.base, *point.overrides])
         run = found.get(plan(config, library, check_workloads=False).run_id)
         problem = _problem(run, metric, label)
+        if run is None and _trial(dataclasses.asdict(config)) in known_trials:
+            fact = "has runs on other contents of its trace or profile alone, which do not count"
+            problem = fact, f"run it: python -m harness study={label}"
         if problem is not None:
             problems.append(Problem(place, *problem))
             continue
@@ -96,6 +103,11 @@ def candidates(label: str, results: Sequence[Path], metric: str) -> list[Candida
     if problems:
         raise UserError(problems)
     return [Candidate(key[0], key[1:], own) for key, own in values.items()]
+
+
+def _trial(config: Mapping[str, Any]) -> tuple[str, Any, Any]:
+    """Return what a run is but for the contents of its files."""
+    return options_text(config), config.get("seed"), config.get("repetition")
 
 
 def _problem(run: StoredRun | None, metric: str, label: str) -> tuple[str, str] | None:

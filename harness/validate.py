@@ -3,7 +3,8 @@
 Of every run at or below the directories: the version and the manifest, that every table
 reads and still has the digest it was written with, that the records do not contradict one
 another, and that ``metrics.json`` is what the records give. Prints all problems at once, and
-the tables that a copied run was made without; what needs them is not checked. With
+the tables that a copied run was made without; what needs them is not checked. Runs on an earlier
+content of an edited trace or profile are told. With
 ``--division closed`` also whether all of them together are a whole result of a shipped study, with
 a scheduler or backend of one's own (see ``harness/divisions.py`` and docs/submitting.md).
 Exit code 0: no problem; 2: problems, or no run found.
@@ -18,12 +19,14 @@ import math
 import sys
 import zlib
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
 from harness import metrics
 from harness.contracts.engine import JobState
+from harness.inputs import outdated
 from harness.interrupts import run_command
 from harness.problems import UserError
 from harness.records import GrantRecord, JobRecord, OutageRecord, RunRecords
@@ -175,10 +178,21 @@ def _check_metrics(run: StoredRun) -> Iterator[str]:
             yield f"metrics.json says {name} = {theirs}, the records give {ours}"
 
 
-def _slim(path: Path) -> list[str]:
-    left_out = load_run(path).left_out
-    listed = ", ".join(f"{name} ({size / 1000:,.0f} kB)" for name, size in sorted(left_out.items()))
-    return [f"{path}: copied without {listed}; what needs them was not checked"] if listed else []
+def _slim(run: StoredRun) -> list[str]:
+    sizes = sorted(run.left_out.items())
+    listed = ", ".join(f"{name} ({size / 1000:,.0f} kB)" for name, size in sizes)
+    text = f"{run.path}: copied without {listed}; what needs them was not checked"
+    return [text] if listed else []
+
+
+def _edited(runs: Sequence[StoredRun]) -> list[str]:
+    """Return a line for each input that was edited between runs of the same study."""
+    counts = Counter(each.what for each in outdated(runs))
+    return [
+        f"note: {count} run{'s' * (count != 1)} on an earlier {what}, edited since; they are of"
+        " another setting than later runs"
+        for what, count in sorted(counts.items())
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -201,7 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     directories: list[Path] = chosen.dir
     directories = directories or [path for path in RESULT_DIRS if path.is_dir()] or [*RESULT_DIRS]
-    problems, slim, count = [], [], 0
+    problems, slim, sound, count = [], [], [], 0
     for directory in directories:
         try:
             paths = list(run_paths(directory))
@@ -214,10 +228,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             count += 1
             found = check_run(path)
             problems += found
-            slim += _slim(path) if not found else []
+            if not found:
+                sound.append(load_run(path))
+                slim += _slim(sound[-1])
     for problem in problems:
         print(problem, file=sys.stderr)
     for note in slim if not chosen.brief else ():
+        print(note)
+    for note in _edited(sound):
         print(note)
     copied = f" {len(slim)} copied without some tables," if slim and chosen.brief else ""
     print(f"{count} run{'s' * (count != 1)} checked,{copied} {len(problems)} problems")

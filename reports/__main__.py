@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.compose import is_file
+from harness.file_names import file_name
 from harness.interrupts import run_command
 from harness.problems import UserError
 from harness.store import REFERENCE, RESULT_DIRS, RUNS, StoreError
@@ -24,7 +26,12 @@ from reports.drawing import Drawing
 from reports.figures import FIGURES, checked
 from reports.files import FORMATS
 from reports.pages.base import Drawn
-from reports.selection import ReportRun, SelectionError, name, select, study_figures
+from reports.selection import ReportRun, SelectionError, name, select
+
+SITE = Path("results/site")
+"""Where reports are drawn if nothing else is said."""
+ALL, FIGURES_ALONE = "all", "figures"
+"""Folders of a report on all studies, and of one on named figures of all runs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = shlex.join(["python", "-m", "reports", *words])
     try:
         study = _study(chosen.study)
+        chosen.out = chosen.out or _default_out(study, chosen.figures)
         directories = chosen.results or [path for path in RESULT_DIRS if path.is_dir()]
         runs = select(directories or list(RESULT_DIRS), study)
         checked(chosen.figures or (), "--figures")
@@ -110,12 +118,14 @@ def _figures_of(study: str) -> Sequence[str]:
     Raises:
         UserError: it names one that does not exist.
     """
-    return checked(study_figures(study) or (), f"configs/study/{study}.yaml: figures")
+    return checked(about.study_figures(study) or (), f"configs/study/{study}.yaml: figures")
 
 
 def _note(found: page_figures.PageFigures, runs: Sequence[ReportRun]) -> str:
-    """What a page does not show: figures, and runs of other machines."""
-    return " ".join(filter(None, (found.note, about.elsewhere(runs))))
+    """Return what a page does not show: figures, runs of other machines and on other contents."""
+    studies = {run.study for run in runs}
+    notes = (found.note, about.elsewhere(runs), about.edited(runs, studies))
+    return " ".join(filter(None, notes))
 
 
 def _num_drawn(drawings: Sequence[tuple[str, Drawing]]) -> int:
@@ -129,6 +139,8 @@ def _say(drawn: int, runs: Sequence[ReportRun], began: float, out: Path) -> None
             f"{committed} of {len(runs)} runs are committed ones ({REFERENCE}), perhaps of"
             f" another machine; without them: --results {RUNS}"
         )
+    if edited := about.edited(runs):
+        print(edited)
     copied = sum(not run.is_drawable for run in runs)
     if copied:
         print(f"{copied} runs were copied without tables: only in figures that need none of these")
@@ -146,7 +158,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--results", type=Path, nargs="+", metavar="DIR",
         help=f"folders with runs (default: {', '.join(map(str, RESULT_DIRS))})",
     )  # fmt: skip
-    parser.add_argument("--out", type=Path, default=Path("reports/site"), metavar="DIR")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR",
+        help=f"where to (default: {SITE}/STUDY; of all studies {SITE}/{ALL}, of figures that are"
+        f" named {SITE}/{FIGURES_ALONE})",
+    )  # fmt: skip
     parser.add_argument("--figures", nargs="+", metavar="NAME", help=", ".join(FIGURES))
     parser.add_argument(
         "--accept", action="store_true",
@@ -156,13 +172,22 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _default_out(study: str | None, figures: Sequence[str] | None) -> Path:
+    """Return the folder of a report, one for each study.
+
+    Not below a folder called ``reports``: in the directory of a command it could hide this package.
+    """
+    return SITE / (file_name(study) if study else FIGURES_ALONE if figures else ALL)
+
+
 def _study(word: str | None) -> str | None:
     if word is None:
         return None
     key, found, study = word.partition("=")
     if key != "study" or not found or not study:
         raise SelectionError(f"{word!r} is no argument; write study=NAME")
-    return study_name(study)
+    study = study_name(study)
+    return Path(study).stem if is_file(study) else study
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from reports.claims.ledger import Claim
-from reports.selection import STUDIES, ReportRun
+from reports.selection import STUDIES, ReportRun, SelectionError, sweep_of
 
 
 def description(study: str) -> str:
@@ -19,6 +19,21 @@ def description(study: str) -> str:
         return ""
     document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     return " ".join(str(document.get("description", "")).split())
+
+
+def study_figures(study: str) -> tuple[str, ...] | None:
+    """Return the names of the figures a study asks for; None: it does not say, so all.
+
+    Raises:
+        SelectionError: they are no list.
+    """
+    path = STUDIES / f"{study}.yaml"
+    if not path.is_file():
+        return None
+    figures = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("figures")
+    if figures is not None and not isinstance(figures, list):
+        raise SelectionError(f"{path}: figures: is {figures!r}; give a list: [{figures}]")
+    return tuple(figures) if figures else None
 
 
 def stated_scales(claims: Iterable[Claim], study: str) -> list[str]:
@@ -79,6 +94,25 @@ def elsewhere(runs: Sequence[ReportRun]) -> str:
     return (
         f"Not shown: {listed}, of points that are shown as another machine ran them;"
         " to see them, give --results the folder of that machine alone."
+    )
+
+
+def edited(runs: Sequence[ReportRun], studies: Collection[str] | None = None) -> str:
+    """Return which runs are left out since their trace or profile was edited; "" if none.
+
+    Args:
+        runs: those of one call of ``select``.
+        studies: only runs of these; None: all.
+    """
+    left_out = runs[0].left_out if runs else ()
+    own = [each for each in left_out if studies is None or sweep_of(each.run) in studies]
+    if not own:
+        return ""
+    counts = Counter(each.what for each in own)
+    listed = " and ".join(f"{_count([n], 'run')} on {what}" for what, n in sorted(counts.items()))
+    return (
+        f"Not shown: {listed}, edited since; to compare earlier contents with later ones, give the"
+        " edited file a name of its own."
     )
 
 

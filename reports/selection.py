@@ -13,6 +13,8 @@ from weakref import WeakKeyDictionary
 
 from harness import levels
 from harness.benchmark import VersionError, one_version
+from harness.identity import portable
+from harness.inputs import Outdated, contents_labels, outdated
 from harness.manifest import hardware_slug
 from harness.records import ChangeRecord, GrantRecord, JobRecord, OutageRecord
 from harness.store import StoredRun, iter_runs
@@ -46,6 +48,8 @@ class ReportRun:
     """Other studies that have it among their points: a point is run once, and copied to each."""
     also_on: tuple[str, ...] = ()
     """Other machines that trained the same point, in runs that are not shown."""
+    left_out: tuple[Outdated, ...] = ()
+    """Runs of the selection on earlier contents of its files, which are not shown."""
 
     @property
     def run_id(self) -> str:
@@ -65,7 +69,7 @@ class ReportRun:
     @property
     def study(self) -> str:
         """The study, or sweep, that made it; "" if none did."""
-        return _study_of(self.stored)
+        return sweep_of(self.stored)
 
     @property
     def trial(self) -> tuple[int, int]:
@@ -146,6 +150,7 @@ def select(directories: Sequence[Path], study: str | None = None) -> list[Report
     A run belongs to a study if it was made by it, lies in a folder of its name, or is listed
     in the ``points.json`` of a sweep of its name (a run found finished keeps its first label).
     Of several runs of a point the first found is taken: folders in the order given, then by path.
+    Runs on an earlier content of an edited trace or profile are left out of their study.
 
     Raises:
         SelectionError: there is none, or they are of different versions of the benchmark.
@@ -181,31 +186,17 @@ def select(directories: Sequence[Path], study: str | None = None) -> list[Report
     except VersionError as error:
         raise SelectionError(str(error)) from error
     studies = {path.stem for path in STUDIES.glob("*.yaml")}
+    left_out = tuple(outdated(runs))
+    old = {each.run.run_id for each in left_out}
     return [
         replace(
             run,
             also_in=tuple(sorted((folders[run.run_id] & studies) - {run.study})),
             also_on=tuple(sorted(elsewhere.get(run.run_id, ()))),
+            left_out=left_out,
         )
-        for run in name(runs)
+        for run in name(run for run in runs if run.run_id not in old)
     ]
-
-
-def study_figures(study: str) -> tuple[str, ...] | None:
-    """Names of the figures a study asks for; None: it does not say, so all.
-
-    Raises:
-        SelectionError: they are no list.
-    """
-    import yaml
-
-    path = STUDIES / f"{study}.yaml"
-    if not path.is_file():
-        return None
-    figures = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("figures")
-    if figures is not None and not isinstance(figures, list):
-        raise SelectionError(f"{path}: figures: is {figures!r}; give a list: [{figures}]")
-    return tuple(figures) if figures else None
 
 
 def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
@@ -214,16 +205,18 @@ def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
     Several options of a kind in which studies differ, but not the runs of one, are told by the
     study's name.
     """
-    flat = [(run, _told_apart_by(run)) for run in runs]
+    members = list(runs)
+    contents = contents_labels(members)
+    flat = [(run, _told_apart_by(run)) for run in members]
     alike: dict[tuple[str, ...], _Alike] = {}
     for run, values in flat:
         for base in (_base(run), _base(run, "engine")):
-            alike.setdefault(base, _Alike()).runs.append((_study_of(run), values))
+            alike.setdefault(base, _Alike()).runs.append((sweep_of(run), values))
     profiles: dict[tuple[str, ...], set[str]] = {}
     for run, _ in flat:
         profiles.setdefault(_base(run, "profile"), set()).add(_choices(run).get("profile", "?"))
     named = []
-    for run, values in flat:
+    for (run, values), own in zip(flat, contents, strict=True):
         beside, beside_on_engine = alike[_base(run, "engine")], alike[_base(run)]
         choices = _choices(run)
         system = [f"{choices.get('scheduler', '?')} / {choices.get('backend', '?')}"]
@@ -231,6 +224,8 @@ def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
         setting.append(f"{choices.get('workload', '?')} workloads")
         if len(profiles[_base(run, "profile")]) > 1:
             setting.append(f"profile {choices.get('profile', '?')}")
+        # All systems on the same contents share a setting, so each of them has this in its name.
+        setting += [f"{what} {text}" for what, text in own.items()]
         engine = [choices.get("engine", "?")]
         system += _differences(values, beside, _SYSTEM)
         setting += _differences(values, beside, _SETTING)
@@ -282,7 +277,8 @@ def _machine(run: StoredRun) -> str:
     return hardware_slug(hardware) if hardware else "an unknown machine"
 
 
-def _study_of(run: StoredRun) -> str:
+def sweep_of(run: StoredRun) -> str:
+    """Return the label of the study, or sweep, that made a run; "" if none did."""
     return str(run.manifest.get("sweep") or "")
 
 
@@ -344,7 +340,7 @@ _TEXTS: WeakKeyDictionary[StoredRun, Mapping[str, str]] = WeakKeyDictionary()
 def _texts(run: StoredRun) -> Mapping[str, str]:
     found = _TEXTS.get(run)
     if found is None:
-        found = {key: str(value) for key, value in flat_options(run.config).items()}
+        found = {key: str(value) for key, value in flat_options(portable(run.config)).items()}
         _TEXTS[run] = found
     return found
 

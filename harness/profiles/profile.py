@@ -16,6 +16,8 @@ from harness.profiles.spread import deviation, nearest
 
 RECORDED = "recorded"
 """Workload of jobs whose program is unknown: work in slot-seconds, T(w) = w assumed."""
+STATED = "stated_digest"
+"""Key of the provenance: SHA-256 of how trials differ, and of the backend of the speeds."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Profile:
     """Hardware, versions, source, licence, trials, spread, measured_here, rescale_costs,
     digest, and ``curves``: the device and source of every workload's curve."""
     digest: str
-    """SHA-256 of all numbers of the profile."""
+    """SHA-256 of all numbers of the profile but those of ``stated_digest``."""
     families: Mapping[str, Family] = field(repr=False)
     cost_cells: Sequence[CostCell] = field(repr=False)
     device_types: tuple[str, ...] = ()
@@ -39,6 +41,11 @@ class Profile:
     _costs: dict[tuple[Any, ...], RescaleCost] = field(
         default_factory=dict, repr=False, compare=False
     )
+
+    @property
+    def stated_digest(self) -> str:
+        """SHA-256 of how trials differ and of the backend of the speeds; "" if not stated."""
+        return str(self.provenance.get(STATED, ""))
 
     @property
     def workloads(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from harness.profiles.devices import add_devices, read_devices
 from harness.profiles.document import Document, read_document
 from harness.profiles.errors import ProfileError
 from harness.profiles.noise import read_noise
-from harness.profiles.profile import RECORDED, Profile
+from harness.profiles.profile import RECORDED, STATED, Profile
 from harness.profiles.shown import Shown, read_shown
 from harness.profiles.spread import check_spread
 from harness.profiles.table import UNITS, Cells, read_csv, read_table
@@ -128,6 +128,8 @@ def _read(
         provenance["noise_scale"] = noise
     if others:
         provenance["devices"] = {name: dict(one.provenance) for name, one in others.items()}
+    if stated := _stated_digest(provenance, cells):
+        provenance[STATED] = stated
     device_types = tuple(sorted(others))
     return Profile(str(name), provenance, digest, families, cells, device_types, shown, noise)
 
@@ -294,6 +296,29 @@ def _digest(
     if noise:
         spelled["noise_scale"] = noise
     text = json.dumps(spelled, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _stated_digest(provenance: Mapping[str, Any], cells: Sequence[CostCell]) -> str:
+    """Return the SHA-256 of what results depend on and ``_digest`` leaves out; "" if not stated.
+
+    These are how trials differ, and under which backend speeds were measured. Configurations hold
+    both for shipped profiles. Of a profile that a path names they do not.
+    """
+    spreads = {
+        workload: curve["spread"]
+        for workload, curve in provenance["curves"].items()
+        if "spread" in curve
+    }
+    costs = sorted([cell.describe(), cell.cost.deviation] for cell in cells if cell.cost.deviation)
+    spelled: dict[str, Any] = {}
+    if spreads or costs:
+        spelled |= {"trials": provenance.get("trials"), "spreads": spreads, "costs": costs}
+    if "speeds_under" in provenance:
+        spelled["speeds_under"] = provenance["speeds_under"]
+    if not spelled:
+        return ""
+    text = json.dumps(spelled, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,8 @@ def load_trace(
             or else what the first transform that does not fit says.
     """
     reader, transforms = build_parts(config, base_dir)
-    return finish(reader.read(), config, transforms, context)
+    trace = finish(reader.read(), config, transforms, context)
+    return replace(trace, files_digest=_files_digest((reader, *transforms)))
 
 
 def build_parts(config: Mapping[str, Any], base_dir: Path) -> tuple[Reader, Sequence[Transform]]:
@@ -105,6 +107,20 @@ def finish(
             ) from error
     _check_unit_of_work(trace)
     return trace
+
+
+def _files_digest(parts: Sequence[object]) -> str | None:
+    """Return the SHA-256 of the files that the parts of a trace read; None if unknown.
+
+    A reader of the user's own need not say what it reads.
+    """
+    reader, *_ = parts
+    if getattr(reader, "files", None) is None:
+        return None
+    digest = hashlib.sha256()
+    for path in (path for part in parts for path in getattr(part, "files", ())):
+        digest.update(hashlib.sha256(Path(path).read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _check_unit_of_work(trace: Trace) -> None:

@@ -188,6 +188,11 @@ class ColumnsReader:
             **rest,  # type: ignore[arg-type]
         )
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that are read."""
+        return (Path(self.path),)
+
     def read(self) -> Trace:
         """The trace; see ``harness.trace.submissions.Reader``."""
         made_up = {*self.generated, *(_JOB_FIELDS.get(name, name) for name in self.constants)}

@@ -175,6 +175,12 @@ class GavelReader:
             },
         )
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that are read."""
+        beside = [] if self._throughputs is None else [self._path.parent / self._throughputs]
+        return (self._path, *beside)
+
     def read(self) -> Trace:
         """The trace; see ``harness.trace.submissions.Reader``."""
         made_up = ["workload", "global_batch", "work_samples", "deadline_s"]

@@ -106,6 +106,11 @@ class ItpReader:
             names={**names, "work_samples": f"{names['iterations']} x {names['global_batch']}"},
         )
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that are read."""
+        return (self._path,)
+
     def read(self) -> Trace:
         """The trace; see ``harness.trace.submissions.Reader``."""
         return to_trace(self.parse(), name=self._path.name.split(".")[0], generated=GENERATED)

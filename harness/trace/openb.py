@@ -121,6 +121,11 @@ class OpenbReader:
             },
         )
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that are read."""
+        return (self._path,)
+
     def read(self) -> Trace:
         """The trace; see ``harness.trace.submissions.Reader``."""
         return to_trace(

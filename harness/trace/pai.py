@@ -150,6 +150,11 @@ class PaiReader:
             },
         )
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that are read."""
+        return self._path, self._tasks
+
     def read(self) -> Trace:
         """The trace; see ``harness.trace.submissions.Reader``."""
         return to_trace(

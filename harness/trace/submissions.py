@@ -79,7 +79,11 @@ class Submissions:
 
 
 class Reader(Protocol):
-    """One published format (or a user's own), opened on one file."""
+    """One published format (or a user's own), opened on one file.
+
+    A part of a trace that reads files, reader or transform, may say which: a property ``files``
+    with their paths. Records then tell an edited file from what a seed draws.
+    """
 
     def recognises(self, columns: Sequence[str]) -> bool:
         """Whether a file with these columns is of this format."""

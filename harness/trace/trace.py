@@ -60,6 +60,9 @@ class Trace:
     """What happens beside the submissions, in its order."""
     work_in_slot_s: bool = False
     """Whether ``work_samples`` are slot-seconds, which only the workload ``recorded`` trains."""
+    files_digest: str | None = None
+    """SHA-256 of the files that reader and transforms read, the same for every seed, profile and
+    cluster; None if the reader does not say which. It is no part of ``digest``."""
 
     def __post_init__(self) -> None:
         if not self.jobs:

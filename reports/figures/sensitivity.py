@@ -10,6 +10,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from harness.identity import portable
 from harness.statistics import Estimate, estimate
 from reports import style
 from reports.drawing import Drawing, Table
@@ -46,7 +47,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
     options = {
         run.run_id: {
             name: value
-            for name, value in flat_options(run.stored.config).items()
+            for name, value in flat_options(portable(run.stored.config)).items()
             if name.split(".")[0] in _OUTCOMES
         }
         for run in runs

@@ -14,7 +14,7 @@ import pytest
 from sample_runs import write_run
 
 from harness.store import REFERENCE, RESULT_DIRS, RUNS
-from reports import selection, style
+from reports import about, style
 from reports.__main__ import main
 from reports.drawing import Drawing, Table
 from reports.figures import FIGURES, ON_REQUEST
@@ -222,7 +222,7 @@ def test_a_studys_file_that_names_no_figure_is_explained(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "demo.yaml").write_text(f"description: d\nfigures: {figures}\n", encoding="utf-8")
-    monkeypatch.setattr(selection, "STUDIES", tmp_path)
+    monkeypatch.setattr(about, "STUDIES", tmp_path)
     assert main([*words, "--results", str(store), "--out", str(tmp_path / "site")]) == 2
     error = capsys.readouterr().err
     assert f"demo.yaml: figures: {text}" in error

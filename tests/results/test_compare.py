@@ -7,7 +7,8 @@ import shutil
 import pytest
 from sample_runs import write_run
 
-from harness.compare import compare, main, settings, welch_half_width
+from harness.compare import compare, main, welch_half_width
+from harness.settings import settings
 from harness.store import iter_runs
 
 

@@ -187,6 +187,11 @@ class ReadEvents:
     path: str
     """Absolute, or relative to the folder of the trace's YAML."""
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that are read."""
+        return (Path(self.path),)
+
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
         """The trace with the events of the file.
 

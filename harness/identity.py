@@ -1,0 +1,87 @@
+"""What of a configuration identifies a run: what its files hold, and not where they lie.
+
+Traces and profiles have digests, and these are part of every run's id. So the path of a user's own
+file (an absolute one; those of shipped files are relative) adds nothing but the folder's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.profiles import Profile
+    from harness.trace.trace import Trace
+
+FILED = ("trace", "profile")
+"""Groups whose files have digests in every manifest."""
+OWN_FILE = "own file"
+"""Takes the place of a path. Digests tell the contents of such files apart."""
+_NAMED = ("trace", "scheduler", "backend", "engine")
+"""Groups whose options a run's id names."""
+_LONGEST_NAME = 40
+"""Most letters of an option's name in a run's id, which is the name of a directory."""
+
+
+def portable(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration's groups and keys without the paths of the user's own files.
+
+    Args:
+        config: groups and keys of a run's configuration; it stays as it is.
+    """
+    return {
+        key: without_own_paths(value) if key in FILED else value for key, value in config.items()
+    }
+
+
+def without_own_paths(value: Any) -> Any:
+    """Return the options of a trace or profile with ``OWN_FILE`` in place of absolute paths."""
+    if isinstance(value, Mapping):
+        return {key: without_own_paths(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_own_paths(inner) for inner in value]
+    return OWN_FILE if _is_own_path(value) else value
+
+
+def own_paths(value: Any) -> tuple[str, ...]:
+    """Return the absolute paths among the options of a trace or profile, in their order."""
+    if isinstance(value, Mapping):
+        return tuple(path for inner in value.values() for path in own_paths(inner))
+    if isinstance(value, list | tuple):
+        return tuple(path for inner in value for path in own_paths(inner))
+    return (value,) if _is_own_path(value) else ()
+
+
+def is_named_by_path(profile_config: Any) -> bool:
+    """Whether a profile's configuration leaves what the profile states to a file."""
+    if not isinstance(profile_config, Mapping):
+        return False
+    return bool(profile_config.get("path")) or bool(own_paths(profile_config))
+
+
+def input_digests(
+    profile_config: Mapping[str, Any], trace: Trace, profile: Profile
+) -> dict[str, str]:
+    """Return the digests that identify a run besides its configuration, by name.
+
+    A shipped profile stands in the configuration as a whole. Of one that a path names, what it
+    states beside its numbers counts by its digest.
+    """
+    digests = {"trace": trace.digest, "profile": profile.digest}
+    if is_named_by_path(profile_config) and profile.stated_digest:
+        digests["profile_stated"] = profile.stated_digest
+    return digests
+
+
+def run_id(choices: Mapping[str, str], config_hash: str) -> str:
+    """Return a run's id: names of what was chosen, for people, and a part of the hash.
+
+    A user's own trace may be called anything, so what no file name should hold is left out.
+    """
+    words = (re.sub(r"[^\w.-]+", "_", choices[group]).strip("._-") for group in _NAMED)
+    return "-".join([*(word[:_LONGEST_NAME] or "own" for word in words), config_hash[:10]])
+
+
+def _is_own_path(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("/")

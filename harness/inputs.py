@@ -1,0 +1,293 @@
+"""What stored runs were made of: which of them had the same trace and the same profile.
+
+A configuration names its trace and its profile. What the files behind them hold may change from
+one run to the next, and then the runs are of different inputs. Manifests have digests: of the
+profile's numbers, of the trace's jobs (of which every seed may draw others), and of the files that
+the trace was read from. Runs made before manifests had the last are told apart by their jobs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from harness.identity import is_named_by_path, own_paths, without_own_paths
+from harness.profiles.profile import STATED
+from harness.store import StoredRun
+
+_DIGITS = 8
+"""Of a digest, where people are to tell two contents apart."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """The contents that a run was made of: digits that runs of the same contents share."""
+
+    trace: str
+    profile: str
+
+
+@dataclass(frozen=True)
+class Outdated:
+    """A run on an earlier content of its files, of which a later run has another."""
+
+    run: StoredRun
+    what: str
+    """The input that was edited, with its files where they are the user's own."""
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A run's inputs, as its configuration names them and its manifest describes them.
+
+    Texts are canonical JSON without the run's own seed.
+    """
+
+    trace: str
+    trace_named: str
+    """The same with the paths of the user's own files."""
+    given: str
+    """All that the jobs of a seed depend on but for the trace's files."""
+    given_named: str
+    """The same with these paths."""
+    profile: str
+    profile_named: str
+    seed: Any
+    jobs: str
+    """Digest of the jobs."""
+    files: str | None
+    """Digest of the files behind them; None: not on record."""
+    contents: str
+    """Digest of the profile."""
+
+
+def made_of(runs: Sequence[StoredRun]) -> list[Made]:
+    """Return the contents of every run, as far as these runs tell contents apart."""
+    sources = _sources(runs)
+    return [
+        Made(trace[:_DIGITS], source.contents[:_DIGITS])
+        for source, trace in zip(sources, _traces(sources), strict=True)
+    ]
+
+
+def outdated(runs: Sequence[StoredRun]) -> list[Outdated]:
+    """Return the runs whose trace or profile was edited before a later run was made.
+
+    Only runs that name the same files, with the same options, say so of each other, and only runs
+    of the same sweep: another study may have been made on purpose when the files were others.
+    """
+    by_sweep: dict[str, list[StoredRun]] = defaultdict(list)
+    for run in runs:
+        by_sweep[str(run.manifest.get("sweep") or "")].append(run)
+    return [each for own in by_sweep.values() for each in _outdated(own)]
+
+
+def _outdated(runs: Sequence[StoredRun]) -> list[Outdated]:
+    """Return the same of the runs of one sweep."""
+    sources = _sources(runs)
+    traces = _traces(sources)
+    made = [(str(run.manifest.get("created", "")), str(run.path)) for run in runs]
+
+    def older(kind: Callable[[_Source], Any], versions: Sequence[str]) -> set[int]:
+        """Return the runs of each kind that are not of the version of its last run."""
+        last: dict[Any, int] = {}
+        for number, source in enumerate(sources):
+            key = kind(source)
+            if key is not None and made[number] >= made[last.setdefault(key, number)]:
+                last[key] = number
+        return {
+            number
+            for number, source in enumerate(sources)
+            if (key := kind(source)) is not None and versions[number] != versions[last[key]]
+        }
+
+    profiles = older(lambda source: source.profile_named, [each.contents for each in sources])
+    found = older(lambda source: source.files and source.trace_named, traces)
+    # Where files are not on record, a seed that has other jobs now speaks for all of its version.
+    replaced = older(lambda source: (source.given_named, source.seed), traces)
+    spoken = {(sources[number].given_named, traces[number]) for number in replaced}
+    found |= {n for n, each in enumerate(sources) if (each.given_named, traces[n]) in spoken}
+    return [
+        Outdated(run, _said(run, "trace" if number in found else "profile"))
+        for number, run in enumerate(runs)
+        if number in found | profiles
+    ]
+
+
+def inputs_digest(run: StoredRun) -> str | None:
+    """Return digits that runs on the same files of trace and profile share, whatever their seed.
+
+    None if the manifest does not say which files the trace was read from.
+    """
+    (source,) = _sources([run])
+    if source.files is None:
+        return None
+    return hashlib.sha256(f"{source.files} {source.contents}".encode()).hexdigest()[:_DIGITS]
+
+
+def contents_labels(runs: Sequence[StoredRun]) -> list[dict[str, str]]:
+    """Return what tells the contents of runs apart whose options are the same.
+
+    By ``trace`` and ``profile``, each where its contents differ. Files of the user's own are told
+    by the shortest ends of their paths that differ; others, and edited ones, by digits of a digest.
+    """
+    sources = _sources(runs)
+    labels: list[dict[str, str]] = [{} for _ in runs]
+    for what, alike, versions in (
+        ("trace", [source.trace for source in sources], _traces(sources)),
+        ("profile", [each.profile for each in sources], [each.contents for each in sources]),
+    ):
+        members: dict[str, list[int]] = defaultdict(list)
+        for number, text in enumerate(alike):
+            members[text].append(number)
+        for own in members.values():
+            if len({versions[number] for number in own}) > 1:
+                paths = [own_paths(runs[number].config.get(what)) for number in own]
+                texts = _told_apart([versions[number] for number in own], paths)
+                for number, text in zip(own, texts, strict=True):
+                    labels[number][what] = text
+    return labels
+
+
+def _told_apart(versions: Sequence[str], paths: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return a text for each version: ends of its paths if these are one to one, else digits."""
+    longest = max((len(PurePath(path).parts) for own in paths for path in own), default=0)
+    for length in range(1, longest + 1):
+        ends = [" ".join("/".join(PurePath(p).parts[-length:]) for p in own) for own in paths]
+        pairs = set(zip(versions, ends, strict=True))
+        if len(pairs) == len(set(versions)) == len(set(ends)):
+            return [f"file {end}" for end in ends]
+    return [f"contents {version[:_DIGITS]}" for version in versions]
+
+
+def _sources(runs: Iterable[StoredRun]) -> list[_Source]:
+    spelled: dict[tuple[int, Any, bool], str] = {}
+
+    def text(value: Any, seed: Any, *, named: bool) -> str:
+        """Return canonical JSON, made once for a value that runs share (``read_alike``)."""
+        key = (id(value), seed, named)
+        if key not in spelled:
+            kept = without_seed(value if named else without_own_paths(value), seed)
+            spelled[key] = json.dumps(kept, sort_keys=True, default=str)
+        return spelled[key]
+
+    found = []
+    for run in runs:
+        config, seed = run.config, run.config.get("seed")
+        trace, profile = config.get("trace"), config.get("profile")
+        trace_facts = run.manifest.get("trace") or {}
+        options = [text(value, seed, named=False) for value in (trace, profile)]
+        named = [text(value, seed, named=True) for value in (trace, profile)]
+        pool = (config.get("workload") or {}).get("pool") or {}
+        contents = _profile_contents(run)
+        rest = [text(config.get("cluster"), seed, named=True), *sorted(map(str, pool)), contents]
+        files = trace_facts.get("files_digest")
+        found.append(
+            _Source(
+                trace=options[0],
+                trace_named=named[0],
+                given="\n".join([*options, *rest]),
+                given_named="\n".join([*named, *rest]),
+                profile=options[1],
+                profile_named=named[1],
+                seed=seed,
+                jobs=str(trace_facts.get("digest")),
+                files=str(files) if files else None,
+                contents=contents,
+            )
+        )
+    return found
+
+
+def _profile_contents(run: StoredRun) -> str:
+    """Return a digest of the profile. What it states counts where no option says it."""
+    facts = run.manifest.get("profile") or {}
+    numbers = str(facts.get("digest"))
+    stated = facts.get(STATED) if is_named_by_path(run.config.get("profile")) else None
+    return hashlib.sha256(f"{numbers} {stated}".encode()).hexdigest() if stated else numbers
+
+
+def _traces(sources: Sequence[_Source]) -> list[str]:
+    """Return a digest for each run that stands for its trace, the same for every seed."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for number, source in enumerate(sources):
+        groups[source.trace].append(number)
+    versions = [source.jobs for source in sources]
+    for own in groups.values():
+        if len({versions[number] for number in own}) > 1:
+            for number, version in zip(own, _versions([sources[n] for n in own]), strict=True):
+                versions[number] = version
+    return versions
+
+
+def _versions(sources: Sequence[_Source]) -> list[str]:
+    """Return the same of runs whose trace has the same options.
+
+    Runs have the same trace if their files are the same, or their jobs. Files that are not on
+    record count as the same, unless a seed has two sets of jobs where all else is given.
+    """
+    parents: dict[str, str] = {}
+
+    def root(key: str) -> str:
+        while parents.setdefault(key, key) != key:
+            key = parents[key]
+        return key
+
+    def join(one: str, other: str) -> None:
+        first, second = sorted((root(one), root(other)))
+        parents[second] = first
+
+    for source in sources:
+        if source.files:
+            join(source.jobs, f"files {source.files}")
+    recorded = {root(source.jobs) for source in sources if source.files}
+    unrecorded = [source for source in sources if root(source.jobs) not in recorded]
+    unclear = _in_conflict(unrecorded)
+    sure = [source for source in unrecorded if source.given not in unclear]
+    for source in sure:
+        join(source.jobs, sure[0].jobs)
+    others = [source for source in sources if source.files]
+    if sure and len(recorded) == 1 and not _in_conflict([*sure, *others]):
+        join(sure[0].jobs, *recorded)
+    # The code that draws may have changed: files are the same then, and jobs of a seed are not.
+    by_root: dict[str, list[_Source]] = defaultdict(list)
+    for source in sources:
+        by_root[root(source.jobs)].append(source)
+    broken = {key for key, own in by_root.items() if _in_conflict(own)}
+    least = {key: min(source.jobs for source in own) for key, own in by_root.items()}
+    keys = [(source.jobs, root(source.jobs)) for source in sources]
+    return [jobs if key in broken else least[key] for jobs, key in keys]
+
+
+def _in_conflict(sources: Iterable[_Source]) -> set[str]:
+    """Return what is given of the runs of which a seed has two sets of jobs."""
+    jobs: dict[tuple[str, Any], str] = {}
+    return {s.given for s in sources if jobs.setdefault((s.given, s.seed), s.jobs) != s.jobs}
+
+
+def input_name(run: StoredRun, what: str) -> str:
+    """Return how messages call a run's trace or profile."""
+    choices = run.manifest.get("choices") or run.config.get("choices") or {}
+    return f"{what} {choices.get(what, '?')}"
+
+
+def _said(run: StoredRun, what: str) -> str:
+    """Return the name of an input, with the names of its files where they are the user's own."""
+    names = ", ".join(PurePath(path).name for path in own_paths(run.config.get(what)))
+    return f"{input_name(run, what)}{f' ({names})' if names else ''}"
+
+
+def without_seed(value: Any, seed: Any) -> Any:
+    """Return options without the seeds that are the run's own: these make another trial."""
+    if isinstance(value, Mapping):
+        return {
+            key: without_seed(inner, seed)
+            for key, inner in value.items()
+            if not (key == "seed" and inner == seed)
+        }
+    return [without_seed(each, seed) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,33 @@
+"""Ids of committed runs: the program of today gives their configurations the same."""
+
+import pytest
+
+from harness.compose import defaults
+from harness.config import RunConfig, hash_config
+from harness.identity import own_paths, run_id
+from harness.store import iter_runs
+from tests.artifact.recorded import REFERENCE
+
+
+@pytest.fixture(scope="module")
+def committed():
+    runs = list(iter_runs(REFERENCE))
+    assert len(runs) > 4000
+    return runs
+
+
+def computed_id(run):
+    """The id of a run from its configuration and the digests in its manifest."""
+    config = RunConfig(**{**defaults()[1], **run.config})
+    digests = {name: run.manifest[name]["digest"] for name in ("trace", "profile")}
+    return run_id(config.choices, hash_config(config, digests))
+
+
+def test_every_committed_run_has_the_id_of_its_configuration(committed):
+    assert not [run.path for run in committed if computed_id(run) != run.run_id]
+
+
+def test_no_committed_run_is_of_a_file_outside_the_repository(committed):
+    """Ids of such runs may change with what identifies these files."""
+    groups = ("trace", "profile")
+    assert not [run.path for run in committed for group in groups if own_paths(run.config[group])]
