@@ -12,6 +12,7 @@ from typing import cast
 from harness.cluster import Cluster, uniform_cluster
 from harness.contracts.launcher import Warmth
 from harness.contracts.training import Backend, ReportKind
+from harness.interrupts import run_command
 from systems.backends.stop_free import StopFree
 from systems.elastic.request_channel import RequestServer, ask
 from systems.elastic.user_job import UserJob
@@ -82,8 +83,6 @@ def _run(arguments: argparse.Namespace) -> int:
         while job.end is None:
             job.poll(POLL_S)
             requests.serve()
-    except KeyboardInterrupt:
-        return 130
     except (OSError, RuntimeSetupError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -191,4 +190,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

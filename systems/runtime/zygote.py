@@ -26,8 +26,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from harness.parent_death import die_with_parent
 from systems.runtime.control import LineBuffer, Message, encode
-from systems.runtime.process import call_entry, die_with_parent, num_threads, pin
+from systems.runtime.process import call_entry, num_threads, pin
 from systems.runtime.spare import BEGUN, READY, prepare_and_wait
 
 
