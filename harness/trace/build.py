@@ -10,6 +10,7 @@ from typing import Any
 from harness.build import build
 from harness.problems import Problem, UserError, suggest
 from harness.profiles import RECORDED
+from harness.trace.recorded_waits import still_recorded
 from harness.trace.submissions import Reader
 from harness.trace.trace import Trace, TraceError
 from harness.trace.transforms import Transform, TransformContext
@@ -96,6 +97,7 @@ def finish(
         source=" ".join(str(config["source"]).split()),
         licence=" ".join(str(config["licence"]).split()),
     )
+    read = trace
     for number, transform in enumerate(transforms):
         try:
             trace = transform.apply(trace, context)
@@ -104,7 +106,7 @@ def finish(
                 f"trace.transforms.{number}: {problem}" for problem in error.problems
             ) from error
     _check_unit_of_work(trace)
-    return trace
+    return replace(trace, recorded_wait_s=still_recorded(read, trace))
 
 
 def _check_unit_of_work(trace: Trace) -> None:
