@@ -13,6 +13,7 @@ _FIELDS = {
     "deadline_s": "deadlines",
     "deadline_kind": "kinds of deadlines",
     "duration_s": "durations",
+    "elastic": "which jobs can change their size",
     "events": "events",
     "global_batch": "batch sizes",
     "logical_workers": "logical workers",
@@ -20,6 +21,7 @@ _FIELDS = {
     "min_slots": "smallest sizes",
     "requested_slots": "requested slots",
     "arrival_s": "arrivals",
+    "stated_work_ratio": "errors of stated work",
     "work_samples": "work",
     "workload": "programs",
 }
@@ -101,16 +103,19 @@ def _devices(config: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator
         return  # speeds are real, or those of every device type are known
     curves = _part(_part(manifest, "profile"), "curves")
     jobs = _jobs_by_workload(manifest)
-    used = [name for name in (curves if jobs is None else jobs) if name != RECORDED]
-    measured = {str(_part(curves, name).get("device") or "none").lower() for name in used}
-    there = {name.lower() for name in _device_types(config.get("cluster"))}
-    others = sorted(there - measured)
-    if others and (known := sorted(measured - {"none"})):
-        yield Assumption(
-            "devices",
-            f"speeds were measured on {' and '.join(known)}; a device of type"
-            f" {' or '.join(others)} is taken to be as fast",
+    there = sorted(set(_device_types(config.get("cluster"))))
+    programs: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(curves if jobs is None else jobs):
+        measured = str(_part(curves, name).get("device") or "none")
+        others = [kind for kind in there if kind.lower() not in measured.lower().split()]
+        if name != RECORDED and measured != "none" and others:
+            programs.setdefault((measured, " and ".join(others)), []).append(name)
+    if programs:
+        texts = (
+            f"{measured}'s for {other} ({', '.join(names)})"
+            for (measured, other), names in programs.items()
         )
+        yield Assumption("devices", f"speeds of another device are used: {'; '.join(texts)}")
 
 
 def _changes(config: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator[Assumption]:
