@@ -132,6 +132,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except StoreError as error:
         print(str(error), file=sys.stderr)
         return 1
+    except (OSError, UnicodeDecodeError):
+        raise  # of disks and pipes, for ``run_command``
     except Exception as error:
         print(_report_failure(error), file=sys.stderr)
         return 1

@@ -204,7 +204,13 @@ def compose(
         labels[group] = Path(option).stem if is_file(option) else option
         try:
             chosen[group] = _register_file(group, option) if is_file(option) else option
-        except (OSError, yaml.YAMLError, OmegaConfBaseException, TypeError) as error:
+        except (
+            OSError,
+            UnicodeDecodeError,
+            yaml.YAMLError,
+            OmegaConfBaseException,
+            TypeError,
+        ) as error:
             text = " ".join(str(error).split())
             problems.append(Problem(option, f"cannot be read: {text}", "correct the YAML file"))
     overrides = [f"{group}={quote(option)}" for group, option in chosen.items()]

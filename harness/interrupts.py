@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
+from harness.failures import tell
+
 TIME_LIMIT_EXIT = 124
 """Exit code of a run stopped at ``max_wall_s`` (as ``timeout`` has it)."""
 
@@ -35,19 +37,37 @@ class Interrupted(BaseException):
 def run_command(main: Callable[[], int]) -> NoReturn:
     """Exit with the code of a command's ``main``; after Ctrl-C with 130, and no traceback.
 
+    What a disk, a file or a closed pipe refuses is told in one line (``failures.tell``).
+
     A command that was started with SIGINT ignored (in the background of a shell script, or by a
     ``trap '' INT``) goes on ignoring it, and so do its processes; SIGTERM ends it.
     """
     ctrl_c = _CtrlC()
     with ctrl_c:
         try:
-            code = main()
-        except BaseException:
-            if not ctrl_c.came:
+            code = _code_of(main)
+        except BaseException as error:
+            if ctrl_c.came:
+                print("Stopped.", file=sys.stderr)
+                code = 130
+            elif isinstance(error, (OSError, UnicodeDecodeError)):
+                code = tell(error)
+            else:
                 raise
-            print("Stopped.", file=sys.stderr)
-            code = 130
     sys.exit(code)
+
+
+def _code_of(main: Callable[[], int]) -> int:
+    """Return the exit code of a command once all that it printed is written."""
+    try:
+        code: Any = main()
+    except SystemExit as end:
+        code = end.code
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+        code = 1
+    sys.stdout.flush()
+    return int(code or 0)
 
 
 class _CtrlC:

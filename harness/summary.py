@@ -37,7 +37,15 @@ def console(stderr: bool = False) -> Console:
     """A console; wide enough for the tables where the output is no terminal."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else 200
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    return _Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+class _Console(Console):
+    """A console that leaves a closed pipe to ``run_command``, as every ``print`` does."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise; rich would end the process with exit code 1, without a word."""
+        raise BrokenPipeError
 
 
 def seconds(value: float) -> str:

@@ -159,9 +159,9 @@ def _section(drawing: Drawing, picture: str, table_links: str, runs: Sequence[Re
 def _told(runs: Sequence[ReportRun]) -> str:
     """What the runs of a page assume, and what their traces recorded themselves."""
     stored = [run.stored for run in runs]
-    texts = [f"Warning: {text}." for text in assumptions.lines(stored)]
-    texts += [f"{line}." for line in as_recorded.recorded_lines(stored)]
-    return "\n".join(f'<p class="told">{html.escape(text)}</p>' for text in texts)
+    texts = [("told", f"Warning: {text}.") for text in assumptions.lines(stored)]
+    texts += [("small", f"{line}.") for line in as_recorded.recorded_lines(stored)]
+    return "\n".join(f'<p class="{style}">{html.escape(text)}</p>' for style, text in texts)
 
 
 def _in_mlflow(runs: Sequence[ReportRun]) -> str:
