@@ -14,6 +14,8 @@ import yaml
 
 from harness import sweep
 from harness.archive import ArchiveError, located
+from harness.as_recorded import recorded_rows
+from harness.assumptions import lines
 from harness.compose import is_file, understand, value_of
 from harness.config import GROUPS, RunConfig, hash_json
 from harness.estimate import estimate_wall_s
@@ -132,6 +134,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except StoreError as error:
         print(str(error), file=sys.stderr)
         return 1
+    except (OSError, UnicodeDecodeError):
+        raise  # of disks and pipes, for ``run_command``
     except Exception as error:
         print(_report_failure(error), file=sys.stderr)
         return 1
@@ -238,7 +242,9 @@ def _mirror(stored: StoredRun, config: RunConfig) -> None:
 def _show_run(config: RunConfig, stored: StoredRun, status: str) -> None:
     out = console()
     axes = {group: config.choices[group] for group in ("scheduler", "backend", "engine")}
-    out.print(metrics_table([(axes, status, stored.metrics)]))
+    out.print(metrics_table([(axes, status, stored.metrics)], recorded_rows([stored])))
+    for text in lines([stored]):
+        out.print(f"warning: {text}", markup=False)
     alike = similarity_lines(stored.facts)
     if alike:
         out.print("Similarity to the recorded trace (1:1 would be equal numbers):")

@@ -27,6 +27,8 @@ from rich import box
 from rich.table import Table
 from scipy.special import stdtrit
 
+from harness.as_recorded import recorded_lines
+from harness.assumptions import lines
 from harness.benchmark import VersionError, one_version
 from harness.inputs import input_name, made_of
 from harness.interrupts import run_command
@@ -297,6 +299,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{text}; {way_out}", file=sys.stderr)
         return 2
     _show(found, num_replays, unequal, show_all=chosen.all)
+    for line in recorded_lines((*set_a, *set_b)):
+        console().print(line, markup=False)
+    for text in lines((*set_a, *set_b)):
+        console().print(f"warning: {text}", markup=False)
     return 1 if unequal or any(each.word == "different" for each in found) else 0
 
 

@@ -213,7 +213,13 @@ def compose(
             continue
         try:
             chosen[group], labels[group] = _register_file(group, option)
-        except (OSError, yaml.YAMLError, OmegaConfBaseException, TypeError) as error:
+        except (
+            OSError,
+            UnicodeDecodeError,
+            yaml.YAMLError,
+            OmegaConfBaseException,
+            TypeError,
+        ) as error:
             text = " ".join(str(error).split())
             problems.append(Problem(option, f"cannot be read: {text}", "correct the YAML file"))
     overrides = [f"{group}={quote(option)}" for group, option in chosen.items()]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from harness.failures import tell
 from harness.hidden import hidden_packages
 from harness.problems import render
 
 TIME_LIMIT_EXIT = 124
 """Exit code of a run stopped at ``max_wall_s`` (as ``timeout`` has it)."""
+
+_MOST_S = 1.5
+"""Seconds from Ctrl-C to the end of a command that has nothing to save."""
 
 
 class Interrupted(BaseException):
@@ -33,16 +40,80 @@ def run_command(main: Callable[[], int]) -> NoReturn:
     """Exit with the code of a command's ``main``; after Ctrl-C with 130, and no traceback.
 
     A command is refused where its packages are hidden: it would run other code.
+
+    What a disk, a file or a closed pipe refuses is told in one line (``failures.tell``).
+
+    A command that was started with SIGINT ignored (in the background of a shell script, or by a
+    ``trap '' INT``) goes on ignoring it, and so do its processes; SIGTERM ends it.
     """
     if problems := hidden_packages():
         print(render(problems), file=sys.stderr)
         sys.exit(2)
-    try:
-        code = main()
-    except KeyboardInterrupt:
-        print("Stopped.", file=sys.stderr)
-        code = 130
+    ctrl_c = _CtrlC()
+    with ctrl_c:
+        try:
+            code = _code_of(main)
+        except BaseException as error:
+            if ctrl_c.came:
+                print("Stopped.", file=sys.stderr)
+                code = 130
+            elif isinstance(error, (OSError, UnicodeDecodeError)):
+                code = tell(error)
+            else:
+                raise
     sys.exit(code)
+
+
+def _code_of(main: Callable[[], int]) -> int:
+    """Return the exit code of a command once all that it printed is written."""
+    try:
+        code: Any = main()
+    except SystemExit as end:
+        code = end.code
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+        code = 1
+    sys.stdout.flush()
+    return int(code or 0)
+
+
+class _CtrlC:
+    """SIGINT as one ``KeyboardInterrupt``, and the end of the process where that has no effect.
+
+    Destructors and modules that are being imported may swallow an exception, and what is left
+    with it may wait for ever. So the process ends ``_MOST_S`` later, wherever it is. Its workers
+    die with it, each by its own order to the kernel.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self._before: Callable[[int, FrameType | None], Any] | int | None = signal.SIG_DFL
+
+    def __enter__(self) -> None:
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, self._come)
+
+    def __exit__(self, *_: object) -> None:
+        # Once it has come, later ones are ignored to the end of the process.
+        if not self.came and self._before is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _come(self, _signum: int, _frame: FrameType | None) -> None:
+        if self.came:
+            return
+        self.came = True
+        end = threading.Timer(_MOST_S, _end)
+        end.daemon = True
+        end.start()
+        sys.unraisablehook = _end  # a destructor has swallowed it
+        raise KeyboardInterrupt
+
+
+def _end(*_: object) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, b"Stopped.\n")
+    os._exit(130)
 
 
 @contextmanager
@@ -65,7 +136,8 @@ def ends_at_once() -> Iterator[None]:
 def interruptible(max_wall_s: float | None = None) -> Iterator[None]:
     """Raise ``Interrupted`` in the main thread on the first SIGINT, SIGTERM or the limit.
 
-    Later signals are ignored until the block is left, so that cleaning up is not cut short.
+    Later signals are ignored until the block is left, so that cleaning up is not cut short. A
+    SIGINT that was ignored before is ignored inside as well.
 
     Args:
         max_wall_s: seconds of wall clock after which SIGALRM is delivered; None: never.
@@ -79,7 +151,11 @@ def interruptible(max_wall_s: float | None = None) -> Iterator[None]:
             asked = True
             raise Interrupted(signum)
 
-    before = {signum: signal.signal(signum, stop) for signum in signals}
+    before = {signum: signal.getsignal(signum) for signum in signals}
+    if before[signal.SIGINT] is signal.SIG_IGN:
+        del before[signal.SIGINT]
+    for signum in before:
+        signal.signal(signum, stop)
     if max_wall_s is not None:
         signal.setitimer(signal.ITIMER_REAL, max_wall_s)
     try:

@@ -8,12 +8,15 @@ import platform
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from harness.as_recorded import KEY, recorded_metrics
 
 _PACKAGES = (
     "elastrace",
@@ -154,4 +157,6 @@ def describe_trace(trace: Any) -> Mapping[str, Any]:
         "num_events": len(trace.events),
         "history": list(trace.history),
         "generated": sorted(trace.generated),
+        "workloads": dict(sorted(Counter(job.workload for job in trace.jobs).items())),
+        KEY: recorded_metrics(trace),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -12,10 +11,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+from harness.parent_death import die_with_parent
+
 _ROOT = Path(__file__).resolve().parent.parent
 _KILLED_WITHIN_S = 10.0
 _POLL_S = 0.05
@@ -37,14 +37,6 @@ class PointProcess:
 
     def start(self) -> None:
         """Start it, in a process group of its own. Call from the main thread."""
-        parent = os.getpid()
-
-        def die_with_parent() -> None:  # runs in the child, between fork and exec
-            if _LIBC is not None:
-                _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-                if os.getppid() != parent:
-                    os._exit(1)
-
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.started_s = time.monotonic()
@@ -56,7 +48,7 @@ class PointProcess:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self.environment, "PYTHONPATH": os.pathsep.join(paths)},
                 process_group=0,
-                preexec_fn=die_with_parent,
+                preexec_fn=partial(die_with_parent, os.getpid()),
             )
 
     @property

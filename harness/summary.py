@@ -37,7 +37,15 @@ def console(stderr: bool = False) -> Console:
     """A console; wide enough for the tables where the output is no terminal."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else 200
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    return _Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+class _Console(Console):
+    """A console that leaves a closed pipe to ``run_command``, as every ``print`` does."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise; rich would end the process with exit code 1, without a word."""
+        raise BrokenPipeError
 
 
 def seconds(value: float) -> str:
@@ -53,11 +61,15 @@ def seconds(value: float) -> str:
     return f"{hours} h {minutes} min"
 
 
-def metrics_table(rows: Sequence[tuple[Mapping[str, str], str, Mapping[str, float]]]) -> Table:
+def metrics_table(
+    rows: Sequence[tuple[Mapping[str, str], str, Mapping[str, float]]],
+    recorded: Mapping[str, Mapping[str, float]] | None = None,
+) -> Table:
     """One row a point: its axes, its status, its headline metrics.
 
     Args:
         rows: axes (name and value), status, metrics; empty metrics where there are none.
+        recorded: rows of what traces recorded themselves, by label, shown last.
     """
     axes = _telling_axes([row[0] for row in rows])
     shown = [
@@ -74,6 +86,9 @@ def metrics_table(rows: Sequence[tuple[Mapping[str, str], str, Mapping[str, floa
     for values, status, metrics in rows:
         cells = [form.format(metrics[name]) if name in metrics else "" for name, _, form in shown]
         table.add_row(*(values.get(axis, "") for axis in axes), status, *cells)
+    for label, metrics in (recorded or {}).items():
+        cells = [form.format(metrics[name]) if name in metrics else "" for name, _, form in shown]
+        table.add_row(label, *[""] * len(axes), *cells)
     return table
 
 

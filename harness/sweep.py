@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.as_recorded import recorded_rows
+from harness.assumptions import lines
 from harness.compose import compose, defaults, quote, understand
 from harness.config import RunConfig, read_config
 from harness.estimate import estimate_wall_s
@@ -329,7 +331,10 @@ def show_summary(entries: Sequence[Entry], folder: Path) -> None:
         (entry.point.axes, entry.status, entry.stored.metrics if entry.stored else {})
         for entry in entries
     ]
-    out.print(metrics_table(rows))
+    stored = [entry.stored for entry in entries if entry.stored]
+    out.print(metrics_table(rows, recorded_rows(stored)))
+    for text in lines(stored):
+        out.print(f"warning: {text}", markup=False)
     for entry in entries:
         if entry.status.startswith("failed") and entry.process is not None:
             line = f"{_title(entry)}: {entry.status}; log: {entry.process.log_path}"

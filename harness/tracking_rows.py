@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from harness import levels
+from harness import assumptions, levels
 from harness.benchmark import KEY, version_of
 from harness.inputs import inputs_digest
 from harness.store import StoredRun
@@ -91,6 +91,7 @@ def tags(run: StoredRun) -> dict[str, str]:
         "profile_measured_here": manifest.get("profile", {}).get("measured_here"),
         "mlflow.source.name": " ".join(map(str, manifest.get("command", ()))),
         "mlflow.source.git.commit": manifest.get("git_commit"),
+        **{f"assumption.{each.name}": each.text for each in assumptions.of_run(run)},
     }
     return {key: str(value) for key, value in values.items() if value is not None}
 

@@ -15,3 +15,6 @@ if _place.parent.parent != Path(__file__).resolve().parent.parent:
         file=sys.stderr,
     )
     sys.exit(2)
+from harness.starting import end_at_once_until_main  # noqa: E402
+
+end_at_once_until_main()

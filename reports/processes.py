@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, TypeVar
 
+from harness.parent_death import die_with_parent
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -27,15 +29,31 @@ def each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     is_worker = _shared is not None
     if is_worker or num_processes < 2 or "fork" not in multiprocessing.get_all_start_methods():
         return [work(item) for item in items]
+    parent = os.getpid()
     with ProcessPoolExecutor(
-        num_processes, multiprocessing.get_context("fork"), _begin, ((work, items),)
+        num_processes, multiprocessing.get_context("fork"), _begin, (parent, (work, items))
     ) as pool:
-        return list(pool.map(_work, range(len(items))))
+        try:
+            # A fork that Ctrl-C met before ``_begin`` would print a traceback, and break the pool.
+            held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                begun = [pool.submit(_work, number) for number in range(len(items))]
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            return [each.result() for each in begun]
+        except BaseException:
+            # Leaving the pool waits for all that was begun, minutes of drawing perhaps. Nothing is
+            # cancelled: a pool whose processes are gone stumbles over what is (InvalidStateError).
+            for child in multiprocessing.active_children():
+                child.kill()
+            raise
 
 
-def _begin(shared: tuple[Callable[[Any], Any], Sequence[Any]]) -> None:
+def _begin(parent: int, shared: tuple[Callable[[Any], Any], Sequence[Any]]) -> None:
     global _shared
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    die_with_parent(parent)
     _shared = shared
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
-from harness import levels
+from harness import as_recorded, assumptions, levels
 from harness.archive import shown
 from harness.store import CONFIG, MANIFEST
 from harness.text_file import text_path
@@ -83,6 +83,7 @@ def write(
         claims=claims,
         note=f'<p class="missing">{html.escape(note)}</p>' if note else "",
         title=html.escape(title),
+        told=_told(runs),
         description=f'<p class="lead">{html.escape(description)}</p>' if description else "",
         summary=html.escape(_summary(runs)),
         command=html.escape(command),
@@ -153,6 +154,14 @@ def _section(drawing: Drawing, picture: str, table_links: str, runs: Sequence[Re
     if runs:
         parts.append(_drawn_from(runs))
     return "\n".join([*parts, "</section>"])
+
+
+def _told(runs: Sequence[ReportRun]) -> str:
+    """What the runs of a page assume, and what their traces recorded themselves."""
+    stored = [run.stored for run in runs]
+    texts = [("told", f"Warning: {text}.") for text in assumptions.lines(stored)]
+    texts += [("small", f"{line}.") for line in as_recorded.recorded_lines(stored)]
+    return "\n".join(f'<p class="{style}">{html.escape(text)}</p>' for style, text in texts)
 
 
 def _in_mlflow(runs: Sequence[ReportRun]) -> str:

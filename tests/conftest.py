@@ -1,6 +1,7 @@
 """What all tests have in common."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,15 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 # An example's time says nothing on a machine that also trains.
 settings.register_profile("elastrace", deadline=None)
 settings.load_profile("elastrace")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_is_not_ignored():
+    """Commands that tests start listen to SIGINT, even if these tests run in the background of a
+    shell script, which starts them with SIGINT ignored: a child would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ import torch
 import yaml
 
 from harness.contracts.training import Workload
+from harness.interrupts import run_command
 
 _STEPS = 3
 
@@ -67,4 +68,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

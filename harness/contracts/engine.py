@@ -184,6 +184,11 @@ class Engine(Protocol):
         """
         ...
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way and nothing is due: no event comes but of a new change."""
+        ...
+
     def apply(self, changes: Sequence[Change]) -> list[Event]:
         """Begin the changes; returns the events that are true at once.
 

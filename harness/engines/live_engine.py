@@ -35,8 +35,8 @@ from harness.engines.live_needs import workload_modules
 from harness.engines.live_observations import SystemSampler, collect
 from harness.engines.live_spares import LiveSpares, steps_to_execute
 from harness.engines.setup import EngineSetup
+from harness.engines.silent_jobs import refuse_silence
 from harness.faults.watched import WatchedLauncher
-from harness.file_names import file_name
 from harness.records import RunRecords
 from harness.trace.events import TraceEventKind
 
@@ -44,10 +44,6 @@ if TYPE_CHECKING:
     from harness.engines.live import Live
 
 _TRAINING_AFTER = frozenset({EventKind.CHANGE_DONE, EventKind.GRANT_SHRUNK})
-
-
-class EngineError(Exception):
-    """The live engine cannot go on; the text says which job, and where its log is."""
 
 
 class LiveEngine:
@@ -99,6 +95,7 @@ class LiveEngine:
 
     def wait(self, until_s: float) -> list[Event]:
         """Wait for workers until ``until_s``; skips what need not be executed."""
+        options = self._options
         if self._started is None:
             self._started = time.monotonic()
         while True:
@@ -111,7 +108,7 @@ class LiveEngine:
                 continue
             next_s = min(until_s, due_s)
             self._skip(next_s)
-            left_s = (next_s - self.now()) * self._options.dilation
+            left_s = (next_s - self.now()) * options.dilation
             if left_s <= 0:
                 if due_s <= until_s:
                     continue
@@ -121,7 +118,12 @@ class LiveEngine:
             events = [event for report in reports for event in self._translate(report)]
             if events := self._one_instant(events):
                 return events
-            self._check_stalled()
+            refuse_silence(self._jobs.values(), options.stall_timeout_s, self._setup.run_dir)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job has workers or a change in flight, and no event is due or untold."""
+        return not (self._due or self._later or self._untold or self._occupied())
 
     def _one_instant(self, events: list[Event]) -> list[Event]:
         """Events in the documented order; one that would overtake an earlier event of its own
@@ -338,13 +340,17 @@ class LiveEngine:
     def _rate(self, job: LiveJob) -> float:
         return samples_per_s(job, self._setup, is_paced=self._options.pace == "profile")
 
-    def _skip(self, until_s: float) -> None:
-        """Jump over idle time, or over steady training, to just before the next event."""
-        running = [
+    def _occupied(self) -> list[LiveJob]:
+        """Jobs that have workers, or a change or an end in flight."""
+        return [
             job
             for job in self._jobs.values()
             if job.num_workers or job.in_flight or job.spec.job_id in self._cancelling
         ]
+
+    def _skip(self, until_s: float) -> None:
+        """Jump over idle time, or over steady training, to just before the next event."""
+        running = self._occupied()
         now_s = self.now()
         if not running:
             if math.isinf(until_s):
@@ -386,14 +392,3 @@ class LiveEngine:
         for job in running:
             job.credit(rates[job.spec.job_id] * jump_s)
             self._backend.hold(job.spec.job_id, job.target_step)
-
-    def _check_stalled(self) -> None:
-        limit_s = self._options.stall_timeout_s
-        for job in self._jobs.values():
-            silent_s = time.monotonic() - job.heard_at
-            if (job.num_workers or job.in_flight) and silent_s > limit_s:
-                raise EngineError(
-                    f"job {job.spec.job_id} has given no sign of life for {silent_s:.0f} s;"
-                    f" its logs are in {self._setup.run_dir / 'jobs' / file_name(job.spec.job_id)}."
-                    " Raise engine.stall_timeout_s if its steps really are that long."
-                )

@@ -77,11 +77,7 @@ class SimulatedEngine:
         while heap:
             time_s, kind, _, job_id, _, version, change = heap[0]
             progress = self._progress.get(job_id)
-            if (
-                progress is None
-                or progress.version != version
-                or (kind == EventKind.JOB_FINISHED and time_s != progress.end_s)
-            ):
+            if progress is None or _is_void(progress, time_s, kind, version):
                 heapq.heappop(heap)
                 continue
             if time_s > until_s or (events and time_s > self._now_s):
@@ -109,6 +105,17 @@ class SimulatedEngine:
                 raise RuntimeError("nothing is under way and nothing is due")
             self._now_s = max(self._now_s, until_s)
         return events + self._turned(events)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no planned event is left, neither of a job nor of the trace."""
+        if self._due:
+            return False
+        for time_s, kind, _, job_id, _, version, _ in self._heap:
+            progress = self._progress.get(job_id)
+            if progress is not None and not _is_void(progress, time_s, kind, version):
+                return False
+        return True
 
     def apply(self, changes: Sequence[Change]) -> list[Event]:
         """Begin the changes; those without cost are done at once.
@@ -366,6 +373,13 @@ class SimulatedEngine:
                 change,
             ),
         )
+
+
+def _is_void(progress: SimulatedJob, time_s: float, kind: int, version: int) -> bool:
+    """Whether what was planned for a job will not happen: the job has changed since."""
+    return progress.version != version or (
+        kind == EventKind.JOB_FINISHED and time_s != progress.end_s
+    )
 
 
 _HAPPENS = EventKind.JOB_CANCELLED

@@ -35,6 +35,7 @@ from harness.engines.setup import OpenEngine
 from harness.profiles import Profile
 from harness.records import DecisionRecord, RunRecords
 from harness.replay.decision_check import DecisionError, check_decision
+from harness.replay.endless import IdleWakes, ReplayError, waiting_for_ever
 from harness.replay.grants import Grants, Scaling
 from harness.replay.job_book import JobBook, ReplayJob
 from harness.trace.job import JobSpec
@@ -56,16 +57,11 @@ DECIDING = frozenset(
 """Events after which the scheduler is asked. The others wait in the news of the next view;
 a scheduler whose ``wants_progress`` is True is also asked after PROGRESS and CHANGE_DONE."""
 
-
 _END_OF = {
     EventKind.JOB_FINISHED: JobState.FINISHED,
     EventKind.JOB_FAILED: JobState.FAILED,
     EventKind.JOB_CANCELLED: JobState.CANCELLED,
 }
-
-
-class ReplayError(Exception):
-    """The replay cannot go on: the scheduler left jobs waiting with nothing to wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,8 @@ def replay(
     Raises:
         DecisionError: the scheduler broke a rule (over capacity, out of a job's bounds, an
             ability the backend lacks); the text names the job and the rule.
-        ReplayError: jobs are left waiting, nothing runs and nobody asked to be woken.
+        ReplayError: jobs are left waiting, nothing runs, and the scheduler asked for no wake-up or
+            woke up ``endless.MOST_IDLE_WAKES`` times in a row to no effect.
     """
     gc_was_on = gc.isenabled()
     gc.disable()  # millions of small frozen values without a cycle among them
@@ -164,6 +161,7 @@ class _Replay:
         self.arrivals = sorted(jobs, key=lambda job: job.order)
         self.next_arrival = 0
         self.wake_s = math.inf
+        self.idle_wakes = IdleWakes()
         self.views: immutables.Map[str, JobView] = immutables.Map()
         self.dirty: dict[str, ReplayJob] = {}
         """Jobs that changed since the last view."""
@@ -188,6 +186,8 @@ class _Replay:
             if self._handle(events):
                 self._decide()
             self._reconcile()
+            if self.next_arrival == num_jobs:  # before, wake-ups end by themselves
+                self._check_wakes(events)
             if on_progress is not None and (now := time.perf_counter()) >= next_report:
                 next_report = now + 0.2
                 on_progress(self._progress())
@@ -217,18 +217,7 @@ class _Replay:
         try:
             events = self.engine.wait(until_s)
         except RuntimeError as error:
-            waiting = sorted(self.book.live)
-            num_down = len(self.grants.occupancy.down)
-            fact, way_out = "", "Give the cluster more slots"
-            if num_down:
-                num_slots = self.cluster.num_slots
-                fact = f" {num_down} of {num_slots} slots are down and never come up again."
-                way_out = "Let the trace bring slots up again"
-            raise ReplayError(
-                f"{len(waiting)} jobs wait for ever (first: {', '.join(waiting[:5])}): nothing"
-                f" runs, nothing is due and the scheduler asked for no wake-up.{fact} {way_out},"
-                " or let the scheduler refuse what it cannot serve."
-            ) from error
+            raise self._waiting_for_ever("the scheduler asked for no wake-up") from error
         now_s = self.engine.now()
         while self.next_arrival < len(arrivals):
             job = arrivals[self.next_arrival]
@@ -243,6 +232,19 @@ class _Replay:
         if len(events) > 1:
             events.sort(key=self._event_order)
         return events
+
+    def _check_wakes(self, events: Sequence[Event]) -> None:
+        """Refuse to wake the scheduler for ever, where no arrival is to come."""
+        if all(event.kind is EventKind.WAKE for event in events) and self.engine.is_idle:
+            why = self.idle_wakes.note(self.engine.now())
+            if why is not None and self.book.live:
+                raise self._waiting_for_ever(why)
+        else:
+            self.idle_wakes.reset()
+
+    def _waiting_for_ever(self, why: str) -> ReplayError:
+        num_down = len(self.grants.occupancy.down)
+        return waiting_for_ever(self.book.live, self.cluster, num_down, why)
 
     def _event_order(self, event: Event) -> tuple[int, float, str]:
         job = self.book.live.get(event.job_id)
@@ -295,6 +297,7 @@ class _Replay:
             self._end(job, state, event.time_s, event.reason)
 
     def _end(self, job: ReplayJob, state: JobState, time_s: float, reason: str) -> None:
+        self.idle_wakes.reset()
         self.grants.leave(job, time_s)
         self.book.end(job, state, time_s, reason)
 

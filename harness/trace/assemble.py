@@ -46,13 +46,17 @@ def to_trace(rows: Submissions, *, name: str, generated: Sequence[str] = ()) -> 
     first_s = float(rows.arrival_s[0])
     if first_s:
         history.append(f"first submission, at {first_s:.10g} s in the file, becomes 0")
-    jobs = sorted(_jobs(rows, first_s), key=lambda job: job.order)
+    made = list(_jobs(rows, first_s))
+    waits_s = [] if rows.wait_s is None else zip(made, rows.wait_s.tolist(), strict=True)
+    jobs = sorted(made, key=lambda job: job.order)
     return Trace(
         name=name,
         jobs=tuple(jobs),
         generated=frozenset(generated),
         history=tuple(history),
         work_in_slot_s=rows.work_in_slot_s,
+        # A start before its submission is a slip of a clock, and NaN is not known.
+        recorded_wait_s={job.job_id: wait_s for job, wait_s in waits_s if wait_s >= 0},
     )
 
 

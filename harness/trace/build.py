@@ -11,6 +11,7 @@ from typing import Any
 from harness.build import build
 from harness.problems import Problem, UserError, suggest
 from harness.profiles import RECORDED
+from harness.trace.recorded_waits import still_recorded
 from harness.trace.submissions import Reader
 from harness.trace.trace import Trace, TraceError
 from harness.trace.transforms import Transform, TransformContext
@@ -98,6 +99,7 @@ def finish(
         source=" ".join(str(config["source"]).split()),
         licence=" ".join(str(config["licence"]).split()),
     )
+    read = trace
     for number, transform in enumerate(transforms):
         try:
             trace = transform.apply(trace, context)
@@ -106,7 +108,7 @@ def finish(
                 f"trace.transforms.{number}: {problem}" for problem in error.problems
             ) from error
     _check_unit_of_work(trace)
-    return trace
+    return replace(trace, recorded_wait_s=still_recorded(read, trace))
 
 
 def _files_digest(parts: Sequence[object]) -> str | None:

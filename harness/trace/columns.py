@@ -179,6 +179,7 @@ class ColumnsReader:
             work_samples=work,
             work_in_slot_s=not cells.has("work"),
             duration_s=duration_s,
+            wait_s=self._time(cells, "start") - arrival_s if cells.has("start") else None,
             deadline_s=deadline_s,
             elastic=flags,
             deadline_kind=self.deadline_kind,

@@ -106,6 +106,7 @@ class OpenbReader:
             work_samples=duration_s * slots,
             work_in_slot_s=True,
             duration_s=duration_s,
+            wait_s=started_s - arrival_s,
             deadline_s=np.full(len(table), np.nan),
             job_ids=table.columns["name"],
             owner=table.columns["qos"],

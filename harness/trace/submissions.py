@@ -50,6 +50,8 @@ class Submissions:
     places: Sequence[str] | None = None
     """Place of each row in messages; None: path and line."""
 
+    wait_s: Floats | None = None
+    """Recorded start minus arrival; NaN: not recorded. None: the file has no starts."""
     work_in_slot_s: bool = False
     """Whether work is counted in slot-seconds, since the file has none of its own."""
     notes: frozenset[str] = frozenset()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
@@ -17,8 +17,8 @@ from harness.trace.job import JobSpec
 _SHOWN = 12
 _LATER_FIELDS = ("stated_work_ratio",)
 """Fields that came after digests were stored: they count where they are not their default."""
-_FIELDS = tuple(field.name for field in fields(JobSpec) if field.name not in _LATER_FIELDS)
-_DEFAULTS = {field.name: field.default for field in fields(JobSpec) if field.name in _LATER_FIELDS}
+_FIELDS = tuple(each.name for each in fields(JobSpec) if each.name not in _LATER_FIELDS)
+_DEFAULTS = {each.name: each.default for each in fields(JobSpec) if each.name in _LATER_FIELDS}
 _values = attrgetter(*_FIELDS)
 
 
@@ -63,6 +63,9 @@ class Trace:
     files_digest: str | None = None
     """SHA-256 of the files that reader and transforms read, the same for every seed, profile and
     cluster; None if the reader does not say which. It is no part of ``digest``."""
+    recorded_wait_s: Mapping[str, float] = field(default_factory=dict, compare=False, repr=False)
+    """Recorded start minus arrival of the jobs that have one, by job id. Shown next to results
+    alone: neither replay nor digest knows it."""
 
     def __post_init__(self) -> None:
         if not self.jobs:

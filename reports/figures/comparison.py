@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from harness.as_recorded import recorded_rows
 from harness.metrics import jct_common_mean_s
 from harness.statistics import estimate
 from reports.drawing import Drawing, Table
@@ -129,6 +130,9 @@ def _table(runs: Sequence[ReportRun]) -> Table:
         if common:
             cells.append(f"{common[key]:,.1f}" if key in common else "")
         rows.append(cells)
+    for label, recorded in recorded_rows(run.stored for run in runs).items():
+        cells = [format(recorded[m], COLUMNS[m][2]) if m in recorded else "" for m in shown]
+        rows.append([label, "", "", *cells, *([""] if common else [])])
     return Table(header, rows)
 
 

@@ -16,12 +16,13 @@ import psutil
 from harness.cluster import Cluster, uniform_cluster
 from harness.contracts.launcher import Warmth
 from harness.contracts.training import Backend, ReportKind
+from harness.interrupts import run_command
+from harness.parent_death import adopt_orphans
 from systems.backends.stop_free import StopFree
 from systems.elastic.request_channel import RequestServer, ask
 from systems.elastic.user_job import UserJob
 from systems.launchers.local import PREIMPORT, Local
 from systems.runtime.control import ControlError
-from systems.runtime.process import adopt_orphans
 from systems.runtime.warming import RuntimeSetupError
 
 POLL_S = 0.02
@@ -90,8 +91,6 @@ def _run(arguments: argparse.Namespace) -> int:
         while job.end is None:
             job.poll(POLL_S)
             requests.serve()
-    except KeyboardInterrupt:
-        return 130
     except (OSError, RuntimeSetupError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -216,4 +215,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

@@ -36,6 +36,8 @@ class Preimported:
         self._ends: list[tuple[int, int, str]] = []
         self._spares = SparePool()
         self._failure: str | None = None
+        self._is_ready = False
+        """It has imported all modules."""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         self._printed_bytes = 0
         """Its size when the last spare was asked for; they are made one after the other."""
@@ -129,7 +131,9 @@ class Preimported:
         self._spares.give_up(reason)
 
     def _heard(self, message: Message) -> None:
-        if message["kind"] == "spare_ready":
+        if message["kind"] == "ready":
+            self._is_ready = True
+        elif message["kind"] == "spare_ready":
             self._spares.ready(message["id"])
         elif message["kind"] == "failed":
             self._failure = message["reason"]
@@ -141,6 +145,9 @@ class Preimported:
 
     def close(self) -> None:
         """End the process and with it all its forks; waits for them."""
+        self._listen()
+        if not self._is_ready:  # importing, perhaps for seconds: it does not look at its socket
+            self._process.kill()
         self._socket.close()
         try:
             self._process.wait(CLOSE_TIMEOUT_S)

@@ -22,8 +22,8 @@ from typing import Any
 import torch
 
 from harness.contracts.training import Batch
+from harness.parent_death import die_with_parent
 from systems.runtime.control import TOKEN_VARIABLE
-from systems.runtime.process import die_with_parent
 from systems.virtual.drawing import draw
 from systems.virtual.random_states import ProcessRandom
 

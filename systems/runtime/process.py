@@ -6,52 +6,15 @@ and a fork of the pre-importing process (``zygote``).
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
-import signal
 import sys
 import threading
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-
-
-def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process (SIGKILL) when its parent ends, however that ends.
-
-    Only Linux can do that; elsewhere the end of the control connection has to be enough.
-    The signal comes when the *thread* that started this process ends.
-
-    Args:
-        parent: process id of the parent; if it has gone already, this process exits.
-    """
-    if sys.platform != "linux":
-        return
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    if os.getppid() != parent:  # it ended before the kernel was told
-        os._exit(1)
-
-
-def adopt_orphans() -> None:
-    """Have the kernel make this process the parent of descendants whose parent has ended.
-
-    So what a worker has started can still be found when the worker is gone. Only Linux can do
-    that; elsewhere a process group has to be enough.
-
-    Raises:
-        OSError: the kernel refuses.
-    """
-    if sys.platform != "linux":
-        return
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+from harness.parent_death import die_with_parent
 
 
 def children() -> list[int]:

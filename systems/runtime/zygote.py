@@ -26,15 +26,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from harness.parent_death import adopt_orphans, die_with_parent
 from systems.runtime.control import LineBuffer, Message, encode
-from systems.runtime.process import (
-    adopt_orphans,
-    call_entry,
-    children,
-    die_with_parent,
-    num_threads,
-    pin,
-)
+from systems.runtime.process import call_entry, children, num_threads, pin
 from systems.runtime.spare import BEGUN, READY, prepare_and_wait
 
 

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.interrupts import Interrupted, interruptible
+from harness.interrupts import Interrupted, interruptible, run_command
 from systems.runtime.step_log import LineReader
 from systems.torchft.replica import WRAPPERS
 
@@ -210,4 +210,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

@@ -1,1 +1,5 @@
 """Virtual workers: N logical workers of a job on any number of slots, with the bits of N."""
+
+from harness.starting import end_at_once_until_main
+
+end_at_once_until_main()

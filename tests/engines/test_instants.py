@@ -117,3 +117,20 @@ def test_nothing_comes_between_a_shrunk_grant_and_what_is_known_of_it(engine: Li
         [EventKind.CHANGE_RETRY, shrunk, progress]
     ]
     assert instants(engine, progress) == [[progress]]
+
+
+def test_only_an_engine_without_workers_and_due_events_is_idle(tmp_path: Path) -> None:
+    events = (TraceEvent(0.0, TraceEventKind.SLOTS_DOWN, (1,)),)
+    engine = made(tmp_path, events=events)
+    assert not engine.is_idle
+    job = LiveJob(spec("a"), 8)
+    job.slots, job.num_workers = (1,), 1
+    engine._jobs["a"] = job
+    engine._due.clear()
+    assert not engine.is_idle
+    engine._go_down((1,))
+    job.num_workers = 0
+    assert not engine.is_idle, "the slot is not told down yet"
+    job.slots = ()
+    assert told(engine, EventKind.GRANT_LOST)[0] == (EventKind.SLOT_DOWN, 1)
+    assert engine.is_idle

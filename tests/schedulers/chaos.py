@@ -70,6 +70,13 @@ class ChaosEngine:
             self._now_s = max(self._now_s, until_s)
         return events
 
+    @property
+    def is_idle(self) -> bool:
+        return not any(
+            what in ("down", "up", "death") or self._version.get(who) == version
+            for _, _, _, what, who, version, _ in self._heap
+        )
+
     def apply(self, changes) -> list[Event]:
         events: list[Event] = []
         for change in changes:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.interrupts import ends_at_once, run_command
 from harness.manifest import environment
 from systems.schedulers.hu.instance import Instance, Job
 from systems.schedulers.hu.solve import METHODS
@@ -101,7 +102,7 @@ def keep(args: argparse.Namespace, rows: list[Row]) -> None:
     (args.out / "record.json").write_text(text, encoding="utf-8")
 
 
-def main() -> None:
+def main() -> int:
     """Read the command line and measure."""
     parser = argparse.ArgumentParser(prog="python -m systems.schedulers.hu", description=__doc__)
     parser.add_argument("--jobs", type=int, default=100)
@@ -122,11 +123,13 @@ def main() -> None:
     args = parser.parse_args()
     if not args.jobs <= args.nodes or min(args.jobs, args.steps, args.trials) < 1:
         parser.error("give at least 1 job, step and trial, and as many nodes as jobs")
-    rows = measure(args)
+    with ends_at_once():  # no exception reaches a solver
+        rows = measure(args)
     show(args, rows)
     if args.out is not None:
         keep(args, rows)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -1,0 +1,60 @@
+"""Failures of files, disks and pipes as one line: no fault of this program."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+
+_FACTS = {
+    errno.ENOSPC: "no space is left on its device; free some, or write elsewhere",
+    errno.EDQUOT: "the disk quota is used up; free some space, or write elsewhere",
+    errno.EROFS: "its file system is read-only; write to another folder",
+    errno.EACCES: "permission is denied; use another folder, or change its permissions",
+    errno.EPERM: "it is not permitted; use another folder, or change its permissions",
+    errno.EISDIR: "it is a folder; name a file",
+    errno.ENOTDIR: "a part of the path is no folder; correct the path",
+    errno.ENOENT: "there is no such file or folder; correct the path",
+    errno.EMFILE: "this process has too many open files; raise the limit (ulimit -n)",
+}
+"""What is wrong, and the way out, by error number."""
+
+
+def tell(error: OSError | UnicodeDecodeError) -> int:
+    """Print one line about a failure to standard error; the exit code.
+
+    Returns:
+        141 where standard output was closed by its reader (128 and SIGPIPE), else 1.
+    """
+    is_pipe = isinstance(error, BrokenPipeError)
+    with contextlib.suppress(OSError):
+        print(describe(error), file=sys.stderr, flush=True)
+    _drop_output()
+    return 128 + signal.SIGPIPE if is_pipe else 1
+
+
+def describe(error: OSError | UnicodeDecodeError) -> str:
+    """Return the place, the fact and the way out, as one line."""
+    if isinstance(error, UnicodeDecodeError):
+        return (
+            f"Failed: a file is no text in UTF-8 ({error.reason} at byte {error.start});"
+            " give a text file"
+        )
+    if isinstance(error, BrokenPipeError):
+        return "Stopped: standard output was closed before everything was written to it."
+    place = "a file or standard output" if error.filename is None else str(error.filename)
+    said = error.strerror or str(error) or type(error).__name__
+    return f"Failed: {place}: {_FACTS.get(error.errno or 0, ' '.join(said.split()))}"
+
+
+def _drop_output() -> None:
+    """Send what is left of standard output nowhere, if it cannot be written: the interpreter would
+    try again when it ends, and complain."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)

@@ -1,0 +1,70 @@
+"""Jobs that would wait for ever: how the replay notices, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.cluster import Cluster
+from harness.replay.job_book import ReplayJob
+
+MOST_IDLE_WAKES = 1000
+"""Wake-ups in a row to no effect, after which the jobs that are left wait for ever.
+
+A scheduler may leave the cluster empty for some rounds on purpose. With rounds for ever, the
+replay would have no end."""
+
+
+class ReplayError(Exception):
+    """The replay cannot go on: the scheduler left jobs waiting with nothing to wait for."""
+
+
+class IdleWakes:
+    """Counter of the wake-ups in a row that brought nothing, while nothing else can come."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._since_s = 0.0
+
+    def reset(self) -> None:
+        """Begin again: something happened."""
+        self._number = 0
+
+    def note(self, now_s: float) -> str | None:
+        """Count one more; the reason to give up once there are too many, else None."""
+        if self._number == 0:
+            self._since_s = now_s
+        self._number += 1
+        if self._number <= MOST_IDLE_WAKES:
+            return None
+        return (
+            f"the scheduler asked to be woken {MOST_IDLE_WAKES:,} times in a row"
+            f" ({now_s - self._since_s:,.0f} s of the run's clock) and started nothing"
+        )
+
+
+def waiting_for_ever(
+    live: Mapping[str, ReplayJob], cluster: Cluster, num_down: int, why: str
+) -> ReplayError:
+    """Name the jobs that are left, what they ask for, and the way out.
+
+    Args:
+        live: the jobs that have arrived and not ended.
+        cluster: where they wait.
+        num_down: its slots that are down.
+        why: why the scheduler will not start them, as a clause.
+    """
+    asked = [f"{job_id}, which asks {_slots(live[job_id])}" for job_id in sorted(live)[:5]]
+    fact, way_out = "", "Give the cluster more slots"
+    if num_down:
+        fact = f" {num_down} of {cluster.num_slots} slots are down and never come up again."
+        way_out = "Let the trace bring slots up again"
+    wait = "job waits" if len(live) == 1 else "jobs wait"
+    return ReplayError(
+        f"{len(live)} {wait} for ever (first: {'; '.join(asked)}): nothing runs, nothing is due"
+        f" and {why}.{fact} {way_out}, or let the scheduler refuse what it cannot serve."
+    )
+
+
+def _slots(job: ReplayJob) -> str:
+    number = job.spec.requested_slots
+    return f"{number} slot{'' if number == 1 else 's'}"
