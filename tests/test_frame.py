@@ -71,7 +71,7 @@ def test_every_module_says_what_it_is():
 
 
 def test_files_stay_short():
-    long = [relative(path) for path in SOURCES if len(path.read_text().splitlines()) > 400]
+    long = [relative(path) for path in SOURCES if len(path.read_text().splitlines()) > 500]
     assert not long, "look for the second idea inside"
 
 

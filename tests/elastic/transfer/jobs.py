@@ -61,8 +61,11 @@ class PacedDonor(Donor):
         super().__init__(*arguments, **options)
 
     def reduced(self, step, rate_batch, samples, buckets, groups=None):
+        # Updates before the log begins send nothing, and would add up to turns for all pieces.
+        is_logging = self._is_logging
         super().reduced(step, rate_batch, samples, buckets, groups)
-        self._turns.release(self.PIECES)
+        if is_logging:
+            self._turns.release(self.PIECES)
 
     def _send_piece(self, piece):
         return self._turns.acquire(timeout=0.1) and super()._send_piece(piece)
