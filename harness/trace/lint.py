@@ -10,6 +10,7 @@ from harness.cluster import Cluster
 from harness.profiles import Profile, ProfileError
 from harness.trace.findings import Finding, impossible, refusals
 from harness.trace.submissions import Submissions
+from harness.trace.unit_checks import wrong_units
 
 SHORT_S = 60.0
 """Durations below this are pointed out, seconds."""
@@ -29,7 +30,7 @@ def lint(
         cluster: also find jobs that do not fit on it, or on one of its hosts.
         profile: also find deadlines that no number of slots can meet.
     """
-    found = [*refusals(rows), *_repeated(rows), _unsorted(rows), *_times(rows)]
+    found = [*refusals(rows), *wrong_units(rows), *_repeated(rows), _unsorted(rows), *_times(rows)]
     if cluster is not None:
         found += _too_large(rows, cluster)
     if profile is not None:
