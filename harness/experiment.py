@@ -30,6 +30,7 @@ from harness.contracts.scheduler import Placement, Requirement, Scheduler
 from harness.contracts.training import WorkloadSpec
 from harness.criteria import criteria_of
 from harness.engines.setup import EngineConfig, EngineSetup, OpenEngine
+from harness.file_names import run_name
 from harness.interrupts import Interrupted, interruptible
 from harness.live_facts import live_facts
 from harness.logical_workers import logical_worker_problems, within_logical_workers
@@ -166,10 +167,9 @@ def plan(
     if problems:
         raise UserError(problems)
     config_hash = hash_config(config, {"trace": trace.digest, "profile": profile.digest})
-    named = [choices[group] for group in ("trace", "scheduler", "backend", "engine")]
     planned = Plan(
         config=config,
-        run_id="-".join([*named, config_hash[:10]]),
+        run_id=run_name(choices, config_hash),
         config_hash=config_hash,
         trace=trace,
         scheduler=scheduler,
