@@ -122,7 +122,7 @@ _TEXTS = ("name", "sweep", "results_dir")
 
 
 def _parsed(parser: OverridesParser, word: str, sweeping: bool) -> tuple[Override, str]:
-    """The override that a word means, and how Hydra writes it.
+    """Return the override that a word means, and how Hydra writes it.
 
     Raises:
         HydraException: of the word as it is, if it means none.
@@ -325,7 +325,7 @@ def _locate_data(node: DictConfig, folder: Path) -> None:
 
 
 def _literal(value: Any) -> Any:
-    """Plain data in which OmegaConf finds no interpolation, though a text has ``${``."""
+    """Return plain data in which OmegaConf finds no interpolation, though a text has ``${``."""
     if isinstance(value, Mapping):
         return {key: _literal(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -43,7 +43,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def is_yaml(text: str) -> bool:
-    """Whether a text ends as the name of a YAML file."""
+    """Return whether a text ends as the name of a YAML file."""
     return text.endswith(_YAML)
 
 
@@ -75,7 +75,7 @@ def spellings(
 
 
 def _is_odd_path(text: str, is_option: bool) -> bool:
-    """Whether a text names something on this disk, but is not plain for Hydra."""
+    """Return whether a text names something on this disk, but is not plain for Hydra."""
     if not text or _PLAIN.fullmatch(text) or (is_option and not is_yaml(text)):
         return False
     try:

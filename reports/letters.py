@@ -73,7 +73,7 @@ def prepare(figures: Iterable[Figure]) -> bool:
 
 
 def _tell_first() -> bool:
-    """Whether no process of this report has told it before."""
+    """Return whether no process of this report has told it before."""
     with _is_told.get_lock():
         was_told, _is_told.value = bool(_is_told.value), True
     return not was_told
@@ -123,7 +123,7 @@ def _plain_power(label: str) -> str:
 
 
 def _texts(figure: Figure, axes: Sequence[Axis]) -> Iterator[str]:
-    """Every text of a figure."""
+    """Return every text of a figure."""
     for axis in axes:
         yield from _labels(axis)
     for text in figure.findobj(Text):
@@ -132,7 +132,7 @@ def _texts(figure: Figure, axes: Sequence[Axis]) -> Iterator[str]:
 
 
 def _labels(axis: Axis) -> list[str]:
-    """What the ticks of an axis will say."""
+    """Return what the ticks of an axis will say."""
     return [label.get_text() for label in axis.get_ticklabels()]
 
 
@@ -161,7 +161,7 @@ def _code_point(letter: str) -> str:
 
 
 def _has(letter: str) -> bool:
-    """Whether the figures' own font has a letter, or it is none."""
+    """Return whether the figures' own font has a letter; True for signs that are never drawn."""
     return not letter.isprintable() or ord(letter) in _own()
 
 
@@ -171,13 +171,13 @@ def _own() -> frozenset[int]:
 
 
 def _letters_of(file: str) -> frozenset[int]:
-    """Code points that a font file has."""
+    """Return code points that a font file has."""
     return frozenset(FT2Font(file).get_charmap())
 
 
 @functools.lru_cache(maxsize=64)
 def _others(missing: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Installed fonts that have letters together, and the letters that none of them has."""
+    """Return installed fonts that have letters together, and the letters that none of them has."""
     families: list[str] = []
     left = {ord(letter) for letter in missing}
     for family, file in _installed():
@@ -189,7 +189,7 @@ def _others(missing: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
 
 
 def _installed() -> list[tuple[str, str]]:
-    """Names and files of the fonts that may serve, best first."""
+    """Return names and files of the fonts that may serve, best first."""
     upright = {
         entry.name: entry.fname
         for entry in font_manager.fontManager.ttflist

@@ -220,7 +220,7 @@ def thinned(values: Floats, limit: int = 4000) -> NDArray[np.intp]:
 
 
 def shorten(text: str, length: int) -> str:
-    """A text that is drawn no wider than so many letters."""
+    """Return a text that is drawn no wider than so many letters."""
     if letters.width(text) <= length:
         return text
     kept = length - 1

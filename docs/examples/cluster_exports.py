@@ -140,7 +140,7 @@ def kubernetes(draw: random.Random, num_jobs: int = 80) -> str:
 
 
 def _local(at: datetime) -> str:
-    """A date as Slurm prints it: the cluster's own time, without its zone."""
+    """Return a date as Slurm prints it: the cluster's own time, without its zone."""
     return at.astimezone(_LOCAL).replace(tzinfo=None).isoformat()
 
 
@@ -149,7 +149,7 @@ def _zoned(at: datetime, zone: tzinfo) -> str:
 
 
 def _elapsed(seconds: int) -> str:
-    """A duration as Slurm prints it: ``[days-]hours:minutes:seconds``."""
+    """Return a duration as Slurm prints it: ``[days-]hours:minutes:seconds``."""
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)

@@ -40,7 +40,7 @@ def extended(path: Path, shipped: Path) -> Any:
 
 
 def _merged(path: Path, shipped: Path, above: tuple[Path, ...]) -> DictConfig:
-    """A file merged with what it extends; ``above`` are the files that extend it."""
+    """Return a file merged with what it extends; ``above`` are the files that extend it."""
     place = path.resolve()
     if place in above:
         circle = " extends ".join(str(one) for one in (*above[above.index(place) :], place))
@@ -75,7 +75,7 @@ def _read(path: Path) -> DictConfig:
 
 
 def _found(name: str, place: Path, shipped: Path, shown: Path) -> Path:
-    """The file of an entry."""
+    """Return the file of an entry."""
     is_file = name.endswith((".yaml", ".yml"))
     folders = [place.parent] if is_file else [place.parent, shipped]
     for folder in folders:
@@ -100,7 +100,7 @@ def _rebase(node: DictConfig, folder: Path) -> None:
 
 
 def _paths(node: DictConfig) -> Iterator[tuple[DictConfig, Any]]:
-    """Every place of a path: a mapping and its key."""
+    """Return every place of a path: a mapping and its key."""
     if "costs" in node:
         yield node, "costs"
     devices = node.get("devices")

@@ -117,7 +117,7 @@ def _jobs(rows: Submissions, first_s: float) -> Iterator[JobSpec]:
 
 
 def _whole_or_none(values: Floats | None, count: int) -> list[int | None]:
-    """Whole numbers of all rows; None for those that have none."""
+    """Return whole numbers of all rows; None for those that have none."""
     if values is None:
         return [None] * count
     return [None if value != value else int(value) for value in values.tolist()]

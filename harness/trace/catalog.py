@@ -68,7 +68,7 @@ def open_trace(name_or_file: str) -> Opened:
 
 
 def open_cluster(name: str) -> Cluster:
-    """The cluster of ``configs/cluster/NAME.yaml``, or of a YAML by its path.
+    """Return the cluster of ``configs/cluster/NAME.yaml``, or of a YAML by its path.
 
     Raises:
         UserError: there is none, or it is wrong.

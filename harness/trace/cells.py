@@ -72,7 +72,7 @@ class Cells:
         self.problems.append(f"{self.table.where(row)}: {fact}; {way_out}")
 
     def empty(self, field: str) -> list[int]:
-        """Rows whose cell of the field is empty; none if the field has no column."""
+        """Return rows whose cell of the field is empty; none if the field has no column."""
         if field not in self._columns:
             return []
         return [
@@ -80,7 +80,7 @@ class Cells:
         ]
 
     def shown(self, *fields: str) -> dict[str, Sequence[str]]:
-        """What the file says in the columns of these fields, by column."""
+        """Return what the file says in the columns of these fields, by column."""
         columns = [self._columns[field] for field in fields if field in self._columns]
         return {name: self.table.originals.get(name, self.table.columns[name]) for name in columns}
 
@@ -111,17 +111,17 @@ class Cells:
         return np.array([np.nan if v in wrong else float(v) for v in values]) * scale
 
     def whole(self, field: str, *, optional: bool = False, scale: float = 1.0) -> Floats:
-        """The field as whole numbers after ``scale``; NaN where it is bad, empty or absent."""
+        """Return the field as whole numbers after ``scale``; NaN where there is none."""
         return self.numbers(field, whole=True, optional=optional, scale=scale)
 
     def whole_or_none(self, field: str) -> Floats | None:
-        """The field as whole numbers, NaN for an empty cell; None if there is no such field."""
+        """Return the field as whole numbers, NaN for an empty cell; None if it is left out."""
         return self.whole(field, optional=True) if self.has(field) else None
 
     def times(
         self, field: str, units: Mapping[str, str], calendar: Calendar, *, optional: bool = False
     ) -> Floats:
-        """The field in seconds, from its unit.
+        """Return the field in seconds, from its unit.
 
         Args:
             field: of the job.
@@ -163,7 +163,7 @@ class Cells:
         return np.full(len(self.table), flags) if isinstance(flags, bool) else np.array(flags)
 
     def flags(self, field: str, otherwise: bool = True) -> Sequence[bool] | bool:
-        """The field as true or false; ``otherwise`` where it is empty or there is no such field."""
+        """Return the field as true or false; ``otherwise`` where it is empty or left out."""
         texts = self.texts(field)
         if texts is None:
             return otherwise
@@ -193,7 +193,7 @@ def _is_number(value: Scalar, whole: bool) -> bool:
 
 
 def _emptied(table: Table, columns: Iterable[str], no_value: frozenset[str]) -> Table:
-    """The table with empty cells for texts that stand for no value."""
+    """Return the table with empty cells for texts that stand for no value."""
     changed, originals = {}, {}
     for name in set(columns):
         cells = table.columns[name]
@@ -204,7 +204,7 @@ def _emptied(table: Table, columns: Iterable[str], no_value: frozenset[str]) -> 
 
 
 def _filled(table: Table, defaults: Mapping[str, str]) -> Table:
-    """The table with a default in every empty cell of its column."""
+    """Return the table with a default in every empty cell of its column."""
     changed, originals = {}, {}
     for name, default in defaults.items():
         cells = table.columns[name]

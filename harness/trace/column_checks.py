@@ -177,7 +177,7 @@ def _rest(reader: ColumnsReader) -> list[str]:
 
 
 def _pattern_error(pattern: str) -> str:
-    """Why a text is no regular expression; empty if it is one."""
+    """Return why a text is no regular expression; empty if it is one."""
     try:
         re.compile(pattern)
     except re.error as error:

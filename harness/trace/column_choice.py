@@ -27,7 +27,7 @@ def recognised(columns: Columns, there: Iterable[str]) -> bool:
 
 
 def chosen(table: Table, columns: Columns, problems: list[str]) -> dict[str, str]:
-    """The file's own name of every field's column; those with a problem are left out.
+    """Return the file's own name of every field's column; those with a problem are left out.
 
     Args:
         table: of the file.

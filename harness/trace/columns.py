@@ -185,7 +185,7 @@ class ColumnsReader:
         return rows
 
     def _submissions(self, cells: Cells, names: Mapping[str, str], notes: set[str]) -> Submissions:
-        """The jobs of all rows; a cell that is wrong gives a value that nothing else refuses."""
+        """Return the jobs of all rows; of a wrong cell a value that nothing else refuses."""
         cells.workload = workload = self._workload(cells)
         arrival_s, deadline_s = self._time(cells, "arrival"), self._time(cells, "deadline")
         if self.deadlines == "relative":
@@ -238,7 +238,7 @@ class ColumnsReader:
         return list(dict.fromkeys(column for rule in rules for column in rule))
 
     def _named_rules(self) -> str:
-        """The rules that leave rows out, for the record."""
+        """Return the rules that leave rows out, for the record."""
         if not (self.keep_matching or self.drop_matching):
             return "keep_where and drop_where"
         rules = ("keep_where", "drop_where", "keep_matching", "drop_matching")
@@ -315,7 +315,7 @@ class ColumnsReader:
         return work
 
     def _sizes(self, cells: Cells) -> Floats:
-        """Samples in one epoch of every row's program."""
+        """Return samples in one epoch of every row's program."""
         sizes = np.full(len(cells.table), np.nan)
         for row, name in enumerate(cells.workload):
             if name in self.samples_per_epoch:
@@ -327,7 +327,7 @@ class ColumnsReader:
 
 
 def _whole(values: Floats, otherwise: int = 1) -> Ints:
-    """Whole numbers; ``otherwise`` where there is none."""
+    """Return whole numbers; ``otherwise`` where there is none."""
     return np.where(np.isnan(values), otherwise, values).astype(np.int64)
 
 
@@ -336,7 +336,7 @@ def _whole_or_none(values: Floats | None, otherwise: int) -> Ints | None:
 
 
 def _numbered(names: Sequence[str] | None, arrival_s: Floats) -> Sequence[str] | None:
-    """Job ids; an empty one is the job's number in the order of arrival."""
+    """Return job ids; an empty one is the job's number in the order of arrival."""
     if names is None or all(names):
         return names
     width = len(str(len(names) - 1))
@@ -346,7 +346,7 @@ def _numbered(names: Sequence[str] | None, arrival_s: Floats) -> Sequence[str] |
 
 
 def _is_told(problem: str, told: Sequence[str]) -> bool:
-    """Whether a cell's problem follows from a pattern that finds nothing in it."""
+    """Return whether a cell's problem follows from a pattern that finds nothing in it."""
     place, _, rest = problem.partition(": ")
     column = rest.partition(" (")[0]
     return any(earlier.startswith(f"{place}: {column} is ") for earlier in told)

@@ -26,7 +26,7 @@ class Finding:
 
 
 def row_problems(rows: Submissions) -> list[str]:
-    """One line for each row and finding for which no job can be made of it."""
+    """Return one line for each row and finding for which no job can be made of it."""
     return [
         f"{rows.where(row)}: {finding.fact(row)}; {finding.way_out}"
         for finding in refusals(rows)
@@ -35,7 +35,7 @@ def row_problems(rows: Submissions) -> list[str]:
 
 
 def by_line(problems: Iterable[str], path: str) -> list[str]:
-    """The problems of a file, each once; those of lines last, in the order of the file."""
+    """Return the problems of a file, each once; those of lines last, in the order of the file."""
 
     def line(problem: str) -> int:
         place = problem.removeprefix(f"{path}:")

@@ -74,7 +74,7 @@ def kept(
 
 
 def _listed(cells: Sequence[str]) -> str:
-    """The most frequent of some cells, as messages list them."""
+    """Return the most frequent of some cells, as messages list them."""
     found = [repr(cell) for cell, _ in Counter(cells).most_common(_LISTED + 1)]
     return ", ".join(found[:_LISTED]) + (" and others" if len(found) > _LISTED else "")
 

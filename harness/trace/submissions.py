@@ -71,7 +71,7 @@ class Submissions:
         return self.names.get(name, name)
 
     def said(self, name: str, row: int, verb: str = "is ") -> str:
-        """What the file says of a row's field: ``column is text``; the value if that is not known.
+        """Return what the file says of a row's field, ``column is text``; else its value.
 
         Args:
             name: field of this class.

@@ -183,7 +183,7 @@ def to_table(
 def _without_ends(
     names: list[str], rows: Sequence[Sequence[str]]
 ) -> tuple[list[str], list[Sequence[str]]]:
-    """Names and rows without the empty cells that a delimiter at the end of lines makes.
+    """Return names and rows without the empty cells that a delimiter at the end of lines makes.
 
     A column without a name that has a cell somewhere is a column, and stays.
     """

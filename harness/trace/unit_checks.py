@@ -134,7 +134,7 @@ def _of_far_deadlines(left_s: Floats) -> str:
 
 
 def _long(seconds: float) -> str:
-    """A time in the unit in which it is easiest to judge."""
+    """Return a time in the unit in which it is easiest to judge."""
     for unit_s, name in ((YEAR_S, "years"), (DAY_S, "days"), (3600.0, "h"), (60.0, "min")):
         if abs(seconds) >= 2 * unit_s:
             return f"{seconds / unit_s:,.1f} {name}"

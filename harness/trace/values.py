@@ -20,7 +20,6 @@ SECONDS: Mapping[str, float] = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0,
 RepeatedHour = Literal["refuse", "earlier", "later"]
 """What a date means in the hour that clocks show twice when summer time ends."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_EXACT = 2.0**53
 _ROUNDING = 1e-12
 """What a factor written in decimals may put a whole number off, relatively."""
@@ -132,13 +131,15 @@ class Calendar:
             found = datetime.fromisoformat(cell)
         else:
             found = datetime.strptime(cell, self.date_format)
-        self.first.setdefault(found.tzinfo is not None, cell)
-        if found.tzinfo is None:
+        is_zoned = found.tzinfo is not None
+        if is_zoned not in self.first:
+            self.first[is_zoned] = cell
+        if not is_zoned:
             found = found.replace(tzinfo=UTC) if self.zone is None else self._local(found)
-        return (found - _EPOCH).total_seconds()
+        return found.timestamp()
 
     def _local(self, found: datetime) -> datetime:
-        """The date in the zone; ``fold`` says which of two equal ones is meant."""
+        """Return the date in the zone; ``fold`` says which of two equal ones is meant."""
         earlier, later = (found.replace(tzinfo=self.zone, fold=fold) for fold in (0, 1))
         before, after = earlier.utcoffset(), later.utcoffset()
         assert before is not None
@@ -201,7 +202,7 @@ def _parsed(
     whole: bool,
     scale: float,
 ) -> Floats:
-    """Every cell parsed; all at once where that succeeds, cell by cell where it does not."""
+    """Return every cell parsed; all at once where that succeeds, cell by cell where it does not."""
     cells = table.columns[column]
     try:
         values = np.fromiter(map(parse, cells), np.float64, len(cells))
