@@ -31,6 +31,7 @@ import harness
 from harness.annotations import show
 from harness.config import GROUPS, KEYS
 from harness.identity import FILED
+from harness.path_words import is_yaml, literal, quoted, spellings, unquoted
 from harness.problems import Problem, suggest
 
 CONFIG_DIR = Path(harness.__file__).resolve().parent.parent / "configs"
@@ -64,7 +65,7 @@ def defaults() -> tuple[dict[str, str], dict[str, Any]]:
 
 def is_file(option: str) -> bool:
     """Whether an option is a YAML file of the user's own rather than a shipped name."""
-    return option.endswith((".yaml", ".yml"))
+    return is_yaml(option)
 
 
 def quote(value: Any) -> str:
@@ -80,30 +81,25 @@ def quote(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ",".join(quote(item) for item in value) + "]"
     text = str(value)
-    plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text)
+    plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text, flags=re.ASCII)
     if plain and text.lower() not in ("null", "true", "false", "nan", "inf"):
         return text
-    return "'" + re.sub(r"(\\*)('|$)", _escape, text) + "'"
-
-
-def _escape(match: re.Match[str]) -> str:
-    backslashes, quote_mark = match.groups()
-    return 2 * backslashes + ("\\'" if quote_mark else "")
+    return quoted(text)
 
 
 def understand(words: Iterable[str], sweeping: bool = False) -> Words:
     """Reads overrides one by one, so that every wrong one is reported.
 
     Args:
-        words: ``group=option`` and ``key=value`` in Hydra's grammar; of two for the same
-            group the last counts.
+        words: ``group=option`` and ``key=value`` in Hydra's grammar, or with a bare path as value
+            (``harness.path_words``); of two for the same group the last counts.
         sweeping: comma lists, ``choice``, ``range`` and ``glob`` are meant as a sweep.
     """
     parser = OverridesParser.create()
     found = Words()
     for word in words:
         try:
-            override = parser.parse_override(word)
+            override, spelt = _parsed(parser, word, sweeping)
         except HydraException as error:
             fact = "is not understood" if "=" in word else "is no key=value"
             detail = str(error).splitlines()[0].strip() if "=" in word else ""
@@ -116,15 +112,33 @@ def understand(words: Iterable[str], sweeping: bool = False) -> Words:
                 )
             )
             continue
-        _sort_in(override, word, sweeping, found)
+        _sort_in(override, spelt, sweeping, found)
     unknown = {p.place for p in found.problems if isinstance(p, Problem) and p.place in GROUPS}
     found.values = [v for v in found.values if v.lstrip("+~").split(".")[0] not in unknown]
     return found
 
 
+_TEXTS = ("name", "sweep", "results_dir")
+"""Keys whose values are texts of any letters."""
+
+
+def _parsed(parser: OverridesParser, word: str, sweeping: bool) -> tuple[Override, str]:
+    """Return the override that a word means, and how Hydra writes it.
+
+    Raises:
+        HydraException: of the word as it is, if it means none.
+    """
+    for spelt in spellings(word, GROUPS, _TEXTS, sweeping):
+        try:
+            return parser.parse_override(spelt), spelt
+        except HydraException:
+            continue
+    return parser.parse_override(word), word
+
+
 def value_of(word: str) -> Any:
     """Return the value of an override that ``understand`` has understood."""
-    return OverridesParser.create().parse_override(word).value()
+    return _parsed(OverridesParser.create(), word, sweeping=False)[0].value()
 
 
 def _sort_in(override: Override, word: str, sweeping: bool, found: Words) -> None:
@@ -171,7 +185,7 @@ def _sort_in_sweep(override: Override, key: str, sweeping: bool, found: Words) -
         return
     found.sweeps[key] = [str(item) for item in override.sweep_string_iterator()]
     if key in GROUPS:
-        problems = [option_problem(key, name) for name in found.sweeps[key]]
+        problems = [option_problem(key, unquoted(name)) for name in found.sweeps[key]]
         found.problems += [problem for problem in problems if problem]
 
 
@@ -203,9 +217,10 @@ def compose(
     if base is not None:
         for group in GROUPS:
             if isinstance(base.get(group), Mapping):
-                chosen[group] = _register(group, "base", dict(base[group]))
+                chosen[group] = _register(group, "base", _literal(base[group]))
         labels.update(base.get("choices") or {})
-        values = [f"++{k}={quote(v)}" for k, v in base.items() if k not in (*GROUPS, "choices")]
+        keys = {k: _literal(v) for k, v in base.items() if k not in (*GROUPS, "choices")}
+        values = [f"++{k}={quote(v)}" for k, v in keys.items()]
     for group, option in words.choices.items():
         labels[group] = option
         if not is_file(option):
@@ -313,7 +328,7 @@ def _register_file(group: str, path: str) -> tuple[str, str]:
     own_name = node.get("name") if group in FILED else None
     label = own_name.strip() if isinstance(own_name, str) and own_name.strip() else Path(path).stem
     if group == "profile":  # read as a file, so that its problems name their lines
-        node = OmegaConf.create({"path": str(Path(path).resolve())})
+        node = OmegaConf.create({"path": _literal(str(Path(path).resolve()))})
     elif group == "trace":
         _locate_data(node, Path(path).resolve().parent)
     return _register(group, path, node), label
@@ -330,7 +345,16 @@ def _locate_data(node: DictConfig, folder: Path) -> None:
             located, shipped = folder / data, CONFIG_DIR / "trace"
             is_shipped = located.is_relative_to(shipped)
             path = located.relative_to(shipped) if is_shipped else located
-            OmegaConf.update(node, key, str(path))
+            OmegaConf.update(node, key, _literal(str(path)))
+
+
+def _literal(value: Any) -> Any:
+    """Return plain data in which OmegaConf finds no interpolation, though a text has ``${``."""
+    if isinstance(value, Mapping):
+        return {key: _literal(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_literal(item) for item in value]
+    return literal(value) if isinstance(value, str) else value
 
 
 _OWN = "own_"

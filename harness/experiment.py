@@ -30,7 +30,8 @@ from harness.contracts.scheduler import Placement, Requirement, Scheduler
 from harness.contracts.training import WorkloadSpec
 from harness.criteria import criteria_of
 from harness.engines.setup import EngineConfig, EngineSetup, OpenEngine
-from harness.identity import input_digests, run_id
+from harness.file_names import run_name
+from harness.identity import input_digests
 from harness.interrupts import Interrupted, interruptible
 from harness.live_facts import live_facts
 from harness.logical_workers import logical_worker_problems, within_logical_workers
@@ -169,7 +170,7 @@ def plan(
     config_hash = hash_config(config, input_digests(config.profile, trace, profile))
     planned = Plan(
         config=config,
-        run_id=run_id(choices, config_hash),
+        run_id=run_name(choices, config_hash),
         config_hash=config_hash,
         trace=trace,
         scheduler=scheduler,

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Mapping
 from urllib.parse import quote
 
 _LONGEST = 150
-"""Letters; file systems end at 255, and a suffix may follow."""
+"""Letters; file systems end at 255 bytes, and a suffix may follow."""
+_NAMED = ("trace", "scheduler", "backend", "engine")
+_LONGEST_NAMED = 140
+"""Bytes of these in the name of a run; a hash, a state, a process and a host are added."""
 
 
 def file_name(text: str) -> str:
@@ -22,3 +27,21 @@ def file_name(text: str) -> str:
         digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
         name = f"{name[:_LONGEST]}%{digest[:32]}"
     return name
+
+
+def run_name(choices: Mapping[str, str], config_hash: str) -> str:
+    """Return the name of a run, and of its folder: what was chosen, and a part of its hash.
+
+    Letters of every script, digits, space and ``._+~-`` stay, others become ``_``. Names that are
+    too long together are cut to equal lengths.
+
+    Args:
+        choices: option of every group, or the stem of a user's own file.
+        config_hash: of the configuration, in hexadecimal.
+    """
+    named = (choices[group] for group in _NAMED)
+    safe = [re.sub(r"[^\w.+~ -]|^[.]", "_", name) for name in named]
+    if len("-".join(safe).encode(errors="replace")) > _LONGEST_NAMED:
+        most = _LONGEST_NAMED // len(safe) - 1
+        safe = [name.encode(errors="replace")[:most].decode(errors="ignore") for name in safe]
+    return "-".join([*safe, config_hash[:10]])

@@ -6,7 +6,6 @@ file (an absolute one; those of shipped files are relative) adds nothing but the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,6 @@ FILED = ("trace", "profile")
 """Groups whose files have digests in every manifest."""
 OWN_FILE = "own file"
 """Takes the place of a path. Digests tell the contents of such files apart."""
-_NAMED = ("trace", "scheduler", "backend", "engine")
-"""Groups whose options a run's id names."""
-_LONGEST_NAME = 40
 """Most letters of an option's name in a run's id, which is the name of a directory."""
 
 
@@ -72,15 +68,6 @@ def input_digests(
     if is_named_by_path(profile_config) and profile.stated_digest:
         digests["profile_stated"] = profile.stated_digest
     return digests
-
-
-def run_id(choices: Mapping[str, str], config_hash: str) -> str:
-    """Return a run's id: names of what was chosen, for people, and a part of the hash.
-
-    A user's own trace may be called anything, so what no file name should hold is left out.
-    """
-    words = (re.sub(r"[^\w.-]+", "_", choices[group]).strip("._-") for group in _NAMED)
-    return "-".join([*(word[:_LONGEST_NAME] or "own" for word in words), config_hash[:10]])
 
 
 def _is_own_path(value: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ import yaml
 
 from harness.annotations import MismatchError, coerce, show
 from harness.compose import CONFIG_DIR, is_file, options, quote
+from harness.path_words import unquoted
 from harness.problems import Problem, UserError, suggest
 from harness.yaml_text import read_yaml
 
@@ -119,11 +121,21 @@ def product(grid: Mapping[str, Sequence[Any]], quoted: bool = False) -> list[Poi
         quoted: the values are texts in Hydra's grammar already.
     """
     points = []
+    names = _names_of_files(grid) if quoted else {}
     for values in itertools.product(*grid.values()):
         texts = [str(value) if quoted else quote(value) for value in values]
         axes = dict(zip(grid, texts, strict=True))
-        points.append(Point(tuple(f"{axis}={text}" for axis, text in axes.items()), axes))
+        words = tuple(f"{axis}={text}" for axis, text in axes.items())
+        points.append(Point(words, {a: names.get(t, t) for a, t in axes.items()}))
     return points
+
+
+def _names_of_files(grid: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return short names for the user's own files among the values: stems, where these differ."""
+    paths = {text: unquoted(text) for texts in grid.values() for text in texts}
+    paths = {text: path for text, path in paths.items() if is_file(path)}
+    stems = Counter(Path(path).stem for path in paths.values())
+    return {t: Path(p).stem if stems[Path(p).stem] == 1 else p for t, p in paths.items()}
 
 
 _KEYS = {

@@ -6,11 +6,12 @@ import io
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from reports import processes, style
+from reports import letters, processes, style
 from reports.drawing import Drawing
 
 FORMATS = ("svg", "png", "pdf")
@@ -20,22 +21,26 @@ _METADATA = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"Creation
 def save_all(folder: Path, drawings: Sequence[Drawing], formats: Sequence[str]) -> list[list[Path]]:
     """The files of each drawing, in order; none where it has no figure."""
     folder.mkdir(parents=True, exist_ok=True)
-    return processes.each(partial(_save, folder, formats), drawings)
+    with mpl.rc_context(style.RC):
+        uses_others = letters.prepare(each.figure for each in drawings if each.figure is not None)
+    # Fonts of other scripts are often of a kind that a PDF can hold as outlines only.
+    changed = {**style.RC, "pdf.fonttype": 3} if uses_others else style.RC
+    return processes.each(partial(_save, folder, formats, changed), drawings)
 
 
-def _save(folder: Path, formats: Sequence[str], drawing: Drawing) -> list[Path]:
+def _save(folder: Path, formats: Sequence[str], settings: Any, drawing: Drawing) -> list[Path]:
     figure = drawing.figure
     if figure is None:
         return []
     FigureCanvasAgg(figure)
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # laid out once, not again for every format
     files = []
-    for form in formats:
-        path = folder / f"{drawing.name}.{form}"
-        content = io.BytesIO()
-        with mpl.rc_context({**style.RC, "svg.hashsalt": drawing.name}):
+    with mpl.rc_context({**settings, "svg.hashsalt": drawing.name}):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once, not again for every format
+        for form in formats:
+            path = folder / f"{drawing.name}.{form}"
+            content = io.BytesIO()
             figure.savefig(content, format=form, metadata=_METADATA[form])
-        path.write_bytes(content.getvalue())
-        files.append(path)
+            path.write_bytes(content.getvalue())
+            files.append(path)
     return files

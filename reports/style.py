@@ -16,6 +16,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
 from harness.metric_columns import Floats
+from reports import letters
 from reports.selection import ReportRun, groups
 
 PALETTE = (
@@ -31,7 +32,7 @@ SMALL_PT = 7.5
 two columns (7 inches)."""
 
 RC: Any = {
-    "font.family": "DejaVu Sans",
+    "font.family": letters.FAMILY,
     "font.size": 9,
     "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
@@ -60,6 +61,7 @@ RC: Any = {
     "figure.constrained_layout.h_pad": 0.06,
     "savefig.dpi": 150,
     "text.color": INK,
+    "text.parse_math": False,  # names from traces may have dollar signs
     "svg.fonttype": "path",
     "svg.hashsalt": "elastrace",
     "pdf.fonttype": 42,
@@ -218,5 +220,10 @@ def thinned(values: Floats, limit: int = 4000) -> NDArray[np.intp]:
 
 
 def shorten(text: str, length: int) -> str:
-    """A text of at most so many characters."""
-    return text if len(text) <= length else text[: length - 1] + "…"
+    """Return a text that is drawn no wider than so many letters."""
+    if letters.width(text) <= length:
+        return text
+    kept = length - 1
+    while letters.width(text[:kept]) >= length:
+        kept -= 1
+    return text[:kept] + "…"

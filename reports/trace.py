@@ -28,7 +28,7 @@ from harness.trace.generate import seed
 from harness.trace.show import number, percentile
 from harness.trace.trace import Trace
 from harness.trace.transforms import TransformContext
-from reports import style
+from reports import letters, style
 
 FORMATS = (".svg", ".png", ".pdf")
 _BINS = 60
@@ -205,7 +205,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     out.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(style.RC):
-        draw(trace, cluster).savefig(out)
+        figure = draw(trace, cluster)
+        letters.prepare([figure])
+        figure.savefig(out)
     print(out)
     return 0
 

@@ -9,11 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from harness.profiles.cost_cells import read_cost_cells
 from harness.profiles.costs import CostCell
@@ -21,6 +17,7 @@ from harness.profiles.curves import Family
 from harness.profiles.devices import add_devices, read_devices
 from harness.profiles.document import Document, read_document
 from harness.profiles.errors import ProfileError
+from harness.profiles.extend import DEFAULTS, extended
 from harness.profiles.noise import read_noise
 from harness.profiles.profile import RECORDED, STATED, Profile
 from harness.profiles.shown import Shown, read_shown
@@ -52,8 +49,8 @@ _CURVE_KEYS = (*_TABLE_KEYS, _ACROSS, "device", "source", "licence", "remark")
 def load_profile(config: Mapping[str, Any] | DictConfig | str | Path) -> Profile:
     """The profile of a composed configuration node, or of a YAML file.
 
-    ``path`` in a node names a YAML file to read instead. A file with a ``defaults`` list is
-    composed from its folder. Relative paths start from the folder of the YAML file in which
+    ``path`` in a node names a YAML file to read instead. A file with a ``defaults`` list extends
+    the profiles that it names. Relative paths start from the folder of the YAML file in which
     they stand, or from ``configs/profile`` for a node.
 
     Raises:
@@ -61,8 +58,8 @@ def load_profile(config: Mapping[str, Any] | DictConfig | str | Path) -> Profile
     """
     if isinstance(config, str | Path):
         document, folder = read_document(Path(config)), Path(config).resolve().parent
-        if isinstance(document.data, Mapping) and "defaults" in document.data:
-            document = Document(str(config), _composed(Path(config)))
+        if isinstance(document.data, Mapping) and DEFAULTS in document.data:
+            document = Document(str(config), extended(Path(config), SHIPPED))
     else:
         data = OmegaConf.to_container(config) if isinstance(config, DictConfig) else dict(config)
         document, folder = Document("profile", data), SHIPPED
@@ -78,21 +75,6 @@ def load_profile(config: Mapping[str, Any] | DictConfig | str | Path) -> Profile
     if problems:
         raise ProfileError(problems)
     return profile
-
-
-def _composed(path: Path) -> Any:
-    """The content of a file with a ``defaults`` list.
-
-    Raises:
-        ProfileError: the list, or what it names, is wrong.
-    """
-    GlobalHydra.instance().clear()
-    try:
-        with initialize_config_dir(str(path.resolve().parent), version_base="1.3"):
-            return OmegaConf.to_container(compose(path.stem), resolve=True)
-    except (HydraException, OmegaConfBaseException) as error:
-        reason = str(error).splitlines()[0]
-        raise ProfileError([f"{path}: {reason}; correct its defaults list"]) from error
 
 
 def _read(

@@ -77,13 +77,13 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument(
             "--cluster",
             metavar="NAME",
-            help=f"for load, and jobs that do not fit; one of {_listed('cluster')}",
+            help=f"for load, and jobs that do not fit; a YAML file, or one of {_listed('cluster')}",
         )
         sub.add_argument(
             "--profile",
             metavar="NAME",
             help="throughputs, for traces whose work is recomputed, and to find deadlines that"
-            " nobody can meet; one of " + _listed("profile"),
+            " nobody can meet; a YAML file, or one of " + _listed("profile"),
         )
         sub.add_argument(
             "--seed", type=seed, default=0, help="of the transforms that draw numbers (default 0)"

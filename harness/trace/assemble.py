@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.trace.findings import impossible, refusals
+from harness.trace.findings import impossible, row_problems
 from harness.trace.job import DeadlineKind, JobSpec
 from harness.trace.submissions import Submissions
+from harness.trace.table import Floats
 from harness.trace.trace import Trace, TraceError
 
 
@@ -22,12 +23,7 @@ def to_trace(rows: Submissions, *, name: str, generated: Sequence[str] = ()) -> 
     Raises:
         TraceError: for every row that no job can be made of.
     """
-    problems = [
-        f"{rows.where(row)}: {finding.fact(row)}; {finding.way_out}"
-        for finding in refusals(rows)
-        for row in finding.rows
-    ]
-    if problems:
+    if problems := row_problems(rows):
         raise TraceError(problems)
     history = sorted(rows.notes)
     late = impossible(rows)
@@ -76,8 +72,8 @@ def _jobs(rows: Submissions, first_s: float) -> Iterator[JobSpec]:
     priorities = [0] * count if rows.priority is None else rows.priority.tolist()
     flags = [rows.elastic] * count if isinstance(rows.elastic, bool) else rows.elastic
     lowest = [1] * count if rows.min_slots is None else rows.min_slots.tolist()
-    highest = [None] * count if rows.max_slots is None else rows.max_slots.tolist()
-    logical = [None] * count if rows.logical_workers is None else rows.logical_workers.tolist()
+    highest = _whole_or_none(rows.max_slots, count)
+    logical = _whole_or_none(rows.logical_workers, count)
     problems: list[str] = []
     columns = zip(
         rows.job_ids or [f"{number:0{width}d}" for number in range(count)],
@@ -122,6 +118,13 @@ def _jobs(rows: Submissions, first_s: float) -> Iterator[JobSpec]:
             problems.append(f"{rows.where(row)}: {error}")
     if problems:
         raise TraceError(problems)
+
+
+def _whole_or_none(values: Floats | None, count: int) -> list[int | None]:
+    """Return whole numbers of all rows; None for those that have none."""
+    if values is None:
+        return [None] * count
+    return [None if value != value else int(value) for value in values.tolist()]
 
 
 def from_trace(trace: Trace) -> Submissions:

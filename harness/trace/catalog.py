@@ -68,12 +68,14 @@ def open_trace(name_or_file: str) -> Opened:
 
 
 def open_cluster(name: str) -> Cluster:
-    """The cluster of ``configs/cluster/NAME.yaml``.
+    """Return the cluster of ``configs/cluster/NAME.yaml``, or of a YAML by its path.
 
     Raises:
         UserError: there is none, or it is wrong.
     """
-    found = build(_named("cluster", name), f"cluster {name}")
+    path = Path(name)
+    content = _yaml(path) if path.suffix in _YAML else _named("cluster", name)
+    found = build(content, f"cluster {name}")
     if not isinstance(found, Cluster):
         raise UserError([f"cluster {name}: builds no harness.cluster.Cluster; correct _target_"])
     return found.unshared()  # load and size of jobs are reckoned in whole devices

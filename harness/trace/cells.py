@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.problems import suggest
-from harness.trace.table import SECONDS, Floats, Ints, Table, dates, numbers
+from harness.trace.table import Floats, Table
+from harness.trace.values import SECONDS, Calendar, dates, durations, numbers
 
 Scalar = str | int | float | bool
 
@@ -32,7 +34,8 @@ FIELDS = (
     "logical_workers",
 )
 DATE = "date"
-UNITS = (*SECONDS, DATE)
+PARTS = "hms"
+UNITS = (*SECONDS, PARTS, DATE)
 _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -45,13 +48,16 @@ class Cells:
         columns: Mapping[str, str],
         constants: Mapping[str, Scalar | Mapping[str, Scalar]],
         defaults: Mapping[str, Scalar],
+        no_value: Collection[str] = (),
     ) -> None:
+        table = _emptied(table, columns.values(), frozenset(no_value))
         self.table = _filled(table, {columns[name]: str(v) for name, v in defaults.items()})
         self.problems: list[str] = []
         self.workload: Sequence[str] = ()
         """Workload of every row; needed by constants that differ by workload."""
         self._columns = columns
         self._constants = constants
+        self._calendars: dict[str, Calendar] = {}
 
     def has(self, field: str) -> bool:
         """Whether the field has a column or a constant."""
@@ -59,25 +65,24 @@ class Cells:
 
     def bad(self, row: int, field: str, way_out: str) -> None:
         """Note a problem of one row's field."""
-        column = self._columns.get(field, field)
-        cells = self.table.columns.get(column)
-        fact = f"{column} is {cells[row]!r}" if cells else f"{column} is not given"
+        column = self._columns.get(field)
+        fact = (
+            f"{column} is {self.table.text(row, column)!r}" if column else f"{field} is not given"
+        )
         self.problems.append(f"{self.table.where(row)}: {fact}; {way_out}")
 
-    def by_line(self) -> list[str]:
-        """The problems, each once, those of lines in the order of the file and last."""
-
-        def line(problem: str) -> int:
-            place = problem.removeprefix(f"{self.table.path}:")
-            number = place.partition(":")[0]
-            return int(number) if place != problem and number.isdigit() else -1
-
-        return sorted(dict.fromkeys(self.problems), key=line)
-
     def empty(self, field: str) -> list[int]:
-        """Rows whose cell of the field is empty."""
-        cells = self.table.columns.get(self._columns.get(field, ""), ())
-        return [row for row, cell in enumerate(cells) if not cell]
+        """Return rows whose cell of the field is empty; none if the field has no column."""
+        if field not in self._columns:
+            return []
+        return [
+            row for row, cell in enumerate(self.table.columns[self._columns[field]]) if not cell
+        ]
+
+    def shown(self, *fields: str) -> dict[str, Sequence[str]]:
+        """Return what the file says in the columns of these fields, by column."""
+        columns = [self._columns[field] for field in fields if field in self._columns]
+        return {name: self.table.originals.get(name, self.table.columns[name]) for name in columns}
 
     def texts(self, field: str) -> Sequence[str] | None:
         """The field as text; None if there is no such field."""
@@ -105,51 +110,64 @@ class Cells:
             self.problems.append(f"constants.{field} is {value}; give {kind}")
         return np.array([np.nan if v in wrong else float(v) for v in values]) * scale
 
-    def whole(self, field: str, otherwise: Floats | None = None, *, scale: float = 1.0) -> Floats:
-        """The field as whole numbers after ``scale``, or the values to take where there is no
-        such field."""
-        if otherwise is not None and not self.has(field):
-            return otherwise
-        return self.numbers(field, whole=True, scale=scale)
+    def whole(self, field: str, *, optional: bool = False, scale: float = 1.0) -> Floats:
+        """Return the field as whole numbers after ``scale``; NaN where there is none."""
+        return self.numbers(field, whole=True, optional=optional, scale=scale)
 
-    def whole_or_none(self, field: str) -> Ints | None:
-        """The field as integers; None if there is no such field."""
-        if not self.has(field):
-            return None
-        values = self.numbers(field, whole=True)
-        return np.nan_to_num(values).astype(np.int64)
+    def whole_or_none(self, field: str) -> Floats | None:
+        """Return the field as whole numbers, NaN for an empty cell; None if it is left out."""
+        return self.whole(field, optional=True) if self.has(field) else None
 
     def times(
-        self,
-        field: str,
-        units: Mapping[str, str],
-        date_format: str | None,
-        *,
-        optional: bool = False,
+        self, field: str, units: Mapping[str, str], calendar: Calendar, *, optional: bool = False
     ) -> Floats:
-        """The field in seconds, from its unit."""
+        """Return the field in seconds, from its unit.
+
+        Args:
+            field: of the job.
+            units: unit by field, seconds where there is none.
+            calendar: how dates are read.
+            optional: an empty cell is NaN without a problem.
+        """
         unit = units.get(field, "s")
-        if unit == DATE and field in self._columns:
-            column = self._columns[field]
-            return dates(
-                self.table, column, self.problems, date_format=date_format, optional=optional
-            )
-        if unit == DATE:
-            self.problems.append(f"constants.{field} cannot be a date; give a column")
+        if unit in SECONDS:
+            return self.numbers(field, optional=optional) * SECONDS[unit]
+        if field not in self._columns:
+            if field in self._constants:
+                kind = "a date" if unit == DATE else f"of unit {unit}"
+                self.problems.append(f"constants.{field} cannot be {kind}; give a column")
             return np.full(len(self.table), np.nan)
-        return self.numbers(field, optional=optional) * SECONDS[unit]
+        column = self._columns[field]
+        if unit == PARTS:
+            return durations(self.table, column, self.problems, optional=optional)
+        own = self._calendars[column] = replace(calendar, first={})
+        return dates(self.table, column, self.problems, calendar=own, optional=optional)
+
+    def check_zones(self) -> None:
+        """Note columns of dates of which only some name a zone, where none is set for the rest."""
+        firsts = {
+            is_zoned: f"{column} ({calendar.first[is_zoned]!r})"
+            for column, calendar in self._calendars.items()
+            for is_zoned in calendar.first
+            if calendar.zone is None and len(calendar.first) == 1
+        }
+        if len(firsts) == 2:
+            self.problems.append(
+                f"{self.table.path}: dates of {firsts[True]} name a zone, those of"
+                f" {firsts[False]} do not; set time_zone, the zone of the latter"
+            )
 
     def truths(self, field: str) -> NDArray[np.bool_]:
         """The field as true or false; false if there is no such field."""
-        flags = self.flags(field) if self.has(field) else False
+        flags = self.flags(field, otherwise=False)
         return np.full(len(self.table), flags) if isinstance(flags, bool) else np.array(flags)
 
-    def flags(self, field: str) -> Sequence[bool] | bool:
-        """The field as true or false; True if there is no such field."""
+    def flags(self, field: str, otherwise: bool = True) -> Sequence[bool] | bool:
+        """Return the field as true or false; ``otherwise`` where it is empty or left out."""
         texts = self.texts(field)
         if texts is None:
-            return True
-        found = [_FLAGS.get(text.lower()) for text in texts]
+            return otherwise
+        found = [_FLAGS.get(text.lower()) if text else otherwise for text in texts]
         for row, flag in enumerate(found):
             if flag is None:
                 self.bad(row, field, "give true or false (or 1 or 0, yes or no)")
@@ -174,8 +192,25 @@ def _is_number(value: Scalar, whole: bool) -> bool:
     return bool(np.isfinite(value)) and (not whole or float(value).is_integer())
 
 
+def _emptied(table: Table, columns: Iterable[str], no_value: frozenset[str]) -> Table:
+    """Return the table with empty cells for texts that stand for no value."""
+    changed, originals = {}, {}
+    for name in set(columns):
+        cells = table.columns[name]
+        if not no_value.isdisjoint(cells):
+            changed[name] = ["" if cell in no_value else cell for cell in cells]
+            originals[name] = table.originals.get(name, cells)
+    return table.with_cells(changed, originals) if changed else table
+
+
 def _filled(table: Table, defaults: Mapping[str, str]) -> Table:
-    columns = dict(table.columns)
+    """Return the table with a default in every empty cell of its column."""
+    changed, originals = {}, {}
     for name, default in defaults.items():
-        columns[name] = [cell or default for cell in columns[name]]
-    return Table(table.path, columns, table.lines)
+        cells = table.columns[name]
+        changed[name] = [cell or default for cell in cells]
+        shown = table.originals.get(name, cells)
+        originals[name] = [
+            text if cell else default for cell, text in zip(cells, shown, strict=True)
+        ]
+    return table.with_cells(changed, originals) if changed else table

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from harness.problems import suggest
-from harness.trace.cells import DATE, FIELDS, UNITS
+from harness.trace.cells import DATE, FIELDS, PARTS, UNITS
 from harness.trace.job import DeadlineKind
+from harness.trace.row_choice import expressions
 
 if TYPE_CHECKING:
     from harness.trace.columns import ColumnsReader
@@ -79,13 +81,50 @@ def _times(reader: ColumnsReader) -> list[str]:
     given = {**reader.columns, **reader.constants}
     problems = []
     if reader.units.get("duration") == DATE:
-        problems.append("the unit of duration is 'date'; give s, ms, min, h or d")
+        problems.append("the unit of duration is 'date'; give s, ms, min, h, d or hms")
     if reader.deadlines == "relative" and reader.units.get("deadline") == DATE:
         problems.append("deadline is a date, so it is absolute; set deadlines: absolute")
+    if (
+        reader.deadlines == "absolute"
+        and reader.units.get("deadline") == PARTS
+        and reader.units.get("arrival") == DATE
+    ):
+        problems.append("deadline is a duration, no date; set deadlines: relative")
+    problems += [
+        f"constants.{name} is one value, of unit {unit}; give it a column, or another unit"
+        for name, unit in reader.units.items()
+        if unit in (DATE, PARTS) and name in reader.constants
+    ]
+    problems += _zone(reader)
     if ("start" in given) != ("end" in given):
         problems.append("start and end make a duration together; name the columns of both")
     if "start" in given and "duration" in given:
         problems.append("a duration has a column, and start and end as well; keep one of the two")
+    return problems
+
+
+def _zone(reader: ColumnsReader) -> list[str]:
+    problems: list[str] = []
+    if reader.time_zone is None and reader.repeated_hour == "refuse":
+        return problems
+    if DATE not in reader.units.values():
+        problems.append(
+            "time_zone and repeated_hour are for dates; set the unit of a field to date"
+        )
+    if reader.time_zone is None:
+        problems.append("repeated_hour is for dates of a time_zone; set it, UTC repeats no hour")
+        return problems
+    try:
+        ZoneInfo(reader.time_zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        zones = available_timezones()
+        near = suggest(reader.time_zone, zones).partition("known: ")[0] if zones else ""
+        if not zones:
+            near = "this system has no time zones at all, install tzdata; or "
+        problems.append(
+            f"there is no time zone {reader.time_zone!r}; {near}name one as Europe/Berlin,"
+            " Asia/Shanghai or UTC"
+        )
     return problems
 
 
@@ -111,13 +150,21 @@ def _rest(reader: ColumnsReader) -> list[str]:
         problems.append("deadline_kind is 'none'; leave out the field deadline instead")
     if len(reader.delimiter) != 1:
         problems.append(f"delimiter is {reader.delimiter!r}; give one character")
+    if reader.no_value and "" in reader.no_value:
+        problems.append("no_value lists an empty text; leave it out, an empty cell is no value")
+    for option in ("keep_matching", "drop_matching"):
+        for column, patterns in expressions(getattr(reader, option)):
+            problems += [
+                f"{option}.{column} {pattern!r} is no regular expression: {error}"
+                for pattern in patterns
+                if (error := _pattern_error(pattern))
+            ]
+            if not patterns:
+                problems.append(f"{option}.{column} is empty; give a regular expression")
     for field, pattern in reader.patterns.items():
-        try:
-            groups = re.compile(pattern).groups
-        except re.error as error:
+        if error := _pattern_error(pattern):
             problems.append(f"patterns.{field} is no regular expression: {error}")
-            continue
-        if groups != 1:
+        elif (groups := re.compile(pattern).groups) != 1:
             problems.append(
                 f"patterns.{field} has {groups} groups; put the one part that counts in ( )"
             )
@@ -127,3 +174,12 @@ def _rest(reader: ColumnsReader) -> list[str]:
         if not factor > 0
     ]
     return problems
+
+
+def _pattern_error(pattern: str) -> str:
+    """Return why a text is no regular expression; empty if it is one."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return str(error)
+    return ""

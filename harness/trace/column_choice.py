@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from harness.problems import known
 from harness.trace.table import Table
-from harness.trace.trace import TraceError
 
 Columns = Mapping[str, str | Sequence[str]]
 """Field of the job: its column, or the names that its column has in different files."""
@@ -27,14 +26,15 @@ def recognised(columns: Columns, there: Iterable[str]) -> bool:
     return all(present.intersection(names) for names in spellings(columns).values())
 
 
-def chosen(table: Table, columns: Columns) -> dict[str, str]:
-    """The file's own name of every field's column.
+def chosen(table: Table, columns: Columns, problems: list[str]) -> dict[str, str]:
+    """Return the file's own name of every field's column; those with a problem are left out.
 
-    Raises:
-        TraceError: for every field of which the file has no column, or several.
+    Args:
+        table: of the file.
+        columns: the names that they may have.
+        problems: receives one line for each field of which the file has no column, or several.
     """
     names: dict[str, str] = {}
-    problems: list[str] = []
     for field, possible in spellings(columns).items():
         found = [name for name in possible if name in table.columns]
         if len(found) == 1:
@@ -50,42 +50,43 @@ def chosen(table: Table, columns: Columns) -> dict[str, str]:
                 f"{table.path}:1: there is no column {' or '.join(possible)};"
                 f" {known(table.columns)}. Name the column of {field}"
             )
-    if problems:
-        raise TraceError(problems)
     return names
 
 
 def extracted(
-    table: Table, names: Mapping[str, str], patterns: Mapping[str, str]
+    table: Table,
+    names: Mapping[str, str],
+    patterns: Mapping[str, str],
+    no_value: Collection[str],
+    problems: list[str],
 ) -> tuple[Table, dict[str, str]]:
     """The table with a column more for every pattern, and the names of the fields' columns.
 
     The new column holds what the pattern's group matches in each cell; an empty cell stays
-    empty. Several fields may be taken out of one column.
+    empty, and so does a text that stands for no value. Several fields may be taken out of one
+    column.
 
     Args:
-        table: as it stands in the file.
+        table: as it is in the file.
         names: the column of every field.
         patterns: field to a regular expression with one group.
-
-    Raises:
-        TraceError: for every cell in which nothing matches.
+        no_value: texts that stand for no value.
+        problems: receives one line for every cell in which nothing matches.
     """
-    columns, renamed = dict(table.columns), dict(names)
-    problems: list[str] = []
+    columns, originals, renamed = {}, {}, dict(names)
     for field, pattern in patterns.items():
         search, column = re.compile(pattern).search, names[field]
         renamed[field] = f"{column} ({field})"
         cells: list[str] = []
         for row, cell in enumerate(table.columns[column]):
             found = search(cell)
-            if cell and found is None:
+            if found is None and cell and cell not in no_value:
                 problems.append(
                     f"{table.where(row)}: {column} is {cell!r}, in which patterns.{field}"
-                    f" {pattern!r} finds nothing; correct the pattern, or the cell"
+                    f" {pattern!r} finds nothing; correct the pattern, or leave out such rows with"
+                    f" keep_matching: {{{column}: ...}}"
                 )
             cells.append((found[1] or "").strip() if found else "")
         columns[renamed[field]] = cells
-    if problems:
-        raise TraceError(problems)
-    return Table(table.path, columns, table.lines), renamed
+        originals[renamed[field]] = table.columns[column]
+    return table.with_cells(columns, originals), renamed

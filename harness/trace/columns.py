@@ -41,6 +41,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -49,13 +50,18 @@ from harness.trace.assemble import to_trace
 from harness.trace.cells import Cells, Scalar
 from harness.trace.column_checks import contradictions
 from harness.trace.column_choice import chosen, extracted, recognised
+from harness.trace.findings import by_line, row_problems
 from harness.trace.fractions import whole_slots
 from harness.trace.job import DeadlineKind
+from harness.trace.row_choice import kept
 from harness.trace.submissions import ImpossibleDeadlines, Submissions
-from harness.trace.table import Floats, Table, read_table
+from harness.trace.table import Floats, Ints, read_table
 from harness.trace.trace import Trace, TraceError
+from harness.trace.values import Calendar, RepeatedHour
 
 RECORDED = "recorded"
+NO_VALUE = ("Unknown", "None", "N/A", "null", "<none>", "<unknown>")
+"""What Slurm, Kubernetes and exports of tables write where there is no value."""
 _JOB_FIELDS = {
     "arrival": "arrival_s",
     "slots": "requested_slots",
@@ -84,14 +90,21 @@ class ColumnsReader:
     """Field to a regular expression: what its one group matches in a cell is what counts."""
     units: Mapping[str, str] = field(default_factory=dict)
     """Unit of ``arrival``, ``duration``, ``deadline``, ``start`` and ``end``: ``s`` (default),
-    ``ms``, ``min``, ``h``, ``d`` or ``date`` (not for a duration)."""
+    ``ms``, ``min``, ``h``, ``d``, ``hms`` (parts, as ``2-01:24:56`` or ``3d4h``) or ``date``
+    (not for a duration)."""
     date_format: str | None = None
     """Of the dates, as for ``strptime``; None: ISO 8601."""
+    time_zone: str | None = None
+    """Zone of dates that name none, such as ``Europe/Berlin``; None: UTC."""
+    repeated_hour: RepeatedHour = "refuse"
+    """What dates without a zone mean in the hour that clocks show twice when summer time ends."""
     constants: Mapping[str, Scalar | Mapping[str, Scalar]] = field(default_factory=dict)
     """Values of fields that have no column; a mapping gives one for each workload (as
     renamed)."""
     defaults: Mapping[str, Scalar] = field(default_factory=dict)
     """Values for empty cells."""
+    no_value: Sequence[str] = NO_VALUE
+    """Texts of cells that stand for no value; such a cell counts as empty."""
     workload_renames: Mapping[str, str] = field(default_factory=dict)
     """Name in the file to name of a workload here."""
     workloads: Sequence[str] | None = None
@@ -117,7 +130,12 @@ class ColumnsReader:
     keep_where: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
     """Column to the values whose rows are kept; other rows are left out."""
     drop_where: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
-    """Column to the values whose rows are left out; ``""`` is an empty cell."""
+    """Column to the values whose rows are left out; ``""`` is an empty cell, or one of
+    ``no_value``."""
+    keep_matching: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    """Column to a regular expression, or several; rows in which none is found are left out."""
+    drop_matching: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    """Column to a regular expression, or several; rows in which one is found are left out."""
     delimiter: str = ","
     """Between cells; ``"\\t"`` for tabs."""
     header: Sequence[str] | None = None
@@ -136,17 +154,38 @@ class ColumnsReader:
 
     def parse(self) -> Submissions:
         """The rows as they are; see ``harness.trace.submissions.Reader``."""
-        table = read_table(Path(self.path), delimiter=self.delimiter, header=self.header)
-        if missing := table.missing(self._rules()):
-            raise TraceError(missing)
-        names = chosen(table, self.columns)
+        problems: list[str] = []
+        table = read_table(
+            Path(self.path), delimiter=self.delimiter, header=self.header, ragged=problems
+        )
+        names = chosen(table, self.columns, problems)
+        problems += table.missing(self._rules())
+        if len(names) < len(self.columns) or table.missing(self._rules()):
+            raise TraceError(by_line(problems, table.path))
         in_file = len(table)
-        table = self._kept(table)
+        table = kept(
+            table,
+            keep_where=self.keep_where,
+            drop_where=self.drop_where,
+            keep_matching=self.keep_matching,
+            drop_matching=self.drop_matching,
+            no_value=self.no_value,
+        )
         notes = set()
         if len(table) < in_file:
-            notes.add(f"{len(table)} of {in_file} rows, by keep_where and drop_where")
-        table, names = extracted(table, names, self.patterns)
-        cells = Cells(table, names, self.constants, self.defaults)
+            notes.add(f"{len(table)} of {in_file} rows, by {self._named_rules()}")
+        table, names = extracted(table, names, self.patterns, self.no_value, problems)
+        told = tuple(problems)
+        cells = Cells(table, names, self.constants, self.defaults, self.no_value)
+        rows = self._submissions(cells, names, notes)
+        cells.check_zones()
+        problems += [problem for problem in cells.problems if not _is_told(problem, told)]
+        if problems:
+            raise TraceError(by_line([*problems, *row_problems(rows)], table.path))
+        return rows
+
+    def _submissions(self, cells: Cells, names: Mapping[str, str], notes: set[str]) -> Submissions:
+        """Return the jobs of all rows; of a wrong cell a value that nothing else refuses."""
         cells.workload = workload = self._workload(cells)
         arrival_s, deadline_s = self._time(cells, "arrival"), self._time(cells, "deadline")
         if self.deadlines == "relative":
@@ -154,39 +193,38 @@ class ColumnsReader:
         deadline_s[cells.truths("best_effort")] = np.nan
         duration_s = self._duration(cells)
         slots = self._slots(cells, notes)
-        batch = cells.whole("batch", otherwise=slots, scale=self.scale.get("batch", 1.0))
-        if self.batches == "per_slot" and cells.has("batch"):
-            batch = batch * slots
+        batch = self._batch(cells, slots)
         work = self._work_samples(cells, batch, slots, duration_s)
-        rest = {
-            "job_ids": cells.texts("job_id"),
-            "owner": cells.texts("owner"),
-            "priority": cells.whole_or_none("priority"),
-            "min_slots": cells.whole_or_none("min_slots"),
-            "max_slots": cells.whole_or_none("max_slots"),
-            "logical_workers": cells.whole_or_none("logical_workers"),
-        }
-        flags = cells.flags("elastic")
-        if cells.problems:
-            raise TraceError(cells.by_line())
+        shown = {_JOB_FIELDS.get(name, name): cells.shown(name) for name in names}
+        if "start" in names:
+            shown["duration_s"] = cells.shown("start", "end")
+        if "deadline" in names and self.deadlines == "relative":
+            ((column, texts),) = shown["deadline_s"].items()
+            shown["deadline_s"] = {f"{column} (from arrival)": texts}
         return Submissions(
-            path=table.path,
-            lines=table.lines,
+            path=cells.table.path,
+            lines=cells.table.lines,
             arrival_s=arrival_s,
-            requested_slots=slots.astype(np.int64),
+            requested_slots=_whole(slots),
             workload=workload,
-            global_batch=batch.astype(np.int64),
+            global_batch=_whole(batch),
             work_samples=work,
             work_in_slot_s=not cells.has("work"),
             duration_s=duration_s,
             wait_s=self._time(cells, "start") - arrival_s if cells.has("start") else None,
             deadline_s=deadline_s,
-            elastic=flags,
+            job_ids=_numbered(cells.texts("job_id"), arrival_s),
+            owner=cells.texts("owner"),
+            priority=_whole_or_none(cells.whole_or_none("priority"), 0),
+            elastic=cells.flags("elastic"),
+            min_slots=_whole_or_none(cells.whole_or_none("min_slots"), 1),
+            max_slots=cells.whole_or_none("max_slots"),
+            logical_workers=cells.whole_or_none("logical_workers"),
             deadline_kind=self.deadline_kind,
             impossible_deadlines=self.impossible_deadlines,
             notes=frozenset(notes),
             names={_JOB_FIELDS.get(name, name): c for name, c in names.items()},
-            **rest,  # type: ignore[arg-type]
+            shown=shown,
         )
 
     @property
@@ -202,15 +240,39 @@ class ColumnsReader:
 
     def _rules(self) -> list[str]:
         """Columns that rows are kept or left out by."""
-        return [*self.keep_where, *self.drop_where]
+        rules = (self.keep_where, self.drop_where, self.keep_matching, self.drop_matching)
+        return list(dict.fromkeys(column for rule in rules for column in rule))
+
+    def _named_rules(self) -> str:
+        """Return the rules that leave rows out, for the record."""
+        if not (self.keep_matching or self.drop_matching):
+            return "keep_where and drop_where"
+        rules = ("keep_where", "drop_where", "keep_matching", "drop_matching")
+        return ", ".join(rule for rule in rules if getattr(self, rule))
 
     def _time(self, cells: Cells, name: str) -> Floats:
-        return cells.times(name, self.units, self.date_format, optional=name != "arrival")
+        zone = None if self.time_zone is None else ZoneInfo(self.time_zone)
+        calendar = Calendar(self.date_format, zone, self.repeated_hour)
+        return cells.times(name, self.units, calendar, optional=name != "arrival")
 
     def _duration(self, cells: Cells) -> Floats:
         if not cells.has("start"):
             return self._time(cells, "duration")
         return self._time(cells, "end") - self._time(cells, "start")
+
+    def _batch(self, cells: Cells, slots: Floats) -> Floats:
+        if not cells.has("batch"):
+            return slots
+        batch = cells.whole("batch", optional=True, scale=self.scale.get("batch", 1.0))
+        if self.batches == "per_slot":
+            batch = batch * slots
+        for row in cells.empty("batch"):
+            if cells.workload[row] == RECORDED:
+                batch[row] = slots[row]
+            else:
+                way_out = f"give the batch of {cells.workload[row]!r}, or set defaults.batch"
+                cells.bad(row, "batch", way_out)
+        return batch
 
     def _slots(self, cells: Cells, notes: set[str]) -> Floats:
         scale = self.scale.get("slots", 1.0)
@@ -222,26 +284,15 @@ class ColumnsReader:
             notes.add(f"{parts} jobs ask for a part of a slot, rounded up")
         return slots
 
-    def _kept(self, table: Table) -> Table:
-        keep = np.ones(len(table), dtype=bool)
-        for rules, kept in ((self.keep_where, True), (self.drop_where, False)):
-            for column, values in rules.items():
-                named = {str(value) for value in values}
-                keep &= np.fromiter(((c in named) is kept for c in table.columns[column]), bool)
-        if not keep.any():
-            raise TraceError(
-                [
-                    f"{table.path}: keep_where and drop_where leave no row"
-                    f" ({self.keep_where}, {self.drop_where}); correct their values"
-                ]
-            )
-        return table if keep.all() else table.take(np.flatnonzero(keep))
-
     def _workload(self, cells: Cells) -> Sequence[str]:
-        names = cells.texts("workload") or [RECORDED] * len(cells.table)
+        names = cells.texts("workload")
+        if names is None:
+            names = [RECORDED] * len(cells.table)
         renamed = [self.workload_renames.get(name, name) for name in names]
         for row, name in enumerate(renamed):
-            if not name:
+            if not name and self.workloads is None and not cells.has("work"):
+                renamed[row] = RECORDED
+            elif not name:
                 cells.bad(row, "workload", "name one, or give it in defaults")
             elif self.workloads is not None and name not in self.workloads:
                 way_out = f"{suggest(name, self.workloads)}; or rename it in workload_renames"
@@ -256,19 +307,52 @@ class ColumnsReader:
                 for row in cells.empty(name):
                     cells.bad(row, name, "give it, or a column for work")
             return duration_s * slots
-        work = cells.numbers("work", scale=self.scale.get("work", 1.0))
+        work = cells.numbers("work", optional=True, scale=self.scale.get("work", 1.0))
         if self.work == "iterations":
-            return work * batch
+            work = work * batch
         if self.work == "epochs":
-            sizes = np.full(len(work), np.nan)
-            for row, name in enumerate(cells.workload):
-                if name in self.samples_per_epoch:
-                    sizes[row] = self.samples_per_epoch[name]
-                else:
-                    cells.bad(
-                        row,
-                        "workload",
-                        f"has no samples_per_epoch; {suggest(name, self.samples_per_epoch)}",
-                    )
-            work = work * sizes
+            work = work * self._sizes(cells)
+        for row in cells.empty("work"):
+            if cells.workload[row] == RECORDED and not np.isnan(duration_s[row]):
+                work[row] = duration_s[row] * slots[row]
+            else:
+                way_out = "give it; only with the program 'recorded' and a duration it may be empty"
+                cells.bad(row, "work", way_out)
         return work
+
+    def _sizes(self, cells: Cells) -> Floats:
+        """Return samples in one epoch of every row's program."""
+        sizes = np.full(len(cells.table), np.nan)
+        for row, name in enumerate(cells.workload):
+            if name in self.samples_per_epoch:
+                sizes[row] = self.samples_per_epoch[name]
+            elif name:
+                way_out = f"has no samples_per_epoch; {suggest(name, self.samples_per_epoch)}"
+                cells.bad(row, "workload", way_out)
+        return sizes
+
+
+def _whole(values: Floats, otherwise: int = 1) -> Ints:
+    """Return whole numbers; ``otherwise`` where there is none."""
+    return np.where(np.isnan(values), otherwise, values).astype(np.int64)
+
+
+def _whole_or_none(values: Floats | None, otherwise: int) -> Ints | None:
+    return None if values is None else _whole(values, otherwise)
+
+
+def _numbered(names: Sequence[str] | None, arrival_s: Floats) -> Sequence[str] | None:
+    """Return job ids; an empty one is the job's number in the order of arrival."""
+    if names is None or all(names):
+        return names
+    width = len(str(len(names) - 1))
+    places = np.empty(len(names), dtype=np.int64)
+    places[np.argsort(arrival_s, kind="stable")] = np.arange(len(names))
+    return [name or f"{place:0{width}d}" for name, place in zip(names, places, strict=True)]
+
+
+def _is_told(problem: str, told: Sequence[str]) -> bool:
+    """Return whether a cell's problem follows from a pattern that finds nothing in it."""
+    place, _, rest = problem.partition(": ")
+    column = rest.partition(" (")[0]
+    return any(earlier.startswith(f"{place}: {column} is ") for earlier in told)

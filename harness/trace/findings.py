@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harness.trace.submissions import Submissions
-from harness.trace.table import Floats, Ints
+from harness.trace.table import Ints
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,26 @@ class Finding:
     """Whether the rows stop the trace from loading."""
 
 
+def row_problems(rows: Submissions) -> list[str]:
+    """Return one line for each row and finding for which no job can be made of it."""
+    return [
+        f"{rows.where(row)}: {finding.fact(row)}; {finding.way_out}"
+        for finding in refusals(rows)
+        for row in finding.rows
+    ]
+
+
+def by_line(problems: Iterable[str], path: str) -> list[str]:
+    """Return the problems of a file, each once; those of lines last, in the order of the file."""
+
+    def line(problem: str) -> int:
+        place = problem.removeprefix(f"{path}:")
+        number = place.partition(":")[0]
+        return int(number) if place != problem and number.isdigit() else -1
+
+    return sorted(dict.fromkeys(problems), key=line)
+
+
 def refusals(rows: Submissions) -> list[Finding]:
     """Findings for which no job can be made of a row."""
     found: list[Finding] = []
@@ -37,22 +57,22 @@ def refusals(rows: Submissions) -> list[Finding]:
     ):
         bad = [row for row in np.flatnonzero(values <= 0).tolist() if row not in told]
         told.update(bad)
-        found.append(_not_positive(rows, name, values, bad, way_out))
+        found.append(_not_positive(rows, name, bad, way_out))
     if rows.min_slots is not None or rows.max_slots is not None:
         found.append(_slot_ranges(rows))
     if rows.logical_workers is not None:
         workers = rows.logical_workers
         bad = np.flatnonzero(workers < 1).tolist()
         way_out = "a job has 1 or more; leave it out or mend the row"
-        found.append(_not_positive(rows, "logical_workers", workers, bad, way_out))
+        found.append(_not_positive(rows, "logical_workers", bad, way_out))
     if rows.impossible_deadlines == "refuse":
         found.append(
             Finding(
                 "deadlines not after submission",
                 impossible(rows).tolist(),
                 lambda row: (
-                    f"{rows.column('deadline_s')} {rows.deadline_s[row]:.10g} is not after"
-                    f" {rows.column('arrival_s')} {rows.arrival_s[row]:.10g}"
+                    f"{rows.said('deadline_s', row, '')} is not after"
+                    f" {rows.said('arrival_s', row, '')}"
                 ),
                 "mend the row, or set reader.impossible_deadlines to drop_deadline or drop_job",
             )
@@ -90,12 +110,9 @@ def impossible(rows: Submissions) -> Ints:
         return np.flatnonzero(rows.deadline_s <= rows.arrival_s)
 
 
-def _not_positive(
-    rows: Submissions, name: str, values: Floats | Ints, bad: Sequence[int], way_out: str
-) -> Finding:
-    column = rows.column(name)
+def _not_positive(rows: Submissions, name: str, bad: Sequence[int], way_out: str) -> Finding:
     return Finding(
-        f"{column} of 0 or less", bad, lambda row: f"{column} is {values[row]:.10g}", way_out
+        f"{rows.column(name)} of 0 or less", bad, lambda row: rows.said(name, row), way_out
     )
 
 
@@ -106,6 +123,6 @@ def _slot_ranges(rows: Submissions) -> Finding:
     return Finding(
         "impossible slot ranges",
         np.flatnonzero((low < 1) | (high < low)).tolist(),
-        lambda row: f"{names[0]} is {low[row]} and {names[1]} is {high[row]}",
+        lambda row: f"{names[0]} is {low[row]} and {names[1]} is {high[row]:.10g}",
         "a range starts at 1 or more and does not end before it starts",
     )

@@ -38,8 +38,9 @@ from harness.problems import suggest
 from harness.trace.assemble import to_trace
 from harness.trace.job import DeadlineKind
 from harness.trace.submissions import Submissions
-from harness.trace.table import Floats, Table, numbers, read_rows, read_table, to_table
+from harness.trace.table import Floats, Table, read_rows, read_table, to_table
 from harness.trace.trace import Trace, TraceError
+from harness.trace.values import numbers
 
 _FIRST = ("job_type", "command")
 _STEPS = ("num_steps_arg", "needs_data_dir", "total_steps")

@@ -24,8 +24,9 @@ from harness.problems import known
 from harness.trace.assemble import to_trace
 from harness.trace.job import DeadlineKind
 from harness.trace.submissions import ImpossibleDeadlines, Submissions
-from harness.trace.table import Table, numbers, read_table
+from harness.trace.table import Table, read_table
 from harness.trace.trace import Trace, TraceError
+from harness.trace.values import numbers
 
 _SPELLINGS = {
     "job_id": ("job_id",),

@@ -10,6 +10,7 @@ from harness.cluster import Cluster
 from harness.profiles import Profile, ProfileError
 from harness.trace.findings import Finding, impossible, refusals
 from harness.trace.submissions import Submissions
+from harness.trace.unit_checks import wrong_units
 
 SHORT_S = 60.0
 """Durations below this are pointed out, seconds."""
@@ -29,7 +30,7 @@ def lint(
         cluster: also find jobs that do not fit on it, or on one of its hosts.
         profile: also find deadlines that no number of slots can meet.
     """
-    found = [*refusals(rows), *_repeated(rows), _unsorted(rows), *_times(rows)]
+    found = [*refusals(rows), *wrong_units(rows), *_repeated(rows), _unsorted(rows), *_times(rows)]
     if cluster is not None:
         found += _too_large(rows, cluster)
     if profile is not None:
@@ -84,8 +85,9 @@ def _unsorted(rows: Submissions) -> Finding:
         "not in the order of arrival",
         earlier.tolist(),
         lambda row: (
-            f"{column} is {_time(rows.arrival_s[row - 1] - rows.arrival_s[row])}"
-            " earlier than in the row before"
+            f"{rows.said('arrival_s', row)},"
+            f" {_time(rows.arrival_s[row - 1] - rows.arrival_s[row])} earlier than"
+            f" {rows.said('arrival_s', row - 1, '').removeprefix(f'{column} ')} in the row before"
         ),
         "loading sorts them",
     )
@@ -110,7 +112,7 @@ def _times(rows: Submissions) -> list[Finding]:
         Finding(
             f"durations under {SHORT_S:.0f} s",
             short.tolist(),
-            lambda row: f"{rows.column('duration_s')} is {_time(rows.duration_s[row])}",
+            lambda row: f"{rows.said('duration_s', row)}: {_time(rows.duration_s[row])}",
             "the cost of starting may be longer than such a job",
         ),
     ]
@@ -159,7 +161,8 @@ def _out_of_reach(rows: Submissions, cluster: Cluster | None, profile: Profile) 
         except ProfileError:
             unknown.append(row)
             continue
-        limit = most if rows.max_slots is None else min(most, int(rows.max_slots[row]))
+        own = float("nan") if rows.max_slots is None else rows.max_slots[row]
+        limit = most if np.isnan(own) else min(most, int(own))
         if limit >= 1:
             speed = curve.samples_per_s(curve.best_slots(limit))
             fastest[row] = float(rows.work_samples[row]) / speed

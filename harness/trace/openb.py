@@ -30,8 +30,9 @@ from harness.trace.assemble import to_trace
 from harness.trace.fractions import whole_slots
 from harness.trace.philly import RECORDED
 from harness.trace.submissions import Submissions
-from harness.trace.table import Floats, Table, numbers, read_table
+from harness.trace.table import Floats, Table, read_table
 from harness.trace.trace import Trace, TraceError
+from harness.trace.values import numbers
 
 _COLUMNS = (
     "name",

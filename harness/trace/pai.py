@@ -29,8 +29,9 @@ from harness.trace.assemble import to_trace
 from harness.trace.fractions import whole_slots
 from harness.trace.philly import RECORDED
 from harness.trace.submissions import Submissions
-from harness.trace.table import Table, numbers, read_table
+from harness.trace.table import Table, read_table
 from harness.trace.trace import Trace, TraceError
+from harness.trace.values import numbers
 
 JOB_COLUMNS = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
 TASK_COLUMNS = (

@@ -22,8 +22,9 @@ import numpy as np
 from harness.problems import suggest
 from harness.trace.assemble import to_trace
 from harness.trace.submissions import Submissions
-from harness.trace.table import dates, numbers, read_table
+from harness.trace.table import read_table
 from harness.trace.trace import Trace, TraceError
+from harness.trace.values import dates, numbers
 
 _COLUMNS = ("timestamp", "duration", "num_gpus")
 _OWNER = "cluster"

@@ -41,12 +41,16 @@ class Submissions:
     priority: Ints | None = None
     elastic: Sequence[bool] | bool = True
     min_slots: Ints | None = None
-    max_slots: Ints | None = None
-    logical_workers: Ints | None = None
+    max_slots: Floats | None = None
+    """NaN: none."""
+    logical_workers: Floats | None = None
+    """NaN: as many as slots."""
     deadline_kind: DeadlineKind = DeadlineKind.HARD
     impossible_deadlines: ImpossibleDeadlines = "refuse"
     names: Mapping[str, str] = field(default_factory=dict)
     """Column of the file that each field comes from, for messages."""
+    shown: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    """Cells that a field comes from, by field and column: the texts of the file, for messages."""
     places: Sequence[str] | None = None
     """Place of each row in messages; None: path and line."""
 
@@ -68,9 +72,26 @@ class Submissions:
         """What the file calls a field of ``JobSpec``."""
         return self.names.get(name, name)
 
+    def said(self, name: str, row: int, verb: str = "is ") -> str:
+        """Return what the file says of a row's field, ``column is text``; else its value.
+
+        Args:
+            name: field of this class.
+            row: its number.
+            verb: between column and text.
+        """
+        if texts := self.shown.get(name):
+            return " and ".join(f"{column} {verb}{cells[row]}" for column, cells in texts.items())
+        return f"{self.column(name)} {verb}{getattr(self, name)[row]:.10g}"
+
     def take(self, rows: Ints) -> Submissions:
         """Only the given rows, in the given order."""
-        picked: dict[str, object] = {}
+        picked: dict[str, object] = {
+            "shown": {
+                name: {column: [cells[row] for row in rows] for column, cells in texts.items()}
+                for name, texts in self.shown.items()
+            }
+        }
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
             if isinstance(value, np.ndarray):

@@ -1,14 +1,12 @@
-"""Tables of text cells with their line numbers, and what turns cells into numbers."""
+"""Tables of text cells with their line numbers, read from delimited files."""
 
 from __future__ import annotations
 
 import csv
 import gzip
-import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -21,14 +19,6 @@ from harness.trace.trace import TraceError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-SECONDS: Mapping[str, float] = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-"""Seconds in each unit of time."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MAX_EXACT = 2.0**53
-_ROUNDING = 1e-12
-"""What a factor written in decimals may put a whole number off, relatively."""
-
 
 @dataclass(frozen=True)
 class Table:
@@ -38,6 +28,8 @@ class Table:
     """As shown in messages: relative to the working directory where that is shorter."""
     columns: Mapping[str, Sequence[str]]
     lines: Ints
+    originals: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Cells as they are in the file, of columns that were changed since."""
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -46,12 +38,40 @@ class Table:
         """``path:line`` of a row."""
         return f"{self.path}:{self.lines[row]}"
 
+    def text(self, row: int, column: str) -> str:
+        """Return a cell as it is in the file."""
+        return self.originals.get(column, self.columns[column])[row]
+
+    def fact(self, row: int, column: str) -> str:
+        """Return what the file says there: ``column is 'text'``, or ``column is empty``."""
+        cell = self.text(row, column)
+        if not cell:
+            return f"{column} is empty"
+        no_value = "" if self.columns[column][row] else ", which gives no value"
+        return f"{column} is {cell!r}{no_value}"
+
+    def with_cells(
+        self, changed: Mapping[str, Sequence[str]], originals: Mapping[str, Sequence[str]]
+    ) -> Table:
+        """Return the table with these columns changed or added.
+
+        Args:
+            changed: new cells by column.
+            originals: the texts that messages show for them; other columns keep theirs.
+        """
+        return replace(
+            self,
+            columns={**self.columns, **changed},
+            originals={**self.originals, **originals},
+        )
+
     def take(self, rows: Ints) -> Table:
         """Only the given rows, in the given order."""
-        columns = {
-            name: [cells[row] for row in rows.tolist()] for name, cells in self.columns.items()
-        }
-        return Table(self.path, columns, self.lines[rows])
+
+        def taken(columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+            return {name: [cells[row] for row in rows.tolist()] for name, cells in columns.items()}
+
+        return Table(self.path, taken(self.columns), self.lines[rows], taken(self.originals))
 
     def missing(self, wanted: Sequence[str]) -> list[str]:
         """Problems for the wanted columns that are not there; lists those that are."""
@@ -72,9 +92,15 @@ class Rows:
     lines: Sequence[int]
 
 
-def read_table(path: Path, *, delimiter: str = ",", header: Sequence[str] | None = None) -> Table:
+def read_table(
+    path: Path,
+    *,
+    delimiter: str = ",",
+    header: Sequence[str] | None = None,
+    ragged: list[str] | None = None,
+) -> Table:
     """Read a delimited text file; see ``read_rows`` and ``to_table``."""
-    return to_table(read_rows(path, delimiter=delimiter), header)
+    return to_table(read_rows(path, delimiter=delimiter), header, ragged)
 
 
 def read_rows(path: Path, *, delimiter: str = ",", quotes: bool = True) -> Rows:
@@ -113,12 +139,18 @@ def read_rows(path: Path, *, delimiter: str = ",", quotes: bool = True) -> Rows:
     return Rows(shown, rows, lines)
 
 
-def to_table(rows: Rows, header: Sequence[str] | None = None) -> Table:
+def to_table(
+    rows: Rows, header: Sequence[str] | None = None, ragged: list[str] | None = None
+) -> Table:
     """Rows as columns; space around a cell is not part of it.
+
+    Delimiters at the end of every line, with nothing after them, end no column.
 
     Args:
         rows: of one file.
         header: names of the columns of a file that has no header line.
+        ragged: receives one problem for each row of the wrong length, which is then left out;
+            None: such rows are refused.
 
     Raises:
         TraceError: there is no row, or rows are of the wrong length (all of them are named).
@@ -129,9 +161,39 @@ def to_table(rows: Rows, header: Sequence[str] | None = None) -> Table:
         lines.pop(0)
     else:
         names = list(header or ())
-    _check_shape(rows.path, names, cells, lines)
+    names, cells = _without_ends(names, cells)
+    _check_header(rows.path, names, cells)
+    width = len(names)
+    wrong = [
+        f"{rows.path}:{line}: has {len(row)} cells, the header names {width}"
+        f" ({', '.join(names)}); add or remove cells, or set the delimiter"
+        for row, line in zip(cells, lines, strict=True)
+        if len(row) != width
+    ]
+    if wrong and (ragged is None or len(wrong) == len(cells)):
+        raise TraceError(wrong)
+    if wrong and ragged is not None:
+        ragged += wrong
+        whole = [index for index, row in enumerate(cells) if len(row) == width]
+        cells, lines = [cells[index] for index in whole], [lines[index] for index in whole]
     columns = ([cell.strip() for cell in column] for column in zip(*cells, strict=True))
     return Table(rows.path, dict(zip(names, columns, strict=True)), np.array(lines, dtype=np.int64))
+
+
+def _without_ends(
+    names: list[str], rows: Sequence[Sequence[str]]
+) -> tuple[list[str], list[Sequence[str]]]:
+    """Return names and rows without the empty cells that a delimiter at the end of lines makes.
+
+    A column without a name that has a cell somewhere is a column, and stays.
+    """
+    named = len(names)
+    while named and not names[named - 1]:
+        named -= 1
+    width = len(names)
+    if any(cell.strip() for row in rows if len(row) == width for cell in row[named:]):
+        return names, list(rows)
+    return names[:named], [row if any(map(str.strip, row[named:])) else row[:named] for row in rows]
 
 
 def read_header(path: Path) -> list[str]:
@@ -175,9 +237,7 @@ def _neighbours(folder: Path) -> str:
     return f"; in {display(folder)} there are: {', '.join(names[:12])}"
 
 
-def _check_shape(
-    shown: str, names: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[int]
-) -> None:
+def _check_header(shown: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if not names:
         raise TraceError([f"{shown}: is empty; the first line must name the columns"])
     if len(set(names)) < len(names):
@@ -187,114 +247,3 @@ def _check_shape(
         )
     if not rows:
         raise TraceError([f"{shown}: has a header but no rows; a trace needs at least one job"])
-    width = len(names)
-    ragged = [
-        f"{shown}:{line}: has {len(cells)} cells, the header names {width}"
-        f" ({', '.join(names)}); add or remove cells, or set the delimiter"
-        for cells, line in zip(rows, lines, strict=True)
-        if len(cells) != width
-    ]
-    if ragged:
-        raise TraceError(ragged)
-
-
-def numbers(
-    table: Table,
-    column: str,
-    problems: list[str],
-    *,
-    scale: float = 1.0,
-    whole: bool = False,
-    optional: bool = False,
-) -> Floats:
-    """A column as numbers; what is not one becomes NaN and a problem.
-
-    Args:
-        table: where the column is.
-        column: its name.
-        problems: receives one line for each bad cell.
-        scale: factor on every number, for units.
-        whole: what is a fraction after that is a problem.
-        optional: an empty cell is NaN without a problem.
-    """
-    kind = "a whole number" if whole else "a number"
-    return _parsed(table, column, problems, _number, kind, optional, whole, scale)
-
-
-def dates(
-    table: Table,
-    column: str,
-    problems: list[str],
-    *,
-    date_format: str | None = None,
-    optional: bool = False,
-) -> Floats:
-    """A column of dates as seconds since 1970; without a zone they are taken as UTC.
-
-    Args:
-        table: where the column is.
-        column: its name.
-        problems: receives one line for each bad cell.
-        date_format: as for ``datetime.strptime``; None: ISO 8601 (``2017-10-07 01:03:54``).
-        optional: an empty cell is NaN without a problem.
-    """
-
-    def parse(cell: str) -> float:
-        found = (
-            datetime.fromisoformat(cell)
-            if date_format is None
-            else datetime.strptime(cell, date_format)
-        )
-        if found.tzinfo is None:
-            found = found.replace(tzinfo=UTC)
-        return (found - _EPOCH).total_seconds()
-
-    kind = f"a date like {date_format or '2017-10-07 01:03:54'}"
-    return _parsed(table, column, problems, parse, kind, optional, False, 1.0)
-
-
-def _number(cell: str) -> float:
-    value = float(cell)  # takes 1_000 and other scripts' digits, too, which no trace means
-    if not math.isfinite(value) or "_" in cell or not cell.isascii():
-        raise ValueError
-    return value
-
-
-def _parsed(
-    table: Table,
-    column: str,
-    problems: list[str],
-    parse: Callable[[str], float],
-    kind: str,
-    optional: bool,
-    whole: bool,
-    scale: float,
-) -> Floats:
-    """Every cell parsed; all at once where that succeeds, cell by cell where it does not."""
-    cells = table.columns[column]
-    try:
-        values = np.fromiter(map(parse, cells), np.float64, len(cells))
-    except ValueError:
-        values = np.full(len(cells), np.nan)
-        for row, cell in enumerate(cells):
-            try:
-                values[row] = parse(cell)
-            except ValueError:
-                if cell or not optional:
-                    problems.append(_bad(table, row, column, cell, kind))
-    if scale != 1.0:
-        values *= scale
-        nearest = np.round(values)
-        values = np.where(np.abs(values - nearest) <= _ROUNDING * np.abs(nearest), nearest, values)
-    if whole:
-        with np.errstate(invalid="ignore"):
-            broken = (values != np.round(values)) | (np.abs(values) > _MAX_EXACT)
-        for row in np.flatnonzero(broken & ~np.isnan(values)).tolist():
-            problems.append(_bad(table, row, column, cells[row], kind))
-            values[row] = np.nan
-    return values
-
-
-def _bad(table: Table, row: int, column: str, cell: str, kind: str) -> str:
-    fact = f"is {cell!r}" if cell else "is empty"
-    return f"{table.where(row)}: {column} {fact}; give {kind}, or remove the row"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from harness.file_names import file_name
 from systems.runtime.control import Message
 
 
@@ -50,7 +51,7 @@ class AgentOrder:
             "--nproc-per-node=1",
             "--rdzv-backend=c10d",
             f"--rdzv-endpoint={self.store}",
-            f"--rdzv-id={self.job_id}",
+            f"--rdzv-id={file_name(self.job_id)}",  # torchrun names a folder by it
             f"--rdzv-conf={','.join(f'{key}={value}' for key, value in settings.items())}",
             f"--local-addr={self.address}",
             f"--monitor-interval={self.monitor_interval_s}",

@@ -4,7 +4,8 @@ import pytest
 
 from harness.compose import defaults
 from harness.config import RunConfig, hash_config
-from harness.identity import own_paths, run_id
+from harness.file_names import run_name
+from harness.identity import own_paths
 from harness.store import iter_runs
 from tests.artifact.recorded import REFERENCE
 
@@ -20,7 +21,7 @@ def computed_id(run):
     """The id of a run from its configuration and the digests in its manifest."""
     config = RunConfig(**{**defaults()[1], **run.config})
     digests = {name: run.manifest[name]["digest"] for name in ("trace", "profile")}
-    return run_id(config.choices, hash_config(config, digests))
+    return run_name(config.choices, hash_config(config, digests))
 
 
 def test_every_committed_run_has_the_id_of_its_configuration(committed):

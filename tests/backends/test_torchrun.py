@@ -9,6 +9,7 @@ import pytest
 from harness.contracts.engine import ChangeKind
 from harness.contracts.training import ReportKind
 from harness.engines.consumed import count_samples
+from harness.file_names import file_name
 from systems.backends.torchrun import Torchrun
 from systems.launchers.local import Local
 from systems.runtime.step_log import read_lines
@@ -39,6 +40,15 @@ def world(tmp_path):
 def test_options_out_of_range_are_refused_in_words(options, fact):
     with pytest.raises(ValueError, match=fact):
         Torchrun(**options)
+
+
+@pytest.mark.parametrize("job_id", ["../up/..", "a$b (中文)", "x" * 240])
+def test_a_job_of_any_name_trains_in_its_own_folder(world, job_id):
+    started = world.until_change(world.start((0,), job_id=job_id, step_s=0.002))
+    assert started.kind is ReportKind.DONE
+    world.until_step(5, job_id)
+    assert [path.name for path in world.folder.iterdir()] == [file_name(job_id)]
+    assert (world.job_dir(job_id) / "torchelastic").is_dir()
 
 
 def test_a_worker_trains_saves_and_leaves(world):

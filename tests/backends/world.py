@@ -17,6 +17,7 @@ from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.evidence import Evidence
 from harness.contracts.training import ReportKind, TrainingOrder, WorkloadSpec
 from harness.engines.consumed import read_consumed, read_lines
+from harness.file_names import file_name
 from harness.trace.job import JobSpec
 from systems.launchers.local import PREIMPORT, Local
 from systems.runtime import step_log
@@ -188,7 +189,7 @@ class World:
         backend.open(cluster, launcher)
 
     def job_dir(self, job_id="job"):
-        return self.folder / job_id
+        return self.folder / file_name(job_id)
 
     def start(
         self,

@@ -50,6 +50,10 @@ FILES = settings(
 )
 
 
+EMPTY = ("", "Unknown", "None", "N/A", "null", "<none>", "<unknown>")
+"""Cells that say nothing, by the rules for a user's own columns."""
+
+
 class NotThereError(Exception):
     """The file says nothing that a job could be made of."""
 
@@ -110,6 +114,9 @@ def cells(text, header, delimiter=",", quotes=True):
         if any(cell.strip() for cell in row)
     ]
     names = [cell.strip() for cell in (header or rows.pop(0))]
+    named = max((at for at, name in enumerate(names, 1) if name), default=0)
+    if not any("".join(row[named:]).strip() for row in rows):  # delimiters at the end of lines
+        names, rows = names[:named], [row[:named] for row in rows]
     return [dict(zip(names, (cell.strip() for cell in row), strict=True)) for row in rows]
 
 
@@ -160,19 +167,17 @@ def check_columns(folder, text):
         fractions="round_up",
     )
     trace = read(reader)
+
+    def job(row):
+        ran, work = (None if row[key] in EMPTY else number(row[key]) for key in ("ran", "n"))
+        slots = math.ceil(number(row["gpus"]) / 2)
+        work = ran * slots if work is None else work  # without a program's name: slot-seconds
+        return 60.0 * number(row["at"]), slots, work, ran, None
+
     if trace is not None:
         same(
             trace,
-            [
-                (
-                    60.0 * number(row["at"]),
-                    math.ceil(number(row["gpus"]) / 2),
-                    number(row["n"]),
-                    number(row["ran"]) if row["ran"] else None,
-                    None,
-                )
-                for row in cells(text, None)
-            ],
+            [job(row) for row in cells(text, None)],
         )
 
 

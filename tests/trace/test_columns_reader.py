@@ -50,7 +50,7 @@ def test_units_of_time(tmp_path, unit, seconds):
 
 def test_dates_with_zones_and_formats(tmp_path):
     units = {"arrival": "date"}
-    iso = "at,gpus,ran\n2020-01-01 00:00:00,1,5\n2020-01-01T02:00:00+01:00,1,5\n"
+    iso = "at,gpus,ran\n2020-01-01 00:00:00Z,1,5\n2020-01-01T02:00:00+01:00,1,5\n"
     assert [j.arrival_s for j in read(tmp_path, iso, units=units).jobs] == [0.0, 3600.0]
     own = "at,gpus,ran\n31.12.2019 23:00,1,5\n01.01.2020 00:30,1,5\n"
     jobs = read(tmp_path, own, units=units, date_format="%d.%m.%Y %H:%M").jobs

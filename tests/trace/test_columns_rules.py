@@ -67,10 +67,11 @@ def test_factors_and_parts_of_a_slot(tmp_path):
 def test_durations_from_start_and_end(tmp_path):
     columns = {"arrival": "at", "slots": "gpus", "start": "from", "end": "to"}
     text = "at,gpus,from,to\n0,1,10,15\n1,1,20,\n2,1,9,7\n"
-    problems = refused(tmp_path, text, columns=columns)
-    assert problems == [f"{tmp_path / 'jobs.csv'}:3: to is ''; " + problems[0].partition("; ")[2]]
+    empty, negative = refused(tmp_path, text, columns=columns)
+    assert empty == f"{tmp_path / 'jobs.csv'}:3: to is ''; give it, or a column for work"
+    assert "jobs.csv:4: from is 9 and to is 7" in negative
     (problem,) = refused(tmp_path, text.replace("20,\n", "20,21\n"), columns=columns)
-    assert "jobs.csv:4: to is -2" in problem
+    assert "jobs.csv:4: from is 9 and to is 7; leave out jobs that never ran" in problem
     (job,) = read(tmp_path, "at,gpus,from,to\n0,1,10,15\n", columns=columns).jobs
     assert job.duration_s == 5.0
 

@@ -7,8 +7,10 @@ import pytest
 import yaml
 
 from harness.cluster import uniform_cluster
+from harness.trace.assemble import from_trace
 from harness.trace.build import TRACES, load_trace
 from harness.trace.transforms import TransformContext
+from harness.trace.unit_checks import wrong_units
 
 NAMES = sorted(path.stem for path in TRACES.glob("*.yaml"))
 # Reading 82,247 jobs and changing them twice takes seconds: long, but for Philly itself.
@@ -50,6 +52,7 @@ def test_every_configuration_loads_and_says_where_it_is_from(name):
     assert trace.licence
     assert trace.jobs[0].arrival_s == 0.0
     assert trace.digest == load(name).digest
+    assert [found.kind for found in wrong_units(from_trace(trace)) if found.rows] == []
 
 
 def test_every_data_file_is_an_unchanged_copy():

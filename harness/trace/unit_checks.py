@@ -1,0 +1,141 @@
+"""Times that look as if they were read in a wrong unit: what no cluster's jobs are like.
+
+The bounds are far from every shipped trace, whose longest span is 149 days, and whose longest
+mean duration is 2.7 days.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.trace.findings import Finding
+from harness.trace.submissions import Submissions
+from harness.trace.table import Floats
+
+DAY_S = 86400.0
+YEAR_S = 365.25 * DAY_S
+
+_DECADE_S = 10 * YEAR_S
+"""Longest plausible span of a trace, and time to a deadline, seconds."""
+_LONG_MEAN_S, _SHORT_MEAN_S = 10 * DAY_S, 1.0
+"""Mean durations between these are plausible, seconds."""
+_FAR = 100.0
+"""Times to the deadline over durations: a median above this is not plausible."""
+_EPOCH_S = (5e8, 5e9)
+"""Seconds since 1970 in this range are dates from 1985 to 2128."""
+_EPOCH_MS = 1e11
+"""Seconds since 1970 from here on would be after the year 5000: milliseconds."""
+
+
+def wrong_units(rows: Submissions) -> list[Finding]:
+    """Return a finding for each time that is implausible as the reader understood it."""
+    return [*_arrivals(rows), *_durations(rows), *_deadlines(rows)]
+
+
+def _arrivals(rows: Submissions) -> list[Finding]:
+    arrival_s = rows.arrival_s
+    is_ms = arrival_s >= _EPOCH_MS
+    order = np.argsort(arrival_s, kind="stable")
+    span_s = float(arrival_s[order[-1]] - arrival_s[order[0]])
+    ends = [int(order[0]), int(order[-1])] if span_s > _DECADE_S and not is_ms.any() else []
+    way_out = "milliseconds need units: {arrival: ms}; a submission at 0 or in 1970 has no date"
+    return [
+        Finding(
+            "submissions after the year 5000, if they are seconds since 1970",
+            np.flatnonzero(is_ms).tolist(),
+            lambda row: rows.said("arrival_s", row),
+            "they look like milliseconds: units: {arrival: ms}",
+        ),
+        Finding(
+            f"first and last submission are {_long(span_s)} apart",
+            ends,
+            lambda row: rows.said("arrival_s", row),
+            way_out,
+        ),
+    ]
+
+
+def _durations(rows: Submissions) -> list[Finding]:
+    known = np.flatnonzero(~np.isnan(rows.duration_s))
+    if not len(known):
+        return []
+    mean_s = float(rows.duration_s[known].mean())
+    if _SHORT_MEAN_S <= mean_s <= _LONG_MEAN_S or mean_s <= 0:
+        return []
+    if mean_s < _SHORT_MEAN_S:
+        way_out = "hours or days need units: {duration: h} or {duration: d}"
+    elif mean_s >= _EPOCH_S[0]:
+        way_out = "a date is no duration: name the columns of start and end instead"
+    else:
+        way_out = (
+            f"as milliseconds they would last {_long(mean_s / 1000)} on average: "
+            "units: {duration: ms}"
+        )
+    first = known[np.argsort(-np.abs(rows.duration_s[known]), kind="stable")]
+    return [
+        Finding(
+            f"mean duration of {_long(mean_s)}",
+            first.tolist(),
+            lambda row: f"{rows.said('duration_s', row)}: {_long(float(rows.duration_s[row]))}",
+            way_out,
+        )
+    ]
+
+
+def _deadlines(rows: Submissions) -> list[Finding]:
+    with_one = np.flatnonzero(~np.isnan(rows.deadline_s))
+    if not len(with_one):
+        return []
+    left_s = rows.deadline_s - rows.arrival_s
+    away = with_one[left_s[with_one] > _DECADE_S]
+    found = [
+        Finding(
+            f"deadlines more than {_long(_DECADE_S)} after submission",
+            away.tolist(),
+            lambda row: f"{rows.said('deadline_s', row)}: {_long(float(left_s[row]))} later",
+            _of_far_deadlines(left_s[away]),
+        )
+    ]
+    first_s = float(rows.arrival_s.min())
+    if float(rows.deadline_s[with_one].max()) < first_s and first_s > _EPOCH_S[0]:
+        found.append(
+            Finding(
+                "deadlines before the first submission of all",
+                with_one.tolist(),
+                lambda row: rows.said("deadline_s", row),
+                "do they count from submission? then set deadlines: relative",
+            )
+        )
+    ratio = left_s[with_one] / rows.duration_s[with_one]
+    known = np.isfinite(ratio)
+    if not len(away) and known.any() and float(np.median(ratio[known])) > _FAR:
+        times = f"{float(np.median(ratio[known])):,.0f}"
+        found.append(
+            Finding(
+                f"deadlines {times} durations after submission (median)",
+                with_one[known].tolist(),
+                lambda row: (
+                    f"{rows.said('deadline_s', row)}: {_long(float(left_s[row]))} later, runs"
+                    f" {_long(float(rows.duration_s[row]))}"
+                ),
+                "are the units of deadline and duration the same in the file? correct units",
+            )
+        )
+    return found
+
+
+def _of_far_deadlines(left_s: Floats) -> str:
+    median_s = float(np.median(left_s)) if len(left_s) else 0.0
+    if median_s >= _EPOCH_MS:
+        return "they look like milliseconds: units: {deadline: ms}"
+    if median_s >= _EPOCH_S[0]:
+        return "they look like seconds since 1970, counted from submission: deadlines: absolute"
+    return "milliseconds need units: {deadline: ms}; leave a deadline that means none empty"
+
+
+def _long(seconds: float) -> str:
+    """Return a time in the unit in which it is easiest to judge."""
+    for unit_s, name in ((YEAR_S, "years"), (DAY_S, "days"), (3600.0, "h"), (60.0, "min")):
+        if abs(seconds) >= 2 * unit_s:
+            return f"{seconds / unit_s:,.1f} {name}"
+    return f"{seconds:,.3g} s"
