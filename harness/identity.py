@@ -17,7 +17,6 @@ FILED = ("trace", "profile")
 """Groups whose files have digests in every manifest."""
 OWN_FILE = "own file"
 """Takes the place of a path. Digests tell the contents of such files apart."""
-"""Most letters of an option's name in a run's id, which is the name of a directory."""
 
 
 def portable(config: Mapping[str, Any]) -> dict[str, Any]:
