@@ -77,9 +77,7 @@ class RunConfig:
         determines=True,
     )
     name: str | None = _key("label of the run, shown in tables and MLflow")
-    sweep: str | None = _key(
-        "label of the sweep it belongs to (-m makes one if none is given; a study is its own)"
-    )
+    sweep: str | None = _key("label of its sweep; -m makes one if none is given")
     results_dir: str = _key("folder of the stored runs", _not_empty)
     max_wall_s: float | None = _key("stop the run after so many seconds of wall clock", _positive)
     snapshot_every_s: float | None = _key(

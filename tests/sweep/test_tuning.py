@@ -229,3 +229,28 @@ def test_a_study_without_its_inputs_is_not_written_into(tmp_path, text, fact):
     with pytest.raises(UserError, match=fact):
         write_into(str(path), {"edf": []})
     assert path.read_text() == text
+
+
+def test_runs_on_an_earlier_content_of_a_trace_do_not_count(tmp_path, capsys):
+    (tmp_path / "jobs.csv").write_text("at,gpus,seconds\n0,1,60\n5,1,60\n")
+    (tmp_path / "lab.yaml").write_text(
+        "name: lab\nsource: made for a test\nlicence: none\nreader:\n"
+        "  _target_: harness.trace.columns.ColumnsReader\n  path: jobs.csv\n"
+        "  columns: {arrival: at, slots: gpus, duration: seconds}\n"
+    )
+    base = [f"trace={tmp_path / 'lab.yaml'}", "profile=recorded", "cluster=cpu2", "tracking=none"]
+    (tmp_path / "one.yaml").write_text(
+        yaml.safe_dump({"description": "one", "base": base, "grids": [{"scheduler": ["fifo"]}]})
+    )
+    results = tmp_path / "runs"
+    words = [*base, "scheduler=fifo", "progress=false", f"results_dir={results}"]
+    ask = [f"study={tmp_path / 'one.yaml'}", "metric=jct_mean_s", "--results", str(results)]
+    assert run_harness(words) == 0
+    assert tuning.main(ask) == 0
+    (tmp_path / "jobs.csv").write_text("at,gpus,seconds\n0,1,60\n5,1,90\n")
+    capsys.readouterr()
+    assert tuning.main(ask) == 2
+    told = capsys.readouterr().err
+    assert "has runs on other contents of its trace or profile alone, which do not count" in told
+    assert run_harness(words) == 0
+    assert tuning.main(ask) == 0
