@@ -217,26 +217,28 @@ def _run_one(planned: Plan, command: list[str], mirroring: bool) -> int:
         when = "stored already" if stored else f"about {seconds(estimate_wall_s(planned))}"
         out.print(f"1 point: {planned.run_id}: {jobs}, {when}. dry=true: nothing was started.")
         return 0
-    status = "done" if stored is None else "stored"
+    code, status = 0, "done" if stored is None else "stored"
     if stored is None:
         with RunProgress(len(planned.trace.jobs), config.progress) as progress:
             shown = (progress.show, progress.say) if config.progress else ()
             path = execute(planned, command, *shown)
         stored = load_run(path)
         out.print(f"Run {planned.run_id} finished.")
-        if mirroring:
-            _mirror(stored, config)
+        code = _mirror(stored, config) if mirroring else 0
     else:
         out.print(f"Run {planned.run_id} is stored already; force=true runs it again.")
     _show_run(config, stored, status)
-    return 0
+    return code
 
 
-def _mirror(stored: StoredRun, config: RunConfig) -> None:
+def _mirror(stored: StoredRun, config: RunConfig) -> int:
+    """Mirror a run; the exit code: 130 after Ctrl-C, which leaves the run stored."""
     try:
         mirror_run(stored, config.tracking)
     except KeyboardInterrupt:
         print(f"Stopped; the run is stored, MLflow was not filled: {REFILL}", file=sys.stderr)
+        return 130
+    return 0
 
 
 def _show_run(config: RunConfig, stored: StoredRun, status: str) -> None:

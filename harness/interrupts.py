@@ -19,6 +19,8 @@ from harness.problems import render
 TIME_LIMIT_EXIT = 124
 """Exit code of a run stopped at ``max_wall_s`` (as ``timeout`` has it)."""
 
+_STOPPED = (TIME_LIMIT_EXIT, 128 + signal.SIGINT, 128 + signal.SIGTERM)
+"""Exit codes after which nothing is left to do."""
 _MOST_S = 1.5
 """Seconds from Ctrl-C to the end of a command that has nothing to save."""
 
@@ -61,7 +63,20 @@ def run_command(main: Callable[[], int]) -> NoReturn:
                 code = tell(error)
             else:
                 raise
+    if ctrl_c.came or code in _STOPPED:
+        _leave(code)
     sys.exit(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End without the interpreter's own end: libraries such as MLflow need seconds for theirs.
+
+    Every ``finally`` of the command has been run by now.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _code_of(main: Callable[[], int]) -> int:
