@@ -10,9 +10,12 @@ from matplotlib import font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
+from harness.command_line import main as run_harness
 from reports import letters, style
+from reports.__main__ import main as reports_main
 from reports.drawing import Drawing
 from reports.files import save_all
+from reports.trace import main as trace_main
 
 LABEL = "中文 $5_x^{ and $\\undefined{"
 """Mathematics that cannot be parsed, and letters that the figures' own font lacks."""
@@ -142,3 +145,28 @@ def test_names_in_bars_are_as_wide_as_their_letters(text, shown):
     if "中" in text and not letters._others(frozenset("中文"))[1]:
         shown = "中" * 6 + "…"
     assert style.shorten(text, 14) == shown
+
+
+def test_a_report_on_jobs_of_any_name(tmp_path, capsys):
+    ids = ("a$b$c", "$\\undefined{", "中文ジョブ", "x" * 240, "../up/..", "<b>&amp;")
+    rows = "".join(f"{10 * at},1,60,{name}\n" for at, name in enumerate(ids))
+    folder = tmp_path / "Jörgs Läufe (neu)"
+    folder.mkdir()
+    (folder / "jobs.csv").write_text("at,gpus,ran,id\n" + rows, encoding="utf-8")
+    path = folder / "中文 $5.yaml"
+    path.write_text(
+        "name: $x$ of 中文\nsource: a test\nlicence: none\nreader:\n"
+        "  _target_: harness.trace.columns.ColumnsReader\n  path: jobs.csv\n"
+        "  columns: {arrival: at, slots: gpus, duration: ran, job_id: id}\n",
+        encoding="utf-8",
+    )
+    runs, site, figure = folder / "runs", folder / "site", folder / "trace.png"
+    words = ["scheduler=fifo", "cluster=cpu4", f"results_dir={runs}", "tracking=none"]
+    assert run_harness([f"trace={path}", *words, "progress=false"]) == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        out = ["--results", str(runs), "--out", str(site), "--formats", "png"]
+        assert reports_main([*out, "--figures", "timeline", "jct_distribution"]) == 0
+        assert trace_main([str(path), "--cluster", "cpu4", "--out", str(figure)]) == 0
+    assert figure.stat().st_size
+    assert len(list(site.glob("figures/*.png"))) == 2
