@@ -73,7 +73,8 @@ def init(
         ScriptError: the two cannot be trained, or ``init`` was called before.
     """
     if _runs:
-        _runs[0].adopt(
+        _runs[0].program.init(
+            _runs[0],
             model,
             optimizer,
             before_update,
@@ -151,7 +152,7 @@ def carry(**objects: Any) -> None:
                 " load_state_dict()"
             )
     if _runs:
-        _runs[0].carry(objects)
+        _runs[0].program.carry(objects)
 
 
 def notify_batch_end(loss: torch.Tensor | float | None = None) -> None:
@@ -207,7 +208,7 @@ class Batches:
         self._num_drawn = 0
         """Samples, where the script trains alone."""
         if _runs:
-            _runs[0].feed(feed)
+            _runs[0].program.add_feed(feed)
 
     def __len__(self) -> int:
         """Steps of an epoch."""

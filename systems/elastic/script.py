@@ -15,8 +15,6 @@ from __future__ import annotations
 import math
 import runpy
 import sys
-from collections.abc import Callable
-from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -28,19 +26,17 @@ from systems.elastic.carried import Carried, Snapshot
 from systems.elastic.elastic_loop import ElasticLoop
 from systems.elastic.groups import GroupLost
 from systems.elastic.leaving import Outcome, agree_to_end, finish, leave
-from systems.elastic.made import Made
 from systems.elastic.order import ElasticOrder
-from systems.elastic.script_checks import StepChecks, check_alone, check_init
+from systems.elastic.script_checks import StepChecks
 from systems.elastic.script_error import ScriptError
 from systems.elastic.script_gradients import ScriptGradients
-from systems.elastic.script_workload import BATCH, Feed, ScriptWorkload
+from systems.elastic.script_program import ScriptProgram
+from systems.elastic.script_workload import BATCH, ScriptWorkload
 from systems.elastic.state_comparison import StateComparison
-from systems.elastic.transfer.training_state import is_elementwise
 from systems.elastic.workbench import Workbench
 from systems.runtime.control import ControlClient
 from systems.runtime.data_order import Plan
 from systems.runtime.determinism import make_deterministic
-from systems.runtime.session import Program
 from systems.runtime.trainer import seed_all
 
 
@@ -70,7 +66,7 @@ def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: fl
     torch.set_num_threads(order.num_threads)
     make_deterministic(torch.device("cpu"), order.num_threads)
     seed_all(order.seed, torch.device("cpu"))
-    run.made.watch()
+    run.program.made.watch()
     run.gradients.watch()
     api.begin(run)
     try:
@@ -92,17 +88,8 @@ class ScriptRun:
         self._client = client
         self._token = token
         self._ordered_at = ordered_at
-        self.made = Made()
-        """What the script has made of torch's classes."""
+        self.program = ScriptProgram()
         self.gradients = ScriptGradients()
-        self._trained: tuple[torch.nn.Module, torch.optim.Optimizer] | None = None
-        self._own_update: Callable[[], None] = lambda: None
-        self._before_update: Callable[[int], None] | None = None
-        self._is_replayable = True
-        self._may_change_parameters = False
-        self._kept: dict[str, Any] = {}
-        """What the script says that it keeps, by name."""
-        self._feed: Feed | None = None
         self._workload: ScriptWorkload | None = None
         self._loop: ElasticLoop | None = None
         self._checks: StepChecks | None = None
@@ -120,60 +107,6 @@ class ScriptRun:
         self._lost: GroupLost | None = None
         self._is_first: bool | None = None
         """Once this worker has left: whether it has the results to tell."""
-
-    # What the script says before its first batch.
-
-    def adopt(
-        self,
-        model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
-        before_update: Callable[[int], None] | None,
-        *,
-        changes_gradients: bool,
-        changes_parameters: bool,
-    ) -> None:
-        """Take what the script trains.
-
-        Raises:
-            ScriptError: it cannot be trained, or there is something already.
-        """
-        if self._trained is not None:
-            raise ScriptError(
-                "init() was called twice, and a job trains one model with one optimizer; make the"
-                " models modules of one model, whose forward() computes all losses, and give one"
-                " optimizer all their parameters, in groups"
-            )
-        check_init(model, optimizer)
-        self._trained = model, optimizer
-        self._before_update = before_update
-        self._may_change_parameters = changes_parameters
-        self._is_replayable = is_elementwise(optimizer) and not (
-            changes_gradients or changes_parameters
-        )
-        script_model.make_elastic(model, self)
-        self._own_update = script_optimizer.make_elastic(optimizer, self)
-
-    def feed(self, feed: Feed) -> None:
-        """Take the script's samples.
-
-        Raises:
-            ScriptError: there are some already.
-        """
-        if self._feed is not None:
-            raise ScriptError("batches() was called twice; a script trains on one data set")
-        self._feed = feed
-
-    def carry(self, objects: dict[str, Any]) -> None:
-        """Take objects whose state is to travel with the model's.
-
-        Raises:
-            ScriptError: the first batch was drawn already, or a name is taken.
-        """
-        if self._loop is not None:
-            raise ScriptError("carry() was called after the first batch; call it before")
-        if taken := sorted(set(objects) & set(self._kept)):
-            raise ScriptError(f"carry() was called twice with the name {taken[0]!r}")
-        self._kept |= objects
 
     # What the script asks.
 
@@ -222,10 +155,9 @@ class ScriptRun:
         """
         loop = self._loop or self._open()
         self._advance()
-        assert self._feed is not None
         assert self._checks is not None
         self._checks.note_parameters()
-        return loop.bench.session.data_state.consumed // len(self._feed.dataset)
+        return loop.bench.session.data_state.consumed // len(self.program.feed.dataset)
 
     def draw(self, epoch: int | None) -> Any:
         """The next batch of this worker; None when the epoch, or all training, is over.
@@ -237,11 +169,10 @@ class ScriptRun:
             SystemExit: this worker has left.
         """
         loop = self._loop or self._open()
-        assert self._feed is not None
         assert self._carried is not None
         assert self._checks is not None
-        session = loop.bench.session
-        end = math.inf if epoch is None else (epoch + 1) * len(self._feed.dataset)
+        session, num_samples = loop.bench.session, len(self.program.feed.dataset)
+        end = math.inf if epoch is None else (epoch + 1) * num_samples
         has_stepped = self._stage is _Stage.COMMITTED
         self.end_batch(None)
         self._stage = _Stage.BETWEEN
@@ -255,7 +186,7 @@ class ScriptRun:
         self.gradients.see_old()
         before = loop.generation, session.step
         while self._advance():
-            if epoch is not None and session.data_state.consumed < epoch * len(self._feed.dataset):
+            if epoch is not None and session.data_state.consumed < epoch * num_samples:
                 raise ScriptError(
                     f"the job went back to a checkpoint of an epoch before {epoch}, and the loop of"
                     " a script cannot; choose --recovery exact, or one loop without epochs"
@@ -339,8 +270,7 @@ class ScriptRun:
                 "optimizer.step() without a forward pass in this step; call the model that"
                 " init() returned, once for every batch, and step once"
             )
-        loop, (_, optimizer) = self._present, self._trained or (None, None)
-        assert optimizer is not None
+        loop = self._present
         assert self._checks is not None
         lost, self._lost = self._lost, None
         try:
@@ -353,7 +283,7 @@ class ScriptRun:
                 comparison, self._comparison = self._comparison, None
                 assert loop.group is not None
                 comparison.end(loop.group, self.step)
-            loop.end_step(updates=script_optimizer.unscale(optimizer))
+            loop.end_step(updates=script_optimizer.unscale(self.program.optimizer))
         except GroupLost as error:
             self._stage = _Stage.BETWEEN
             self._is_repeated = True
@@ -388,14 +318,13 @@ class ScriptRun:
             SystemExit: this worker has left before.
         """
         if self._is_first is None:
-            loop, (model, _) = self._present, self._trained or (None, None)
-            assert model is not None
+            loop = self._present
             self.end_batch(None)
             self._stage = _Stage.BETWEEN
             self._end_alike()
             loop.outcome = loop.outcome or Outcome.FINISHED
             self._is_first = leave(loop, loop.outcome)
-            script_model.own_buffers(model)
+            script_model.own_buffers(self.program.model)
         return self._is_first
 
     def end(self) -> None:
@@ -463,7 +392,7 @@ class ScriptRun:
     def _check_parameters(self) -> None:
         """Refuse what a joiner's copy would miss: it replays updates and nothing else."""
         assert self._checks is not None
-        if self._may_change_parameters or self._present.order.transfer != "background":
+        if self.program.may_change_parameters or self._present.order.transfer != "background":
             return
         if name := self._checks.changed_outside_updates():
             raise ScriptError(
@@ -488,60 +417,9 @@ class ScriptRun:
         Raises:
             ScriptError: the script has not said what it trains, or keeps what cannot travel.
         """
-        feed = self._feed
-        if self._trained is None or feed is None:
-            raise ScriptError("call init(model, optimizer) before the first batch is drawn")
-        model, optimizer = self._trained
-        # Samples of a script may draw random numbers, so nobody else can fetch them in advance.
-        order = replace(
-            self._order, global_batch=feed.batch_size, prefetch_steps=0, loader_processes=0
-        )
-        if feed.num_steps is not None:
-            order = replace(order, target_step=min(order.target_step, feed.num_steps))
-        if order.transfer == "background" and not self._is_replayable:
-            print(
-                f"elastic: the updates of {type(optimizer).__name__} in this script cannot be"
-                " replayed element by element; joiners get the state at the switch"
-                " (transfer=peer)",
-                file=sys.stderr,
-            )
-            order = replace(order, transfer="peer")
-        self._carried = self._carry_all(model, optimizer)
-        self._checks = StepChecks(model, optimizer)
-        self._workload = ScriptWorkload(model, self._own_update, feed, self._before_update)
-        device = next(model.parameters()).device
-        program = Program(self._workload, model, optimizer, device, carried=self._carried)
+        order = self.program.order(self._order)
+        program, self._workload, self._carried = self.program.complete(order)
+        self._checks = StepChecks(program.model, program.optimizer)
         bench = Workbench(order, self._client, self._ordered_at, program)
         self._loop = ElasticLoop(order, self._client, self._token, bench)
         return self._loop
-
-    def _carry_all(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Carried:
-        """Gather what the script keeps: what it has named, and what it has made of torch's.
-
-        Raises:
-            ScriptError: some of it cannot travel.
-        """
-        made = self.made.living()
-        check_alone(model, optimizer, made)
-        modules = [v for v in (*made, *self._kept.values()) if isinstance(v, torch.nn.Module)]
-        # An average holds a copy of the model, which would travel twice.
-        known = {id(v) for v in self._kept.values()}
-        known |= {id(part) for v in modules for part in v.modules() if part is not v}
-        mine = [
-            value
-            for value in made
-            if not isinstance(value, torch.optim.Optimizer)
-            and id(value) not in known
-            and getattr(value, "optimizer", optimizer) is optimizer
-        ]
-        objects = self._kept | {
-            f"{type(value).__name__} {number}": value for number, value in enumerate(mine, 1)
-        }
-        if self._order.recovery == "consistent" or self._order.checkpoint_every:
-            averages = [name for name, v in objects.items() if isinstance(v, torch.nn.Module)]
-            if averages:
-                raise ScriptError(
-                    f"the script keeps {averages[0]}, whose tensors are in no checkpoint; leave out"
-                    " --checkpoint-every and --recovery consistent"
-                )
-        return Carried(objects, optimizer)

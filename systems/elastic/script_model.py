@@ -50,7 +50,7 @@ def make_elastic(model: torch.nn.Module, run: ScriptRun) -> None:
 
     def deepcopy(self: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
         found = _plain_copy(self, plain, memo)
-        run.made.add(found)
+        run.program.made.add(found)
         return found
 
     def reduce(self: torch.nn.Module, protocol: Any) -> Any:
