@@ -106,7 +106,8 @@ def _deadlines(rows: Submissions) -> list[Finding]:
                 "do they count from submission? then set deadlines: relative",
             )
         )
-    ratio = left_s[with_one] / rows.duration_s[with_one]
+    with np.errstate(divide="ignore", invalid="ignore"):  # a duration of 0 is told elsewhere
+        ratio = left_s[with_one] / rows.duration_s[with_one]
     known = np.isfinite(ratio)
     if not len(away) and known.any() and float(np.median(ratio[known])) > _FAR:
         times = f"{float(np.median(ratio[known])):,.0f}"

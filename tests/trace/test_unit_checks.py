@@ -1,6 +1,7 @@
 """Lint notices times read in a wrong unit, and finds none in what is shipped."""
 
 import json
+import warnings
 
 import yaml
 
@@ -101,6 +102,13 @@ def test_a_submission_without_a_date(tmp_path):
 def test_minutes_of_a_quiet_week_are_not_noted(tmp_path):
     rows = [(60 * number, 8, 300 + number, "") for number in range(100)]
     assert told(tmp_path, rows, units={"arrival": "min", "duration": "min"}) == "nothing to remark"
+
+
+def test_durations_of_zero_are_refused_without_a_warning_of_numpy(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = told(tmp_path, [(0, 1, 0, 5), (0, 1, 0, 0), (1, 1, 30, 90)])
+    assert "REFUSED: ran of 0 or less: 2 of 3 jobs" in text
 
 
 def test_no_shipped_trace_looks_wrong():
