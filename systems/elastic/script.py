@@ -35,7 +35,7 @@ from systems.elastic.script_workload import BATCH, ScriptWorkload
 from systems.elastic.state_comparison import StateComparison
 from systems.elastic.workbench import Workbench
 from systems.runtime.control import ControlClient
-from systems.runtime.data_order import Plan
+from systems.runtime.data_order import EVERY_RANK, Plan, step_seed
 from systems.runtime.determinism import make_deterministic
 from systems.runtime.trainer import seed_all
 
@@ -251,6 +251,9 @@ class ScriptRun:
             except GroupLost as error:
                 self._lost = error
         self.gradients.are_new(self._present.bench.reduction)
+        # Noise that a script adds to its gradients must be the same in all workers.
+        session = self._present.bench.session
+        seed_all(step_seed(session.seed, session.step, EVERY_RANK), session.device)
 
     def zeroed(self) -> None:
         """Note that gradients were set to zero, by the script and not by a draw."""

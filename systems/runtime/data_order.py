@@ -222,6 +222,10 @@ def share(global_batch: int, num_workers: int, rank: int) -> tuple[int, int]:
     return start, start + base + (rank < rest)
 
 
+EVERY_RANK = -1
+"""Rank of the random state that all workers share between a backward pass and the next batch."""
+
+
 def step_seed(seed: int, step: int, rank: int) -> int:
     """Seed of one worker's random state in one step, 63 bits.
 

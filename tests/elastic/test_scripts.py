@@ -15,7 +15,7 @@ import torch
 from harness.contracts.training import ReportKind
 from harness.engines.consumed import count_samples
 from systems.elastic import api
-from systems.runtime.data_order import PositionOrder, Range, share, step_seed
+from systems.runtime.data_order import EVERY_RANK, PositionOrder, Range, share, step_seed
 from systems.runtime.step_log import read_lines
 from tests.elastic.scripts import points
 from tests.elastic.test_api import launcher, run, worlds
@@ -184,10 +184,10 @@ def test_a_script_that_would_go_wrong_is_refused(name, arguments, workers, reaso
     assert not (tmp_path / "out.pt").exists()
 
 
-@pytest.mark.parametrize("kind", ["norm", "dropout"])
+@pytest.mark.parametrize("kind", ["norm", "dropout", "noise"])
 @pytest.mark.parametrize("changes", [False, True], ids=["two", "one-three-two"])
 @pytest.mark.long
-def test_layers_that_depend_on_a_worker_s_samples_are_as_under_ddp(
+def test_what_depends_on_random_numbers_or_a_worker_s_samples_is_as_under_ddp(
     kind, changes, run, tmp_path, monkeypatch
 ):
     out = tmp_path / "out.pt"
@@ -239,5 +239,9 @@ def by_shares(kind, sizes, monkeypatch):
                 kept = {name: value.clone() for name, value in model.named_buffers()}
         for name, value in model.named_buffers():
             value.copy_(kept[name])
+        if kind == "noise":
+            torch.manual_seed(step_seed(api.ALONE_SEED, step, EVERY_RANK))
+            for parameter in model.parameters():
+                parameter.grad += 0.1 * torch.randn_like(parameter)
         optimizer.step()
     return model.state_dict()

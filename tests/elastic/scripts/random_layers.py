@@ -1,4 +1,5 @@
-"""Batch normalisation with ``norm``, dropout with ``dropout``: each worker has its own."""
+"""Batch normalisation with ``norm``, dropout with ``dropout``, which each worker has of its own;
+and with ``noise`` gradients with noise, which is the same in all workers."""
 
 import sys
 
@@ -11,8 +12,9 @@ from systems.elastic import api as elastic
 def layers():
     """Return the network of the script."""
     torch.manual_seed(0)
-    is_norm = "norm" in sys.argv
-    middle = torch.nn.BatchNorm1d(8, dtype=torch.float64) if is_norm else torch.nn.Dropout(0.3)
+    middle = torch.nn.Dropout(0.3) if "dropout" in sys.argv else torch.nn.Identity()
+    if "norm" in sys.argv:
+        middle = torch.nn.BatchNorm1d(8, dtype=torch.float64)
     return torch.nn.Sequential(
         torch.nn.Linear(4, 8, dtype=torch.float64),
         middle,
@@ -30,6 +32,9 @@ if __name__ == "__main__":
         for x, y in loader:
             optimizer.zero_grad()
             error(model(x), y).backward()
+            if "noise" in sys.argv:
+                for parameter in model.parameters():
+                    parameter.grad += 0.1 * torch.randn_like(parameter)
             optimizer.step()
     if elastic.shutdown():
         torch.save(model.state_dict(), sys.argv[1])
