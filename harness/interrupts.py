@@ -21,6 +21,8 @@ TIME_LIMIT_EXIT = 124
 
 _STOPPED = (TIME_LIMIT_EXIT, 128 + signal.SIGINT, 128 + signal.SIGTERM)
 """Exit codes after which nothing is left to do."""
+_AGAIN_S = 0.05
+"""Seconds after which a signal that had no effect is sent again: time to leave a destructor."""
 _MOST_S = 1.5
 """Seconds from Ctrl-C to the end of a command that has nothing to save."""
 
@@ -166,6 +168,18 @@ def interruptible(max_wall_s: float | None = None) -> Iterator[None]:
             asked = True
             raise Interrupted(signum)
 
+    def again(unraisable: sys.UnraisableHookArgs) -> None:
+        """Send the signal once more: a destructor has swallowed what it raised."""
+        nonlocal asked
+        if not isinstance(unraisable.exc_value, Interrupted):
+            hook(unraisable)
+            return
+        asked = False
+        sender = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), unraisable.exc_value.signum))
+        sender.daemon = True
+        sender.start()
+
+    hook, sys.unraisablehook = sys.unraisablehook, again
     before = {signum: signal.getsignal(signum) for signum in signals}
     if before[signal.SIGINT] is signal.SIG_IGN:
         del before[signal.SIGINT]
@@ -179,3 +193,4 @@ def interruptible(max_wall_s: float | None = None) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for signum, handler in before.items():
             signal.signal(signum, handler)
+        sys.unraisablehook = hook

@@ -138,6 +138,27 @@ run_command(main)
 """
 
 
+SWALLOWED_WITHIN = INTERRUPTIBLE.replace(
+    "            while True:",
+    "            Swallows()\n            while True:",
+).replace(
+    "def main():",
+    """class Swallows:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+        for _ in range(1000):
+            pass
+
+def main():""",
+)
+
+
+def test_a_signal_that_a_destructor_swallows_is_sent_again():
+    command = started(SWALLOWED_WITHIN)
+    _, errors = outcome(command)
+    assert (command.returncode, errors) == (130, "")
+
+
 @pytest.mark.parametrize(("script", "code"), [(WAITS, -signal.SIGTERM), (INTERRUPTIBLE, 143)])
 def test_a_command_in_the_background_of_a_script_ignores_ctrl_c_and_ends_by_sigterm(script, code):
     command = started(script, "sh", "-c", """trap '' INT; exec "$@" """, "sh")

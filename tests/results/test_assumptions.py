@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from harness import assumptions, tracking_rows
+from harness.as_recorded import recorded_rows
 from harness.command_line import main
 from harness.compare import main as compare
 from harness.store import StoredRun, iter_runs
@@ -173,3 +174,13 @@ def test_what_only_some_runs_assume_is_told_with_their_number(tmp_path, lab):
     assert [text for text in found if text.endswith("(1 of 2 runs)")] == [found[1]]
     assert found[1].startswith(FREE)
     assert len(found) == 2
+
+
+def test_jobs_without_a_recorded_start_are_left_out_and_the_row_says_so(tmp_path, lab):
+    text = LOG.replace("2024-01-01 00:20:00,2024-01-01 02:20:00", "2023-12-31 00:00:00,2024-01-01")
+    assert text != LOG
+    (tmp_path / "lab.csv").write_text(text)  # b began before it was submitted: a slip of a clock
+    run = simulated(tmp_path, lab, "cluster=dgx8")
+    (label,) = recorded_rows([run])
+    assert label == "as recorded (2 of 3 jobs)"
+    assert recorded_rows([run])[label]["jct_mean_s"] == (4200 + 5400) / 2
