@@ -13,6 +13,7 @@ where the others are. Started with plain ``python``, a script trains alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
@@ -31,6 +32,17 @@ Model = TypeVar("Model", bound=torch.nn.Module)
 Optimizer = TypeVar("Optimizer", bound=torch.optim.Optimizer)
 _runs: list[ScriptRun] = []
 """This process's, if it is a worker of a job."""
+
+
+@dataclass(slots=True)
+class _Alone:
+    """A script that trains alone."""
+
+    step: int = 0
+    """Number of the step at hand."""
+
+
+_alone = _Alone()
 
 
 def begin(run: ScriptRun) -> None:
@@ -180,6 +192,14 @@ def is_first() -> bool:
     return rank() == 0
 
 
+def step() -> int:
+    """Return the number of the step at hand, from 0; it changes where a batch is drawn.
+
+    The number is right in a worker that has joined, which a counter of the script's is not.
+    """
+    return _runs[0].step_at_hand if _runs else _alone.step
+
+
 def shutdown() -> bool:
     """Part from the other workers after the loop. True for the worker that is to go on.
 
@@ -266,8 +286,8 @@ class Batches:
                 ranges.append(Range(epoch, start, stop))
                 self._num_drawn += stop - start
                 wanted -= stop - start
-            step = self._num_drawn // feed.batch_size - 1
-            seed_all(step_seed(ALONE_SEED, step, 0), torch.device("cpu"))
+            _alone.step = self._num_drawn // feed.batch_size - 1
+            seed_all(step_seed(ALONE_SEED, _alone.step, 0), torch.device("cpu"))
             yield feed.collate([feed.dataset[index] for index in order.ids(ranges)])
 
 

@@ -62,8 +62,8 @@ class ElasticLoop:
         )
         self.straggling = Straggling(order, client)
         self.trainer.times_device = self.straggling.is_on
-        # A script's workers say in one more place that their loop has ended (``agree_to_end``).
-        num_places = self.trainer.num_losses + (carried is not None)
+        # A script's workers use two more places: ``agree_to_end``, ``ScriptRun.forward``.
+        num_places = self.trainer.num_losses + 2 * (carried is not None)
         self.words = Words(num_places, has_times=self.straggling.is_on)
         self.group: Group | None = None
         self.generation = 0

@@ -37,7 +37,7 @@ def agree_to_end(loop: ElasticLoop) -> bool:
     group = loop.group
     assert group is not None
     loop.words.begin(group, [(loop.trainer.num_losses, 1.0)], None)
-    return loop.words.end().losses[-1] == group.size
+    return loop.words.end().losses[loop.trainer.num_losses] == group.size
 
 
 def leave(loop: ElasticLoop, outcome: Outcome) -> bool:

@@ -12,9 +12,11 @@ follows ``optimizer.step()`` in the loop, a scheduler's step for instance, belon
 
 from __future__ import annotations
 
+import json
 import math
 import runpy
 import sys
+import zlib
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,11 @@ from systems.elastic.workbench import Workbench
 from systems.runtime.control import ControlClient
 from systems.runtime.data_order import EVERY_RANK, Plan, step_seed
 from systems.runtime.determinism import make_deterministic
+from systems.runtime.state import hyper_parameters
 from systems.runtime.trainer import seed_all
+
+RATES_PLACE = 2
+"""Place of the words in which workers tell the checksum of their hyper-parameters."""
 
 
 class _Stage(Enum):
@@ -100,6 +106,10 @@ class ScriptRun:
         """Whether what the script does until its next draw is to be taken back."""
         self._comparison: StateComparison | None = None
         self._compared_generation = -1
+        self._last_rates: tuple[int, int] | None = None
+        """Generation of the last update, and a checksum of its hyper-parameters."""
+        self.step_at_hand = 0
+        """Number of the step whose batch was drawn last, from 0."""
         self._stage = _Stage.BETWEEN
         self._is_noted = True
         """Whether the step that was committed last is logged."""
@@ -204,6 +214,7 @@ class ScriptRun:
             self._snapshot = self._carried.snapshot()
             self._checks.note_parameters()
             self._compare()
+            self.step_at_hand = session.step
             self._plan = loop.trainer.draw()
             self._stage = _Stage.DRAWN
             return loop.trainer.fetch(self._plan)[BATCH]
@@ -232,7 +243,7 @@ class ScriptRun:
         reduction.call_after_backward(self._end_backward)
         try:
             reduction.begin()
-            loop.begin_words([(0, 0.0)])
+            loop.begin_words([(0, 0.0), (RATES_PLACE, float(self._told_rates))])
             loop.before_backward()
         except GroupLost as error:
             self._lost = error
@@ -286,7 +297,9 @@ class ScriptRun:
                 comparison, self._comparison = self._comparison, None
                 assert loop.group is not None
                 comparison.end(loop.group, self.step)
-            loop.end_step(updates=script_optimizer.unscale(self.program.optimizer))
+            is_finite = script_optimizer.unscale(self.program.optimizer)
+            rates = zlib.crc32(json.dumps(hyper_parameters(self.program.optimizer)).encode())
+            losses = loop.end_step(updates=is_finite)
         except GroupLost as error:
             self._stage = _Stage.BETWEEN
             self._is_repeated = True
@@ -296,6 +309,8 @@ class ScriptRun:
             self._is_noted = False
             self._checks.note_parameters()
             self.gradients.are_old(loop.bench.reduction)
+            self._check_rates(losses[RATES_PLACE])
+            self._last_rates = loop.generation, rates
 
     def end_batch(self, loss: float | None) -> None:
         """Log the step that has ended.
@@ -363,6 +378,25 @@ class ScriptRun:
         self._comparison = None  # the step of the one before was lost
         if len(loop.membership.members) > 1:
             self._comparison = StateComparison(loop.state, self._carried.values())
+
+    @property
+    def _told_rates(self) -> int:
+        """The checksum that this worker tells the others in the step at hand; 0 in the first step
+        of a generation, for which a worker that has joined has none."""
+        generation, rates = self._last_rates or (-1, 0)
+        return rates if generation == self._present.generation else 0
+
+    def _check_rates(self, total: float) -> None:
+        """Compare the hyper-parameters of the update before this one among all workers.
+
+        Raises:
+            ScriptError: a script sets them by something that is not the same in all workers.
+        """
+        if total != self._told_rates * len(self._present.membership.members):
+            raise ScriptError(
+                f"at step {self.step - 1} the workers had different learning rates, or other"
+                " hyper-parameters of the optimizer; set them by a scheduler, or by elastic.step()"
+            )
 
     def _end_alike(self) -> None:
         """See whether all workers end here, and with the same state.

@@ -174,7 +174,7 @@ def test_a_loop_over_epochs_does_not_go_back_to_an_earlier_one(run, tmp_path):
 
 DRIFTS = {
     "learning rate": (
-        "optimizer.param_groups[0]['lr'] = 0.05 / (1 + elastic.rank())",
+        "optimizer.param_groups[0]['lr'] = 0.05 / (1 + elastic.rank() * (elastic.step() == 19))",
         "the optimizer's hyper-parameters",
     ),
     "parameter": ("model[2].bias.data += elastic.rank()", "parameter 2.bias"),
@@ -186,8 +186,11 @@ DRIFTS = {
 }
 
 
-@pytest.mark.parametrize("case", DRIFTS)
-@pytest.mark.parametrize("at", ["change", "end"])
+@pytest.mark.parametrize(
+    ("case", "at"),
+    # A learning rate that an update has had is found in the step after it.
+    [(c, at) for c in DRIFTS for at in ("change", "end") if (c, at) != ("learning rate", "change")],
+)
 def test_workers_that_drift_end_the_job_with_the_tensor_s_name(case, at, run, tmp_path):
     line, name = DRIFTS[case]
     script = tmp_path / "script.py"
@@ -214,6 +217,21 @@ def test_workers_that_drift_end_the_job_with_the_tensor_s_name(case, at, run, tm
     assert end.kind is ReportKind.FAILED
     assert "the workers differ in" in end.reason
     assert name in end.reason
+
+
+def test_learning_rates_that_differ_are_found_in_the_next_step(run, tmp_path):
+    script = tmp_path / "script.py"
+    body = """
+    optimizer.zero_grad()
+    error(model(x), y).backward()
+    if elastic.step() == 30:
+        optimizer.param_groups[0]["lr"] = 0.01 / (1 + elastic.rank())
+    optimizer.step()
+    """
+    script.write_text(HEAD + loop(body))
+    end = run(script, "slow", workers=2).until_end()
+    assert end.kind is ReportKind.FAILED
+    assert "at step 31 the workers had different learning rates" in end.reason
 
 
 def test_a_parameter_changed_through_data_is_found_when_a_worker_joins(run, tmp_path):

@@ -29,5 +29,6 @@ for _ in loader.epochs():
         assert set(norms) == {"0.weight", "0.bias", "2.weight", "2.bias"}
         optimizer.step()
         elastic.notify_batch_end(loss)
+        last = elastic.step()
 if elastic.shutdown():
-    torch.save(model.state_dict(), sys.argv[1])
+    torch.save(model.state_dict() | {"step": torch.tensor(last)}, sys.argv[1])
