@@ -173,7 +173,8 @@ import os, signal, sys
 
 class Interrupts:
     def find_spec(self, name, path=None, target=None):
-        if "harness.starting" in sys.modules and "harness.interrupts" not in sys.modules:
+        is_ready = hasattr(sys.modules.get("harness.starting"), "end_at_once_until_main")
+        if is_ready and "harness.interrupts" not in sys.modules:
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupts())

@@ -66,7 +66,7 @@ def test_a_copy_of_the_folder_gives_the_same_run(command, folder, tmp_path):
     shutil.copytree(folder, copy)
     (copy / "lab.yaml").rename(copy / "other.yaml")
     first = run_id(command, folder)
-    assert first.startswith("Lab_week_März-uniform-stop_resume-simulated-")
+    assert first.startswith("Lab week _März_-uniform-stop_resume-simulated-")
     assert run_id(command, copy, trace="other.yaml") == first
 
 
