@@ -12,6 +12,7 @@ where the others are. Started with plain ``python``, a script trains alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -59,6 +60,9 @@ def init(
     changes_parameters: bool = False,
 ) -> tuple[Model, Optimizer]:
     """Share a model and its optimizer with the job's other workers.
+
+    The loss must be the mean over the samples of the worker's batch. Then the mean of the workers'
+    losses, weighted by their samples, is that of the whole batch.
 
     All begin with the first worker's parameters. The model's gradients are the workers' mean once
     ``backward()`` has returned, so that a script may clip, unscale or log them.
@@ -264,6 +268,12 @@ class Batches:
                 " would do once more what the script does after each epoch"
             )
         is_endless = self._feed.epochs is None
+        is_over = _runs[0].is_over if _runs else self._epoch >= (self._feed.epochs or math.inf)
+        if is_over:
+            raise ScriptError(
+                "the loader has no batches left: training is over. For passes after it, such as"
+                " update_bn, use a DataLoader of your own"
+            )
         while not _runs:
             yield from self._alone()
             if not is_endless:

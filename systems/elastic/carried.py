@@ -17,6 +17,11 @@ import torch
 from systems.elastic.plain_state import decode, encode
 from systems.elastic.script_error import ScriptError
 
+_OPTIMIZER = "optimizer:"
+"""Name of the optimizer among the modules, whose names have no colon."""
+_OWN_MARKS = ("_opt_called", "_step_supports_amp_scaling")
+"""Attributes of an optimizer that are not the script's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -28,16 +33,24 @@ class Snapshot:
     """Copies of the modules' tensors."""
     groups: tuple[dict[str, Any], ...]
     """Hyper-parameters of the optimizer's groups, which schedulers set."""
+    attributes: dict[str, dict[str, Any]]
+    """Plain attributes of the model's modules and of the optimizer."""
 
 
 class Carried:
     """The objects of one worker, under the same names and in the same order in all workers."""
 
-    def __init__(self, objects: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
+    def __init__(
+        self,
+        objects: Mapping[str, Any],
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+    ) -> None:
         """Check that the objects' state can travel.
 
         Args:
             objects: by name; modules, or objects with ``state_dict`` and ``load_state_dict``.
+            model: of the script. Plain attributes of its modules travel, ``training`` among them.
             optimizer: of the script.
 
         Raises:
@@ -47,6 +60,7 @@ class Carried:
             name: value for name, value in objects.items() if isinstance(value, torch.nn.Module)
         }
         self._plain = {name: value for name, value in objects.items() if name not in self._modules}
+        self._model = model
         self._optimizer = optimizer
         self._states()
 
@@ -64,8 +78,8 @@ class Carried:
         }
 
     def values(self) -> list[Any]:
-        """Return names and states of the plain objects, as JSON values."""
-        return [self.names, self._states()]
+        """Return names and states of the plain objects and plain attributes, as JSON values."""
+        return [self.names, self._states(), self._attributes()]
 
     def adopt(self, values: Sequence[Any]) -> None:
         """Take what ``values`` gave on another worker.
@@ -73,7 +87,7 @@ class Carried:
         Raises:
             ValueError: the other worker carries other objects.
         """
-        names, states = values
+        names, states, attributes = values
         if names != self.names:
             raise ValueError(
                 f"the job's workers carry {_listed(names)}, and this one {_listed(self.names)}:"
@@ -81,6 +95,7 @@ class Carried:
                 " workers"
             )
         self._load(states)
+        self._set_attributes(attributes)
 
     def snapshot(self) -> Snapshot:
         """Copy the carried state, and the optimizer's hyper-parameters."""
@@ -88,6 +103,7 @@ class Carried:
             tuple(self._states()),
             tuple(value.clone() for value in self.tensors().values()),
             tuple(_hyper_parameters(self._optimizer)),
+            self._attributes(),
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -99,6 +115,23 @@ class Carried:
         groups = self._optimizer.param_groups
         for group, values in zip(groups, snapshot.groups, strict=True):
             group.update(values)
+        self._set_attributes(snapshot.attributes)
+
+    def _attributes(self) -> dict[str, dict[str, Any]]:
+        """Return plain attributes by the name of their module; the optimizer's have none.
+
+        A temperature that ``forward`` lowers, or a counter of the user's own optimizer, is part of
+        what a step computes.
+        """
+        return {name: _plain_attributes(owner) for name, owner in self._owners()}
+
+    def _set_attributes(self, attributes: Mapping[str, Mapping[str, Any]]) -> None:
+        for name, owner in self._owners():
+            vars(owner).update(attributes.get(name, {}))
+
+    def _owners(self) -> Iterator[tuple[str, Any]]:
+        yield _OPTIMIZER, self._optimizer
+        yield from self._model.named_modules()
 
     def _states(self) -> list[Any]:
         return [
@@ -116,6 +149,18 @@ class Carried:
                 raise ScriptError(
                     f"{name} does not take the state of another worker's ({error})"
                 ) from None
+
+
+def _plain_attributes(owner: Any) -> dict[str, Any]:
+    """Return the numbers and texts among an object's attributes; of torch's own modules only
+    ``training``, which alone changes there."""
+    if isinstance(owner, torch.nn.Module) and type(owner).__module__.startswith("torch."):
+        return {"training": owner.training}
+    return {
+        key: value
+        for key, value in vars(owner).items()
+        if type(value) in (bool, int, float, str) and key not in _OWN_MARKS
+    }
 
 
 def _hyper_parameters(optimizer: torch.optim.Optimizer) -> Iterator[dict[str, Any]]:

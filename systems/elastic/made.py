@@ -13,6 +13,8 @@ import torch
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel
 
+from systems.elastic.script_error import ScriptError
+
 KINDS: Final[tuple[type, ...]] = (
     torch.optim.Optimizer,
     LRScheduler,
@@ -29,6 +31,8 @@ class Made:
 
     def __init__(self) -> None:
         self._references: list[weakref.ref[Any]] = []
+        self.is_closed = False
+        """Whether the job trains, so that what is made now would not travel to joining workers."""
 
     def watch(self) -> None:
         """Note every object of ``KINDS`` from now on, until the process ends.
@@ -49,6 +53,11 @@ class Made:
         return [value for value in found if value is not None]
 
     def _new(self, kind: type, *args: object, **kwargs: object) -> Any:
+        if self.is_closed and not issubclass(kind, torch.optim.Optimizer):
+            raise ScriptError(
+                f"a {kind.__name__} was made after the first batch, and a worker that joins would"
+                " not have its state; make it before, and begin to use it when it is time"
+            )
         value: Any = object.__new__(kind)
         self.add(value)
         return value

@@ -104,6 +104,11 @@ class ScriptRun:
         """What is carried, at the beginning of the step at hand."""
         self._is_repeated = False
         """Whether what the script does until its next draw is to be taken back."""
+        self._is_lost_step = False
+        """Whether the last step was lost, and with it what the script did to the model since."""
+        self._kept_parameters: list[tuple[torch.Tensor, torch.Tensor]] = []
+        """Parameters, and copies from the beginning of the step at hand, if the script may change
+        them."""
         self._comparison: StateComparison | None = None
         self._compared_generation = -1
         self._last_rates: tuple[int, int] | None = None
@@ -186,6 +191,11 @@ class ScriptRun:
         has_stepped = self._stage is _Stage.COMMITTED
         self.end_batch(None)
         self._stage = _Stage.BETWEEN
+        if self._is_lost_step:
+            self._is_lost_step = False
+            loop.bench.reduction.restore_buffers()
+            for parameter, copy in self._kept_parameters:
+                parameter.copy_(copy)
         if self._is_repeated:
             self._is_repeated = False
             assert self._snapshot is not None
@@ -194,16 +204,18 @@ class ScriptRun:
             return None  # what the script does after an epoch comes before any change
         self._check_parameters()
         self.gradients.see_old()
-        before = loop.generation, session.step
+        before = session.step
         while self._advance():
             if epoch is not None and session.data_state.consumed < epoch * num_samples:
                 raise ScriptError(
-                    f"the job went back to a checkpoint of an epoch before {epoch}, and the loop of"
-                    " a script cannot; choose --recovery exact, or one loop without epochs"
+                    f"epoch {epoch} begins before all samples of the epochs before it were used."
+                    " Either the loop has left an epoch early: give batches() fewer samples."
+                    " Or the job went back to a checkpoint: choose --recovery exact, or one loop"
+                    " without epochs"
                 )
             if session.data_state.consumed >= end:
                 # Another worker's state has come, with what its script did after this epoch.
-                self._is_repeated = (loop.generation, session.step) != before
+                self._is_repeated = session.step != before
                 self._snapshot = self._carried.snapshot()
                 return None
             try:
@@ -211,7 +223,7 @@ class ScriptRun:
             except GroupLost as error:
                 loop.lose(error)
                 continue
-            self._snapshot = self._carried.snapshot()
+            self._keep()
             self._checks.note_parameters()
             self._compare()
             self.step_at_hand = session.step
@@ -300,9 +312,10 @@ class ScriptRun:
             is_finite = script_optimizer.unscale(self.program.optimizer)
             rates = zlib.crc32(json.dumps(hyper_parameters(self.program.optimizer)).encode())
             losses = loop.end_step(updates=is_finite)
+            rates = self._checks.part_checksum(self.step, rates)
         except GroupLost as error:
             self._stage = _Stage.BETWEEN
-            self._is_repeated = True
+            self._is_repeated = self._is_lost_step = True
             loop.lose(error)
         else:
             self._stage = _Stage.COMMITTED
@@ -322,7 +335,7 @@ class ScriptRun:
             raise ScriptError(
                 "a batch ended without optimizer.step(); all workers must update for every batch."
                 " To accumulate gradients over several batches, give batches() their sum as its"
-                " batch_size"
+                " batch_size; to skip updates that are not finite, use a GradScaler"
             )
         if not self._is_noted:
             self._is_noted = True
@@ -343,6 +356,7 @@ class ScriptRun:
             loop.outcome = loop.outcome or Outcome.FINISHED
             self._is_first = leave(loop, loop.outcome)
             script_model.own_buffers(self.program.model)
+            self.program.made.is_closed = False
         return self._is_first
 
     def end(self) -> None:
@@ -367,6 +381,14 @@ class ScriptRun:
         return False
 
     # Checks.
+
+    def _keep(self) -> None:
+        """Copy what the script may change in the step at hand, in case the step is lost."""
+        assert self._carried is not None
+        self._snapshot = self._carried.snapshot()
+        if self.program.may_change_parameters:
+            parameters = self.program.model.parameters()
+            self._kept_parameters = [(p.detach(), p.detach().clone()) for p in parameters]
 
     def _compare(self) -> None:
         """Begin to compare the state with the other workers' if the membership has changed."""
@@ -394,8 +416,9 @@ class ScriptRun:
         """
         if total != self._told_rates * len(self._present.membership.members):
             raise ScriptError(
-                f"at step {self.step - 1} the workers had different learning rates, or other"
-                " hyper-parameters of the optimizer; set them by a scheduler, or by elastic.step()"
+                f"in step {self.step - 1} the workers had different learning rates or other"
+                " hyper-parameters, or came to different parameters. Set rates by a scheduler or by"
+                " elastic.step(), and change gradients alike in all workers"
             )
 
     def _end_alike(self) -> None:
@@ -429,12 +452,13 @@ class ScriptRun:
     def _check_parameters(self) -> None:
         """Refuse what a joiner's copy would miss: it replays updates and nothing else."""
         assert self._checks is not None
-        if self.program.may_change_parameters or self._present.order.transfer != "background":
+        if self.program.may_change_parameters:
             return
         if name := self._checks.changed_outside_updates():
             raise ScriptError(
-                f"the script has changed {name} outside optimizer.step(); a worker that joins would"
-                " not see it. Pass changes_parameters=True to init()"
+                f"the script has changed {name} outside optimizer.step(), which a worker that joins"
+                " would not see, and a step that is lost would not take back. Pass"
+                " changes_parameters=True to init()"
             )
 
     def _why_no_gradients(self) -> str:
@@ -457,6 +481,8 @@ class ScriptRun:
         order = self.program.order(self._order)
         program, self._workload, self._carried = self.program.complete(order)
         self._checks = StepChecks(program.model, program.optimizer)
+        before = self._carried.snapshot()
         bench = Workbench(order, self._client, self._ordered_at, program)
+        self._carried.restore(before)  # the model may count the passes that warm up
         self._loop = ElasticLoop(order, self._client, self._token, bench)
         return self._loop

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 
 import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from systems.elastic.script_error import ScriptError
-from systems.runtime.state import parameters_of
+from systems.elastic.transfer.memory import as_bytes
+from systems.runtime.state import hyper_parameters, parameters_of
 
 
 def check_init(model: object, optimizer: object) -> None:
@@ -39,6 +41,20 @@ def check_init(model: object, optimizer: object) -> None:
         )
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ScriptError("no parameter of the model that init() was given wants a gradient")
+    owned = {id(parameter) for parameter in parameters_of(optimizer)}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and id(parameter) not in owned:
+            raise ScriptError(
+                f"{name} wants a gradient, and the optimizer does not have it; freeze it"
+                " (requires_grad_(False)) or give it to the optimizer, in a parameter group of its"
+                " own if need be"
+            )
+    try:
+        hyper_parameters(optimizer)
+    except TypeError as error:
+        raise ScriptError(
+            f"{error}. Give a learning rate as a number: lr=0.1, not torch.tensor(0.1)"
+        ) from None
 
 
 def check_alone(
@@ -68,6 +84,11 @@ def check_alone(
             f"a second optimizer ({name}) has parameters that init() was not given, so each worker"
             " would train them by its own samples; make them part of the model, with one optimizer"
         )
+
+
+PART_BYTES = 1 << 17
+"""Of the parameters whose checksum is compared in a step: 0.06 ms at 2.4 GB/s."""
+DEVICE_STEPS = 16
 
 
 class StepChecks:
@@ -109,11 +130,34 @@ class StepChecks:
                     " Leave requires_grad as it is, give such parameters a group of their own, and"
                     " set the group's learning rate to 0 while they are not to change"
                 )
+            if parameter._backward_hooks or _late_hooks(parameter):
+                raise ScriptError(
+                    f"{name} has a hook on its gradient, which would see this worker's gradient and"
+                    " not the workers' mean; do that after backward(), to the parameter's grad"
+                )
         if [id(parameter) for parameter in parameters_of(self._optimizer)] != self._owned:
             raise ScriptError(
                 "the optimizer's parameters were changed after the first batch; give it all of them"
                 " before init(), in groups whose learning rate may be 0 at first"
             )
+
+    def part_checksum(self, step: int, start: int) -> int:
+        """Return a CRC-32 of a part of the parameters, another one after every step.
+
+        So workers that drift find that within as many steps as there are parts. On accelerators
+        only every ``DEVICE_STEPS`` steps have a part, since reading waits for the device.
+
+        Args:
+            step: steps executed.
+            start: value to begin with.
+        """
+        _, parameter = self._named[step % len(self._named)]
+        if parameter.device.type != "cpu" and step % DEVICE_STEPS:
+            return start
+        memory = as_bytes(parameter)
+        num_parts = max(1, -(-memory.numel() // PART_BYTES))
+        first = step // len(self._named) % num_parts * PART_BYTES
+        return zlib.crc32(memory[first : first + PART_BYTES].cpu().numpy().data, start)
 
     @property
     def num_trained(self) -> int:
@@ -127,3 +171,8 @@ class StepChecks:
             for name, parameter in self._named
             if parameter.requires_grad and parameter.grad is None
         ]
+
+
+def _late_hooks(parameter: torch.nn.Parameter) -> object:
+    """Return what ``register_post_accumulate_grad_hook`` has registered, if anything."""
+    return getattr(parameter, "_post_accumulate_grad_hooks", None)

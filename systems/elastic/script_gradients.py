@@ -38,6 +38,11 @@ class ScriptGradients:
         backward = torch.autograd.backward
 
         def watched(*args: Any, **kwargs: Any) -> None:
+            if kwargs.get("create_graph") or args[3:4] == (True,):
+                raise ScriptError(
+                    "backward() was called with create_graph=True, which needs gradients that are"
+                    " not shared; compute them by torch.autograd.grad(..., create_graph=True)"
+                )
             before = None if self._reduction is None else _versions(self._reduction)
             backward(*args, **kwargs)
             if before is not None and self._reduction is not None:

@@ -143,6 +143,7 @@ class ScriptProgram:
         model, optimizer, feed = self._parts
         self._is_complete = True
         carried = self._carry_all(order)
+        self.made.is_closed = True
         workload = ScriptWorkload(model, self._own_update, feed, self._before_update)
         device = next(model.parameters()).device
         return Program(workload, model, optimizer, device, carried=carried), workload, carried
@@ -177,4 +178,4 @@ class ScriptProgram:
                     f"the script keeps {averages[0]}, whose tensors are in no checkpoint; leave out"
                     " --checkpoint-every and --recovery consistent"
                 )
-        return Carried(objects, optimizer)
+        return Carried(objects, model, optimizer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -119,9 +120,13 @@ class ScriptWorkload:
                 f" ({type(error).__name__}: {error}); say with batches(..., inputs=...) what of a"
                 " batch it is called with"
             ) from error
-        return torch.stack(
-            [tensor.float().sum() for tensor in _tensors(outputs) if tensor.requires_grad]
-        ).sum()
+        sums = [tensor.float().sum() for tensor in _tensors(outputs) if tensor.requires_grad]
+        if not sums:
+            raise ValueError(
+                f"the model returned a {type(outputs).__name__} without a tensor that needs a"
+                " gradient; return tensors, or tuples, lists, mappings or dataclasses of them"
+            )
+        return torch.stack(sums).sum()
 
     def update(
         self,
@@ -154,6 +159,8 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, tuple | list):
         for item in value:
             yield from _tensors(item)
+    elif dataclasses.is_dataclass(value):
+        yield from _tensors(vars(value))
 
 
 def _moved(value: Any, device: torch.device) -> Any:

@@ -326,6 +326,13 @@ class OrderedReduction:
         self._buffers_pending = None
         self._pending.clear()
 
+    def restore_buffers(self) -> None:
+        """Take back what was done to the buffers since a step that was undone.
+
+        Only before the next forward pass, which keeps the buffers of its own step.
+        """
+        self.buffers.gather().copy_(self._boundary)
+
     def commit(self) -> None:
         """The step counts; it cannot be undone any more."""
         self._is_undoable = False

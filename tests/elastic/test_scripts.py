@@ -53,6 +53,7 @@ WORKS = [
     Works("compiled"),
     Works("compiled", ("after",)),
     Works("clamped", ("told",)),
+    Works("attributes"),
 ]
 REFUSED = [
     (
@@ -61,7 +62,7 @@ REFUSED = [
         1,
         "To accumulate gradients over several batches, give batches() their sum",
     ),
-    ("two_optimizers", (), 1, "a second optimizer (Adam) has parameters of the model"),
+    ("two_optimizers", (), 1, "2.weight wants a gradient, and the optimizer does not have it"),
     ("gan", (), 1, "init() was called twice, and a job trains one model with one optimizer"),
     ("freezing", ("thaw",), 1, "0.weight was unfrozen after the first batch"),
     ("loss_with_parameters", (), 1, "the optimizer has 1 parameters that are not the model's"),
