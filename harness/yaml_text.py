@@ -23,6 +23,20 @@ def read_yaml(text: str) -> Any:
     return yaml.load(text, Loader=_LOADER)
 
 
+def fault(error: yaml.YAMLError, text: str) -> tuple[int, str]:
+    """Return the line of what is wrong with a YAML document, and the fact.
+
+    Args:
+        error: of a reader in Python; libyaml counts bytes, not letters.
+        text: the document.
+    """
+    if isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        return line, f"has the character U+{error.character:04X}, which no YAML text has"
+    mark = getattr(error, "problem_mark", None)
+    return mark.line + 1 if mark else 1, getattr(error, "problem", None) or "not YAML"
+
+
 def read_alike(text: str) -> Any:
     """A YAML document of which there are many that differ in few of their outermost entries, as
     the configurations of a study's runs do: each entry is parsed once, and what is in it shared by

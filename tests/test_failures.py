@@ -54,10 +54,12 @@ def test_output_that_nobody_reads_or_that_has_no_room_is_told_in_one_line(module
     assert (code, lines) == (1, [f"Failed: a file or standard output: {NO_SPACE}"])
 
 
-def test_a_table_that_nobody_reads_is_told_in_the_same_way(tmp_path):
+@pytest.mark.parametrize("words", [("harness", *ONE_RUN), ("harness.trace", "show", "five_jobs")])
+def test_a_table_that_nobody_reads_is_told_in_the_same_way(tmp_path, words):
+    folder = (f"results_dir={tmp_path}",) if words[0] == "harness" else ()
     reader, writer = os.pipe()
     os.close(reader)
-    code, lines = ended("harness", *ONE_RUN, f"results_dir={tmp_path}", stdout=writer)
+    code, lines = ended(*words, *folder, stdout=writer)
     os.close(writer)
     assert code == 141
     assert [line for line in lines if "standard output was closed" in line] == lines

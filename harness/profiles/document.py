@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from harness.yaml_text import fault
+
 KeyPath = tuple[str | int, ...]
 
 
@@ -39,28 +41,31 @@ def read_document(path: Path) -> Document:
     """Read a YAML file; what cannot be read is in the answer's ``problems``."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        return Document(
-            str(path), {}, problems=(f"{path}: cannot be read ({reason}); check the path",)
-        )
-    loader = yaml.SafeLoader(text)
+    except UnicodeDecodeError:
+        fact = "cannot be read (it is not UTF-8 text)"
+        return Document(str(path), {}, problems=(f"{path}: {fact}; save it as UTF-8 YAML",))
+    except OSError as error:
+        fact = f"cannot be read ({error.strerror})"
+        return Document(str(path), {}, problems=(f"{path}: {fact}; check the path",))
     lines: dict[KeyPath, int] = {(): 1}
     problems: list[str] = []
+    loader = None
     try:
+        loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         data = None if node is None else _plain(loader, node, (), path, lines, problems)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
+    except yaml.YAMLError as error:
+        line, fact = fault(error, text)
         return Document(
             str(path),
             {},
-            problems=(f"{path}:{line}: not valid YAML: {error.problem}; correct the syntax",),
+            problems=(f"{path}:{line}: not valid YAML: {fact}; correct the syntax",),
         )
     except ValueError as error:
         return Document(str(path), {}, problems=(f"{path}: {error}; quote or correct the value",))
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
     return Document(str(path), data, lines, tuple(problems))
 
 

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rich.console import Console
-
 from harness.interrupts import run_command
 from harness.problems import UserError
+from harness.summary import console
 from harness.trace.assemble import from_trace
 from harness.trace.catalog import Opened, names, open_cluster, open_profile, open_trace
 from harness.trace.generate import add_arguments, epilog, generate, seed
@@ -139,7 +138,7 @@ def _lint(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     context = _context(options)
-    show(_opened(options).load(context), Console(), context.cluster)
+    show(_opened(options).load(context), console(), context.cluster)
     return 0
 
 

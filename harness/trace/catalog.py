@@ -18,6 +18,7 @@ from harness.trace.submissions import Reader
 from harness.trace.table import display, read_header
 from harness.trace.trace import Trace, TraceError
 from harness.trace.transforms import Transform, TransformContext
+from harness.yaml_text import fault
 
 CONFIGS = TRACES.parent
 """Where the shipped configurations of every group are."""
@@ -107,14 +108,19 @@ def _named(group: str, name: str) -> Mapping[str, Any]:
 def _yaml(path: Path) -> Mapping[str, Any]:
     shown = display(path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        fact = "cannot be read (it is not UTF-8 text)"
+        raise TraceError([f"{shown}: {fact}; save it as UTF-8 YAML"]) from error
+    except OSError as error:
         raise TraceError([f"{shown}: cannot be read ({error}); correct the path"]) from error
+    try:
+        content = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        fact = getattr(error, "problem", None) or "not YAML"
-        raise TraceError([f"{shown}{line}: {fact}; correct the YAML there"]) from error
+        line, fact = fault(error, text)
+        raise TraceError([f"{shown}:{line}: {fact}; correct the YAML there"]) from error
+    except ValueError as error:
+        raise TraceError([f"{shown}: {error}; quote or correct the value"]) from error
     if not isinstance(content, Mapping):
         raise TraceError([f"{shown}: is no mapping; docs/how-to-add-a-trace.md has an example"])
     return content

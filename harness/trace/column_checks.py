@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from harness.problems import suggest
 from harness.trace.cells import DATE, FIELDS, PARTS, UNITS
+from harness.trace.date_formats import format_problems
 from harness.trace.job import DeadlineKind
 from harness.trace.row_choice import expressions
 
@@ -95,6 +96,8 @@ def _times(reader: ColumnsReader) -> list[str]:
         for name, unit in reader.units.items()
         if unit in (DATE, PARTS) and name in reader.constants
     ]
+    if reader.date_format is not None:
+        problems += format_problems(reader.date_format)
     problems += _zone(reader)
     if ("start" in given) != ("end" in given):
         problems.append("start and end make a duration together; name the columns of both")

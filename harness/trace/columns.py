@@ -138,6 +138,9 @@ class ColumnsReader:
     """Column to a regular expression, or several; rows in which one is found are left out."""
     delimiter: str = ","
     """Between cells; ``"\\t"`` for tabs."""
+    quotes: bool | None = None
+    """Whether a cell may be in quotes, as in CSV; None: unless the delimiter is ``|``, since
+    ``sacct`` writes quotation marks of a name as they are."""
     header: Sequence[str] | None = None
     """Names of the columns of a file that has no header line."""
     generated: Sequence[str] = ()
@@ -156,7 +159,11 @@ class ColumnsReader:
         """The rows as they are; see ``harness.trace.submissions.Reader``."""
         problems: list[str] = []
         table = read_table(
-            Path(self.path), delimiter=self.delimiter, header=self.header, ragged=problems
+            Path(self.path),
+            delimiter=self.delimiter,
+            header=self.header,
+            ragged=problems,
+            quotes=self.delimiter != "|" if self.quotes is None else self.quotes,
         )
         names = chosen(table, self.columns, problems)
         problems += table.missing(self._rules())

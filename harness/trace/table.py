@@ -19,6 +19,8 @@ from harness.trace.trace import TraceError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_NO_QUOTES = "set quotes: false (ColumnsReader) if a quotation mark is part of a name"
+
 
 @dataclass(frozen=True)
 class Table:
@@ -98,32 +100,43 @@ def read_table(
     delimiter: str = ",",
     header: Sequence[str] | None = None,
     ragged: list[str] | None = None,
+    quotes: bool = True,
 ) -> Table:
     """Read a delimited text file; see ``read_rows`` and ``to_table``."""
-    return to_table(read_rows(path, delimiter=delimiter), header, ragged)
+    return to_table(read_rows(path, delimiter=delimiter, quotes=quotes), header, ragged)
 
 
 def read_rows(path: Path, *, delimiter: str = ",", quotes: bool = True) -> Rows:
-    """The rows of a delimited text file, gzip-compressed if its name ends in ``.gz``.
+    """Return the rows of a delimited text file, gzip-compressed if its name ends in ``.gz``.
 
     Blank lines are skipped; CRLF, a byte-order mark and a missing final newline are fine.
+    A row is one line: a quotation mark that is part of a name would hide the rows after it.
 
     Args:
         path: the file.
         delimiter: one character; a tab for TSV.
-        quotes: whether a cell may stand in quotes, as in CSV.
+        quotes: whether a cell may be in quotes, as in CSV.
 
     Raises:
-        TraceError: the file is absent or not text, or quotes are open at its end.
+        TraceError: the file is absent or not text, or a cell in quotes spans several lines
+            (all of these cells are named).
     """
     shown = display(path)
     rows: list[list[str]] = []
     lines: list[int] = []
+    long: list[str] = []
+    last = 0
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
     try:
         with _opened(path, shown) as file:
             reader = csv.reader(file, delimiter=delimiter, strict=True, quoting=quoting)
             for cells in reader:
+                begin, last = last + 1, reader.line_num
+                if last > begin:
+                    long.append(
+                        f"{shown}:{begin}: a cell in quotes spans lines {begin} to {last};"
+                        f" correct the quotes, or {_NO_QUOTES}"
+                    )
                 if cells and any(cell.strip() for cell in cells):
                     rows.append(cells)
                     lines.append(reader.line_num)
@@ -134,8 +147,10 @@ def read_rows(path: Path, *, delimiter: str = ",", quotes: bool = True) -> Rows:
     except (OSError, EOFError, zlib.error) as error:
         raise TraceError([f"{shown}: cannot be read ({error}); give a whole file"]) from error
     except csv.Error as error:
-        place = f"{shown}:{reader.line_num}"
-        raise TraceError([f"{place}: not a table ({error}); correct the quotes there"]) from error
+        open_quotes = f"{shown}:{last + 1}: not a table ({error}); correct the quotes there, or"
+        raise TraceError([*long, f"{open_quotes} {_NO_QUOTES}"]) from error
+    if long:
+        raise TraceError(long)
     return Rows(shown, rows, lines)
 
 

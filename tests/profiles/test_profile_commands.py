@@ -49,6 +49,16 @@ def test_mistakes_end_with_code_2_and_no_traceback(arguments, message):
     assert "Traceback" not in refused.stderr
 
 
+def test_lint_of_what_is_no_text(tmp_path):
+    (tmp_path / "nul.yaml").write_bytes(b"name: x\n\xc3\xa4: \0\n")
+    (tmp_path / "latin.yaml").write_bytes(b"name: L\xe4ufe\n")
+    refused = command("lint", str(tmp_path / "nul.yaml"), str(tmp_path / "latin.yaml"))
+    assert refused.returncode == 2
+    assert "nul.yaml:2: not valid YAML: has the character U+0000" in refused.stderr
+    assert "latin.yaml: cannot be read (it is not UTF-8 text); save it as" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_lint_tells_the_mistakes_of_all_files(tmp_path):
     for name in ("one.yaml", "two.yaml"):
         (tmp_path / name).write_text("name: x\nthroughput: {}\n")

@@ -132,6 +132,32 @@ def test_a_delimiter_at_the_end_of_every_line(tmp_path):
     assert jobs == read(tmp_path, "at,gpus,ran,,\n0,1,5,,\n1,2,6,,\n").jobs
 
 
+def test_a_quotation_mark_in_a_name_hides_no_jobs(tmp_path):
+    columns = {**BASIC, "owner": "name"}
+    text = 'name|at|gpus|ran\n"my run|0|1|5\nb|1|2|6\n5" disk|2|3|7\n"|3|4|8\n'
+    jobs = read(tmp_path, text, columns=columns, delimiter="|").jobs
+    assert [(job.owner, job.requested_slots) for job in jobs] == [
+        ('"my run', 1), ("b", 2), ('5" disk', 3), ('"', 4),
+    ]  # fmt: skip
+    other = text.replace("|", ";")
+    assert read(tmp_path, other, columns=columns, delimiter=";", quotes=False).jobs == jobs
+    quoted = 'name|at|gpus|ran\n"a|b"|0|1|5\n'
+    (job,) = read(tmp_path, quoted, columns=columns, delimiter="|", quotes=True).jobs
+    assert job.owner == "a|b"
+
+
+def test_a_cell_over_several_lines_is_refused_where_it_begins(tmp_path):
+    columns = {**BASIC, "owner": "name"}
+    text = 'at,gpus,ran,name\n0,1,5,a\n\n1,1,5,"my run\n2,1,5,b\n3,1,5,c"\n4,1,5,"d\n'
+    spans, is_open = refused(tmp_path, text, columns=columns)
+    assert "jobs.csv:4: a cell in quotes spans lines 4 to 6; correct the quotes, or" in spans
+    assert "jobs.csv:7: not a table (unexpected end of data)" in is_open
+    assert "set quotes: false" in spans
+    assert "set quotes: false" in is_open
+    (alone,) = refused(tmp_path, text.partition("4,1")[0], columns=columns)
+    assert alone == spans
+
+
 def test_only_the_row_that_has_a_cell_too_many_is_refused(tmp_path):
     (problem,) = refused(tmp_path, "at|gpus|ran|\n0|1|5|\n1|2|6|x|\n", delimiter="|")
     assert "jobs.csv:3: has 5 cells, the header names 3 (at, gpus, ran)" in problem

@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import pytest
 
 from harness.trace.columns import ColumnsReader
@@ -240,6 +242,47 @@ def test_bad_rows_and_values(tmp_path, text, options, fact):
 )
 def test_contradicting_options(options, fact):
     assert any(fact in line for line in contradictions(**options))
+
+
+@pytest.mark.parametrize(
+    ("date_format", "fact"),
+    [
+        ("%Y-%m-%d %H:%M:%S %Z", "takes a zone's name with %Z and ignores it; use %z"),
+        ("%Y-%m-%d %I:%M", "has 12 hours (%I) without %p; add %p, or use %H"),
+        ("%Y-%m-%d %H:%M %p", "has %p, which counts only with %I; use %I, or cut %p off"),
+        ("%d.%m. %H:%M", "names no year"),
+        ("%Y %H:%M", "names no day"),
+        ("%m/%Y", "names no day"),
+        ("%Y-%Q", "cannot be read: 'Q' is a bad directive"),
+        ("%Y-%m-%d %", "cannot be read: "),
+        ("%Y-%m-%d %Y", "cannot be read: "),
+        ("%%Y-%m-%d", "names no year"),
+    ],
+)
+def test_formats_that_would_lose_a_part_of_the_date(date_format, fact):
+    units = {"arrival": "date"}
+    (line,) = contradictions(columns=BASIC, units=units, date_format=date_format)
+    assert f"date_format {date_format!r} {fact}" in line
+
+
+@pytest.mark.parametrize(
+    ("date_format", "cell"),
+    [
+        ("%Y-%m-%d %H:%M:%S%z", "2017-10-07 15:03:54+0000"),
+        ("%Y-%m-%d %H:%M:%S %z %Z", "2017-10-07 15:03:54 +0000 UTC"),
+        ("%d %b %y %I:%M:%S %p", "07 Oct 17 03:03:54 PM"),
+        ("%c", "Sat Oct  7 15:03:54 2017"),
+        ("%x %X", "10/07/17 15:03:54"),
+        ("%Y-%jT%H:%M:%S.%f%%Z", "2017-280T15:03:54.0%Z"),
+        ("%G-W%V-%uT%H:%M:%S", "2017-W40-6T15:03:54"),
+        ("%Y %U %a %H:%M:%S", "2017 40 Sat 15:03:54"),
+    ],
+)
+def test_formats_that_name_the_whole_date(tmp_path, date_format, cell):
+    text = f"at,gpus,ran\n{cell},1,5\n"
+    options = {"units": {"arrival": "date"}, "date_format": date_format}
+    (at,) = ColumnsReader(str(write(tmp_path, text)), columns=BASIC, **options).parse().arrival_s
+    assert at == datetime(2017, 10, 7, 15, 3, 54, tzinfo=UTC).timestamp()
 
 
 def test_contradictions_come_all_at_once():

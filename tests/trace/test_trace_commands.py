@@ -131,6 +131,8 @@ def test_a_yaml_of_the_users_own(capsys, tmp_path):
         ("a: [1\n", "lab.yaml:2: "),
         ("- a\n", "is no mapping"),
         ("name: lab\n", "'reader' is missing"),
+        ("name: lab\nä: \0\n", "lab.yaml:2: has the character U+0000"),
+        ("name: 2017-13-45\n", "lab.yaml: month must be in 1..12; quote or correct the value"),
     ],
 )
 def test_bad_yaml(capsys, tmp_path, text, fact):
@@ -138,6 +140,14 @@ def test_bad_yaml(capsys, tmp_path, text, fact):
     code, out, err = run(capsys, "lint", str(path))
     assert (code, out) == (2, "")
     assert fact in err
+
+
+def test_yaml_in_another_encoding(capsys, tmp_path):
+    path = tmp_path / "lab.yaml"
+    path.write_bytes("name: Läufe\n".encode("latin-1"))
+    code, out, err = run(capsys, "lint", str(path))
+    assert (code, out) == (2, "")
+    assert "lab.yaml: cannot be read (it is not UTF-8 text); save it as UTF-8 YAML" in err
 
 
 @pytest.mark.parametrize(
