@@ -170,8 +170,30 @@ def test_compare_says_what_it_does_not_compare(edited, capsys):
     told = capsys.readouterr().err
     assert "trace five_jobs has other contents in A (aaaaaaaa) than in B (bbbbbbbb)" in told
     assert "no setting in common" in told
-    assert compare_main([str(edited / "a"), str(edited / "b")]) == 0
-    assert "1 simulated runs are in both" in capsys.readouterr().out
+
+
+def test_compare_leaves_out_what_reports_leave_out(edited, capsys):
+    """A folder that was copied as a baseline, and then run again on an edited trace."""
+    for first, second, name in (("a", "b", "B"), ("b", "a", "A")):
+        assert compare_main([str(edited / first), str(edited / second)]) == 2
+        told = capsys.readouterr()
+        assert f"{name}: 1 run on trace five_jobs, edited since, not compared\n" in told.err
+        assert ": 1 setting not compared\n" in told.err
+        assert "1 setting is in A only\n1 setting is in B only\n" in told.err
+        assert "are in both" not in told.out
+
+
+def test_compare_tells_of_contents_that_one_set_has_in_addition(edited, capsys):
+    """Runs of another study stay, so set B has a setting that set A lacks."""
+    later = {"name": "five_jobs", "digest": "c" * 64, "files_digest": "f3"}
+    write_run(edited / "d", trace={**later, "digest": "a" * 64, "files_digest": "f1"})
+    write_run(edited / "d", repetition=1, trace=later, sweep="other")
+    assert compare_main([str(edited / "a"), str(edited / "d")]) == 0
+    told = capsys.readouterr()
+    assert "has other contents in A (aaaaaaaa) than in B (cccccccc): 1 setting not" in told.err
+    assert "1 setting is in B only" in told.err
+    assert "in A only" not in told.err
+    assert "1 simulated runs are in both: 1 the same byte for byte" in told.out
 
 
 def test_a_report_leaves_the_earlier_out_and_says_so(edited, capsys):
