@@ -4,12 +4,17 @@ import json
 from dataclasses import replace
 
 import pytest
+import yaml
 from sample_runs import write_run
 
 from harness.compare import main as compare_main
 from harness.inputs import contents_labels, inputs_digest, made_of, outdated
+from harness.profiles import load_profile
+from harness.profiles.read import PROVENANCE
 from harness.settings import settings
 from harness.store import StoredRun
+from harness.trace.build import load_trace
+from harness.trace.transforms import TransformContext
 from harness.tracking_rows import tags
 from harness.validate import main as validate_main
 from reports.__main__ import main as report_main
@@ -124,6 +129,54 @@ def test_another_study_keeps_its_runs():
     runs = [run(), run("j2", files="f2", created=LATE, sweep="other")]
     assert old(*runs) == []
     assert groups(*runs) == [1, 1]
+
+
+def on_files(folder, trace_text, profile_text, created):
+    """A run on files of the user's own, which then hold these texts, with their real digests."""
+    jobs, speeds = folder / "jobs.csv", folder / "speeds.yaml"
+    jobs.write_text(trace_text)
+    speeds.write_text(profile_text)
+    columns = {"arrival": "at", "slots": "gpus", "duration": "seconds"}
+    reader = {"_target_": "harness.trace.columns.ColumnsReader", "path": str(jobs)}
+    trace = {
+        "name": "lab", "source": "here", "licence": "none", "reader": {**reader, "columns": columns}
+    }  # fmt: skip
+    loaded, profile = load_trace(trace, TransformContext()), load_profile(speeds)
+    made = run(
+        loaded.digest, files=loaded.files_digest, profile=profile.digest,
+        stated=profile.stated_digest, created=created,
+    )  # fmt: skip
+    config = {**made.config, "trace": trace, "profile": {"path": str(speeds)}}
+    return replace(made, config=config)
+
+
+JOBS = "at,gpus,seconds\n0,1,60\n5,1,{}\n"
+SPEEDS = yaml.safe_dump(
+    {
+        "name": "speeds",
+        "provenance": dict.fromkeys(PROVENANCE, "none") | {"measured_here": False},
+        "throughput": {"bert": {"samples_per_s": {1: {1: 10.0}}, "source": "s", "device": "d"}},
+        "rescale_costs": [{"preparation_s": 0, "pause_s": 5.4}],
+    }
+)
+
+
+@pytest.mark.parametrize("what", ["trace", "profile"])
+def test_undoing_an_edit_makes_the_first_runs_current_again(tmp_path, what):
+    first = JOBS.format(60), SPEEDS
+    edited = JOBS.format(70), SPEEDS
+    if what == "profile":
+        edited = JOBS.format(60), SPEEDS.replace("10.0", "20.0")
+    runs = [on_files(tmp_path, *first, EARLY), on_files(tmp_path, *edited, LATE)]
+    assert old(*runs) == [0]
+    on_files(tmp_path, *first, LATE)
+    assert old(*runs) == [1]
+    assert [each.what for each in outdated(runs)] == [
+        "trace lab (jobs.csv)" if what == "trace" else "profile speeds (speeds.yaml)"
+    ]
+    for path in tmp_path.iterdir():  # gone: the last run made decides
+        path.unlink()
+    assert old(*runs) == [0]
 
 
 @pytest.mark.parametrize("files", [None, "f1"], ids=["not on record", "the same"])
