@@ -13,7 +13,6 @@ versions of the benchmark, or a wrong argument.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from collections import Counter
@@ -22,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, variance
 from types import MappingProxyType
-from typing import Any
 
 from rich import box
 from rich.table import Table
@@ -33,6 +31,7 @@ from harness.assumptions import lines
 from harness.benchmark import VersionError, one_version
 from harness.inputs import input_name, made_of, outdated
 from harness.interrupts import run_command
+from harness.setting_names import setting_names
 from harness.settings import options_text, settings
 from harness.statistics import CONFIDENCE
 from harness.store import StoredRun, StoreError, iter_runs
@@ -76,7 +75,7 @@ def compare(
         margin: what still counts as equivalent: a share of a ratio, or a difference.
     """
     by_a, by_b = _both(set_a, set_b)
-    names = _names({key: by_a[key][0] for key in sorted(by_a.keys() & by_b.keys())})
+    names = setting_names({key: by_a[key][0] for key in sorted(by_a.keys() & by_b.keys())})
     pairs = [
         (names[key], metric, values_a, values_b)
         for key in names
@@ -249,43 +248,6 @@ def unequal_replays(
 
 def _is_simulated(run: StoredRun) -> bool:
     return not run.facts.get("steps_executed", 0.0)
-
-
-def _names(members: Mapping[str, StoredRun]) -> dict[str, str]:
-    """A name for every setting: the chosen options, and if need be the keys, that differ.
-
-    Args:
-        members: a run of every setting.
-    """
-    choices = {key: dict(run.config.get("choices") or {}) for key, run in members.items()}
-    names = _told_apart(choices)
-    if len(set(names.values())) < len(names):
-        names = _told_apart({key: choices[key] | _flat(json.loads(key)) for key in members})
-    return names
-
-
-def _told_apart(options: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    every = sorted({key for own in options.values() for key in own})
-    varying = [key for key in every if len({own.get(key) for own in options.values()}) > 1]
-    return {
-        setting: " ".join(f"{_short(key)}={own[key]}" for key in varying if key in own) or "all"
-        for setting, own in options.items()
-    }
-
-
-def _short(key: str) -> str:
-    return key.rpartition(".")[2]
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, str]:
-    if isinstance(value, Mapping):
-        return {
-            key: text
-            for name, inner in value.items()
-            if name != "_target_"
-            for key, text in _flat(inner, f"{prefix}.{name}" if prefix else str(name)).items()
-        }
-    return {prefix: str(value)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

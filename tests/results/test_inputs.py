@@ -7,12 +7,13 @@ import pytest
 import yaml
 from sample_runs import write_run
 
+from harness.compare import compare
 from harness.compare import main as compare_main
 from harness.inputs import contents_labels, inputs_digest, made_of, outdated
 from harness.profiles import load_profile
 from harness.profiles.read import PROVENANCE
 from harness.settings import settings
-from harness.store import StoredRun
+from harness.store import StoredRun, iter_runs
 from harness.trace.build import load_trace
 from harness.trace.transforms import TransformContext
 from harness.tracking_rows import tags
@@ -247,6 +248,20 @@ def test_compare_tells_of_contents_that_one_set_has_in_addition(edited, capsys):
     assert "1 setting is in B only" in told.err
     assert "in A only" not in told.err
     assert "1 simulated runs are in both: 1 the same byte for byte" in told.out
+
+
+def test_compare_names_settings_by_their_contents(edited):
+    """Tracking determines nothing, so it is in no name, even where it happens to differ."""
+    for folder in ("d", "e"):
+        for number, (digest, tracking) in enumerate((("a", "none"), ("c", "mlflow"))):
+            trace = {"name": "five_jobs", "digest": digest * 64, "files_digest": digest}
+            made = write_run(edited / folder, trace=trace, repetition=number, sweep=digest)
+            path = made.path / "config.yaml"
+            path.write_text(path.read_text().replace("tracking: mlflow", f"tracking: {tracking}"))
+    found = compare(
+        *(list(iter_runs(edited / folder)) for folder in ("d", "e")), ["jct_mean_s"], 0.05
+    )
+    assert [each.setting for each in found] == [f"trace contents {digest * 8}" for digest in "ac"]
 
 
 def test_a_report_leaves_the_earlier_out_and_says_so(edited, capsys):
