@@ -13,7 +13,6 @@ versions of the benchmark, or a wrong argument.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from collections import Counter
@@ -21,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, variance
-from typing import Any
+from types import MappingProxyType
 
 from rich import box
 from rich.table import Table
@@ -30,8 +29,9 @@ from scipy.special import stdtrit
 from harness.as_recorded import recorded_lines
 from harness.assumptions import lines
 from harness.benchmark import VersionError, one_version
-from harness.inputs import input_name, made_of
+from harness.inputs import input_name, made_of, outdated
 from harness.interrupts import run_command
+from harness.setting_names import setting_names
 from harness.settings import options_text, settings
 from harness.statistics import CONFIDENCE
 from harness.store import StoredRun, StoreError, iter_runs
@@ -75,7 +75,7 @@ def compare(
         margin: what still counts as equivalent: a share of a ratio, or a difference.
     """
     by_a, by_b = _both(set_a, set_b)
-    names = _names({key: by_a[key][0] for key in sorted(by_a.keys() & by_b.keys())})
+    names = setting_names({key: by_a[key][0] for key in sorted(by_a.keys() & by_b.keys())})
     pairs = [
         (names[key], metric, values_a, values_b)
         for key in names
@@ -101,32 +101,65 @@ def _both(
     return by_a, by_b
 
 
-def other_contents(set_a: Sequence[StoredRun], set_b: Sequence[StoredRun]) -> list[str]:
-    """Return a line for each input that both sets have with other contents.
+def current(runs: Sequence[StoredRun], where: str) -> tuple[list[StoredRun], list[str]]:
+    """Return the runs on the current contents of their files, and a line for each edited input.
 
-    Only of settings that are in both sets but for these contents, and so are not compared.
+    Args:
+        runs: those of one set.
+        where: what lines call the set.
     """
+    old = outdated(runs)
+    left_out = {id(each.run) for each in old}
+    said = [
+        f"{where}: {_counted(count, 'run')} on {what}, edited since, not compared"
+        for what, count in sorted(Counter(each.what for each in old).items())
+    ]
+    return [run for run in runs if id(run) not in left_out], said
+
+
+def not_compared(set_a: Sequence[StoredRun], set_b: Sequence[StoredRun]) -> list[str]:
+    """Return a line for each input with other contents, and for the settings of one set only."""
     by_a, by_b = _both(set_a, set_b)
-    lone_a, lone_b = (
-        {options_text(runs[0].config): runs for key, runs in own.items() if key not in other}
-        for own, other in ((by_a, by_b), (by_b, by_a))
-    )
-    pairs = [(lone_a[text], lone_b[text]) for text in lone_a.keys() & lone_b.keys()]
+    only_a, only_b = _by_options(by_a, by_b), _by_options(by_b, by_a)
+    all_a, all_b = _by_options(by_a), _by_options(by_b)
     made = dict(zip(map(id, (*set_a, *set_b)), made_of([*set_a, *set_b]), strict=True))
     counts: Counter[str] = Counter()
-    for own_a, own_b in pairs:
-        a, b = made[id(own_a[0])], made[id(own_b[0])]
-        for what, one, other in (
-            ("trace", a.trace, b.trace),
-            ("profile", a.profile, b.profile),
-        ):
-            if one != other:
-                name = input_name(own_a[0], what)
-                counts[f"{name} has other contents in A ({one}) than in B ({other})"] += 1
+    for text in only_a.keys() | only_b.keys():
+        if text not in all_a or text not in all_b:
+            continue
+        # Where the other set has these options with common contents only, those are what differs.
+        own_a, own_b = only_a.get(text, all_a[text]), only_b.get(text, all_b[text])
+        for what in ("trace", "profile"):
+            a, b = (sorted({getattr(made[id(run)], what) for run in own}) for own in (own_a, own_b))
+            if a != b:
+                name, had_a, had_b = input_name(own_a[0], what), ", ".join(a), ", ".join(b)
+                line = f"{name} has other contents in A ({had_a}) than in B ({had_b})"
+                counts[line] += max(len(only_a.get(text, ())), len(only_b.get(text, ())))
     return [
-        f"{text}: {count} setting{'s' * (count != 1)} not compared"
-        for text, count in sorted(counts.items())
+        *(f"{text}: {_counted(n, 'setting')} not compared" for text, n in sorted(counts.items())),
+        *_in_one_only("A", len(by_a.keys() - by_b.keys())),
+        *_in_one_only("B", len(by_b.keys() - by_a.keys())),
     ]
+
+
+def _by_options(
+    own: Mapping[str, Sequence[StoredRun]], without: Mapping[str, object] = MappingProxyType({})
+) -> dict[str, list[StoredRun]]:
+    """Return a run of each setting, by options without contents; ``without`` has other settings."""
+    found: dict[str, list[StoredRun]] = {}
+    for key, runs in own.items():
+        if key not in without:
+            found.setdefault(options_text(runs[0].config), []).append(runs[0])
+    return found
+
+
+def _in_one_only(where: str, count: int) -> list[str]:
+    verb = "is" if count == 1 else "are"
+    return [f"{_counted(count, 'setting')} {verb} in {where} only"] if count else []
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _values(runs: Sequence[StoredRun], metric: str) -> list[float]:
@@ -217,48 +250,11 @@ def _is_simulated(run: StoredRun) -> bool:
     return not run.facts.get("steps_executed", 0.0)
 
 
-def _names(members: Mapping[str, StoredRun]) -> dict[str, str]:
-    """A name for every setting: the chosen options, and if need be the keys, that differ.
-
-    Args:
-        members: a run of every setting.
-    """
-    choices = {key: dict(run.config.get("choices") or {}) for key, run in members.items()}
-    names = _told_apart(choices)
-    if len(set(names.values())) < len(names):
-        names = _told_apart({key: choices[key] | _flat(json.loads(key)) for key in members})
-    return names
-
-
-def _told_apart(options: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    every = sorted({key for own in options.values() for key in own})
-    varying = [key for key in every if len({own.get(key) for own in options.values()}) > 1]
-    return {
-        setting: " ".join(f"{_short(key)}={own[key]}" for key in varying if key in own) or "all"
-        for setting, own in options.items()
-    }
-
-
-def _short(key: str) -> str:
-    return key.rpartition(".")[2]
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, str]:
-    if isinstance(value, Mapping):
-        return {
-            key: text
-            for name, inner in value.items()
-            if name != "_target_"
-            for key, text in _flat(inner, f"{prefix}.{name}" if prefix else str(name)).items()
-        }
-    return {prefix: str(value)}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare two folders of results and print what came of it; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.compare",
-        description="Hold a set of results against another: every metric of every setting.",
+        description="Compare a set of results with another: every metric of every setting.",
     )
     parser.add_argument("a", type=Path, metavar="A", help="folder with runs")
     parser.add_argument("b", type=Path, metavar="B", help="folder with runs to hold them against")
@@ -289,9 +285,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except VersionError as error:
         print(error, file=sys.stderr)
         return 2
+    (set_a, left_a), (set_b, left_b) = current(set_a, "A"), current(set_b, "B")
     found = compare(set_a, set_b, chosen.metrics, chosen.margin)
     num_replays, unequal = unequal_replays(set_a, set_b)
-    for line in other_contents(set_a, set_b):
+    for line in (*left_a, *left_b, *not_compared(set_a, set_b)):
         print(line, file=sys.stderr)
     if not found and not num_replays:
         text = f"{chosen.a} and {chosen.b} have no setting in common"

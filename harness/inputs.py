@@ -17,6 +17,7 @@ from pathlib import PurePath
 from typing import Any
 
 from harness.identity import is_named_by_path, own_paths, without_own_paths
+from harness.present import PresentFiles
 from harness.profiles.profile import STATED
 from harness.store import StoredRun
 
@@ -34,7 +35,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Outdated:
-    """A run on an earlier content of its files, of which a later run has another."""
+    """A run on another content of its files than the current one."""
 
     run: StoredRun
     what: str
@@ -76,40 +77,56 @@ def made_of(runs: Sequence[StoredRun]) -> list[Made]:
 
 
 def outdated(runs: Sequence[StoredRun]) -> list[Outdated]:
-    """Return the runs whose trace or profile was edited before a later run was made.
+    """Return the runs on another content of their trace or profile than the current one.
 
-    Only runs that name the same files, with the same options, say so of each other, and only runs
-    of the same sweep: another study may have been made on purpose when the files were others.
+    Current is what the files hold now, if a run has it; else what the last run made has. Only runs
+    that name the same files, with the same options, are compared, and only runs of the same sweep:
+    another study may have been made on purpose when the files were others.
     """
+    present = PresentFiles()
     by_sweep: dict[str, list[StoredRun]] = defaultdict(list)
     for run in runs:
         by_sweep[str(run.manifest.get("sweep") or "")].append(run)
-    return [each for own in by_sweep.values() for each in _outdated(own)]
+    return [each for own in by_sweep.values() for each in _outdated(own, present)]
 
 
-def _outdated(runs: Sequence[StoredRun]) -> list[Outdated]:
+def _outdated(runs: Sequence[StoredRun], present: PresentFiles) -> list[Outdated]:
     """Return the same of the runs of one sweep."""
     sources = _sources(runs)
     traces = _traces(sources)
     made = [(str(run.manifest.get("created", "")), str(run.path)) for run in runs]
 
-    def older(kind: Callable[[_Source], Any], versions: Sequence[str]) -> set[int]:
-        """Return the runs of each kind that are not of the version of its last run."""
-        last: dict[Any, int] = {}
-        for number, source in enumerate(sources):
-            key = kind(source)
-            if key is not None and made[number] >= made[last.setdefault(key, number)]:
-                last[key] = number
-        return {
-            number
-            for number, source in enumerate(sources)
-            if (key := kind(source)) is not None and versions[number] != versions[last[key]]
-        }
+    def has_present_trace(number: int) -> bool:
+        source, config = sources[number], runs[number].config.get("trace")
+        return source.files is not None and source.files == present.trace(
+            source.trace_named, config
+        )
 
-    profiles = older(lambda source: source.profile_named, [each.contents for each in sources])
-    found = older(lambda source: source.files and source.trace_named, traces)
+    def has_present_profile(number: int) -> bool:
+        source, config = sources[number], runs[number].config.get("profile")
+        digests = present.profile(source.profile_named, config)
+        return digests is not None and source.contents == _contents(*digests)
+
+    def older(
+        kind: Callable[[_Source], Any], versions: Sequence[str], is_present: Callable[[int], bool]
+    ) -> set[int]:
+        """Return the runs of each kind that are not of its current version."""
+        members: dict[Any, list[int]] = defaultdict(list)
+        for number, source in enumerate(sources):
+            if (key := kind(source)) is not None:
+                members[key].append(number)
+        found = set()
+        for own in members.values():
+            if len({versions[number] for number in own}) > 1:
+                last = max(own, key=lambda n: (is_present(n), made[n], n))
+                found |= {number for number in own if versions[number] != versions[last]}
+        return found
+
+    contents = [source.contents for source in sources]
+    profiles = older(lambda source: source.profile_named, contents, has_present_profile)
+    found = older(lambda source: source.files and source.trace_named, traces, has_present_trace)
     # Where files are not on record, a seed that has other jobs now speaks for all of its version.
-    replaced = older(lambda source: (source.given_named, source.seed), traces)
+    replaced = older(lambda source: (source.given_named, source.seed), traces, has_present_trace)
     spoken = {(sources[number].given_named, traces[number]) for number in replaced}
     found |= {n for n, each in enumerate(sources) if (each.given_named, traces[n]) in spoken}
     return [
@@ -209,6 +226,10 @@ def _profile_contents(run: StoredRun) -> str:
     facts = run.manifest.get("profile") or {}
     numbers = str(facts.get("digest"))
     stated = facts.get(STATED) if is_named_by_path(run.config.get("profile")) else None
+    return _contents(numbers, stated)
+
+
+def _contents(numbers: str, stated: Any) -> str:
     return hashlib.sha256(f"{numbers} {stated}".encode()).hexdigest() if stated else numbers
 
 

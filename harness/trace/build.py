@@ -45,6 +45,19 @@ def load_trace(
     return replace(trace, files_digest=_files_digest((reader, *transforms)))
 
 
+def present_files_digest(config: Mapping[str, Any], *, base_dir: Path = TRACES) -> str | None:
+    """Return the ``files_digest`` that a trace of this configuration would have now.
+
+    Its files are read, and not understood. None: the reader does not say what it reads.
+
+    Raises:
+        TraceError: everything that is wrong with the configuration.
+        OSError: a file cannot be read.
+    """
+    reader, transforms = build_parts(config, base_dir)
+    return _files_digest((reader, *transforms))
+
+
 def build_parts(config: Mapping[str, Any], base_dir: Path) -> tuple[Reader, Sequence[Transform]]:
     """The reader and the transforms of a configuration, with nothing read yet.
 

@@ -4,12 +4,18 @@ import json
 from dataclasses import replace
 
 import pytest
+import yaml
 from sample_runs import write_run
 
+from harness.compare import compare
 from harness.compare import main as compare_main
 from harness.inputs import contents_labels, inputs_digest, made_of, outdated
+from harness.profiles import load_profile
+from harness.profiles.read import PROVENANCE
 from harness.settings import settings
-from harness.store import StoredRun
+from harness.store import StoredRun, iter_runs
+from harness.trace.build import load_trace
+from harness.trace.transforms import TransformContext
 from harness.tracking_rows import tags
 from harness.validate import main as validate_main
 from reports.__main__ import main as report_main
@@ -126,6 +132,54 @@ def test_another_study_keeps_its_runs():
     assert groups(*runs) == [1, 1]
 
 
+def on_files(folder, trace_text, profile_text, created):
+    """A run on files of the user's own, which then hold these texts, with their real digests."""
+    jobs, speeds = folder / "jobs.csv", folder / "speeds.yaml"
+    jobs.write_text(trace_text)
+    speeds.write_text(profile_text)
+    columns = {"arrival": "at", "slots": "gpus", "duration": "seconds"}
+    reader = {"_target_": "harness.trace.columns.ColumnsReader", "path": str(jobs)}
+    trace = {
+        "name": "lab", "source": "here", "licence": "none", "reader": {**reader, "columns": columns}
+    }  # fmt: skip
+    loaded, profile = load_trace(trace, TransformContext()), load_profile(speeds)
+    made = run(
+        loaded.digest, files=loaded.files_digest, profile=profile.digest,
+        stated=profile.stated_digest, created=created,
+    )  # fmt: skip
+    config = {**made.config, "trace": trace, "profile": {"path": str(speeds)}}
+    return replace(made, config=config)
+
+
+JOBS = "at,gpus,seconds\n0,1,60\n5,1,{}\n"
+SPEEDS = yaml.safe_dump(
+    {
+        "name": "speeds",
+        "provenance": dict.fromkeys(PROVENANCE, "none") | {"measured_here": False},
+        "throughput": {"bert": {"samples_per_s": {1: {1: 10.0}}, "source": "s", "device": "d"}},
+        "rescale_costs": [{"preparation_s": 0, "pause_s": 5.4}],
+    }
+)
+
+
+@pytest.mark.parametrize("what", ["trace", "profile"])
+def test_undoing_an_edit_makes_the_first_runs_current_again(tmp_path, what):
+    first = JOBS.format(60), SPEEDS
+    edited = JOBS.format(70), SPEEDS
+    if what == "profile":
+        edited = JOBS.format(60), SPEEDS.replace("10.0", "20.0")
+    runs = [on_files(tmp_path, *first, EARLY), on_files(tmp_path, *edited, LATE)]
+    assert old(*runs) == [0]
+    on_files(tmp_path, *first, LATE)
+    assert old(*runs) == [1]
+    assert [each.what for each in outdated(runs)] == [
+        "trace lab (jobs.csv)" if what == "trace" else "profile speeds (speeds.yaml)"
+    ]
+    for path in tmp_path.iterdir():  # gone: the last run made decides
+        path.unlink()
+    assert old(*runs) == [0]
+
+
 @pytest.mark.parametrize("files", [None, "f1"], ids=["not on record", "the same"])
 def test_one_seed_with_two_sets_of_jobs_is_never_one_setting(files):
     """Files that are not on record, or code that draws otherwise."""
@@ -170,8 +224,44 @@ def test_compare_says_what_it_does_not_compare(edited, capsys):
     told = capsys.readouterr().err
     assert "trace five_jobs has other contents in A (aaaaaaaa) than in B (bbbbbbbb)" in told
     assert "no setting in common" in told
-    assert compare_main([str(edited / "a"), str(edited / "b")]) == 0
-    assert "1 simulated runs are in both" in capsys.readouterr().out
+
+
+def test_compare_leaves_out_what_reports_leave_out(edited, capsys):
+    """A folder that was copied as a baseline, and then run again on an edited trace."""
+    for first, second, name in (("a", "b", "B"), ("b", "a", "A")):
+        assert compare_main([str(edited / first), str(edited / second)]) == 2
+        told = capsys.readouterr()
+        assert f"{name}: 1 run on trace five_jobs, edited since, not compared\n" in told.err
+        assert ": 1 setting not compared\n" in told.err
+        assert "1 setting is in A only\n1 setting is in B only\n" in told.err
+        assert "are in both" not in told.out
+
+
+def test_compare_tells_of_contents_that_one_set_has_in_addition(edited, capsys):
+    """Runs of another study stay, so set B has a setting that set A lacks."""
+    later = {"name": "five_jobs", "digest": "c" * 64, "files_digest": "f3"}
+    write_run(edited / "d", trace={**later, "digest": "a" * 64, "files_digest": "f1"})
+    write_run(edited / "d", repetition=1, trace=later, sweep="other")
+    assert compare_main([str(edited / "a"), str(edited / "d")]) == 0
+    told = capsys.readouterr()
+    assert "has other contents in A (aaaaaaaa) than in B (cccccccc): 1 setting not" in told.err
+    assert "1 setting is in B only" in told.err
+    assert "in A only" not in told.err
+    assert "1 simulated runs are in both: 1 the same byte for byte" in told.out
+
+
+def test_compare_names_settings_by_their_contents(edited):
+    """Tracking determines nothing, so it is in no name, even where it happens to differ."""
+    for folder in ("d", "e"):
+        for number, (digest, tracking) in enumerate((("a", "none"), ("c", "mlflow"))):
+            trace = {"name": "five_jobs", "digest": digest * 64, "files_digest": digest}
+            made = write_run(edited / folder, trace=trace, repetition=number, sweep=digest)
+            path = made.path / "config.yaml"
+            path.write_text(path.read_text().replace("tracking: mlflow", f"tracking: {tracking}"))
+    found = compare(
+        *(list(iter_runs(edited / folder)) for folder in ("d", "e")), ["jct_mean_s"], 0.05
+    )
+    assert [each.setting for each in found] == [f"trace contents {digest * 8}" for digest in "ac"]
 
 
 def test_a_report_leaves_the_earlier_out_and_says_so(edited, capsys):

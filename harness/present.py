@@ -1,0 +1,57 @@
+"""What the files behind a stored run's trace and profile hold now, where they still exist."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.identity import is_named_by_path, own_paths
+from harness.problems import UserError
+from harness.profiles import ProfileError, load_profile
+from harness.trace.build import present_files_digest
+
+_UNREADABLE = (OSError, ValueError, ImportError, UserError, ProfileError)
+"""What reading raises of files that are gone, or that no longer fit the configuration."""
+
+
+@dataclass
+class PresentFiles:
+    """Digests of the user's own files as they are now. Each of them is read once."""
+
+    _traces: dict[str, str | None] = field(default_factory=dict)
+    _profiles: dict[str, tuple[str, str] | None] = field(default_factory=dict)
+
+    def trace(self, name: str, config: Any) -> str | None:
+        """Return the digest that manifests have of a trace's files; None if it is unknown.
+
+        Args:
+            name: the same for configurations that name the same files.
+            config: the trace of a run's configuration.
+        """
+        if name not in self._traces:
+            digest = None
+            if own_paths(config):
+                try:
+                    digest = present_files_digest(config)
+                except _UNREADABLE:
+                    pass
+            self._traces[name] = digest
+        return self._traces[name]
+
+    def profile(self, name: str, config: Any) -> tuple[str, str] | None:
+        """Return a profile's digests of numbers and of what it states; None if they are unknown.
+
+        Args:
+            name: the same for configurations that name the same files.
+            config: the profile of a run's configuration.
+        """
+        if name not in self._profiles:
+            digests = None
+            if is_named_by_path(config):
+                try:
+                    profile = load_profile(config)
+                    digests = profile.digest, profile.stated_digest
+                except _UNREADABLE:
+                    pass
+            self._profiles[name] = digests
+        return self._profiles[name]
