@@ -32,7 +32,7 @@ class PresentFiles:
         if name not in self._traces:
             digest = None
             if own_paths(config):
-                with contextlib.suppress(_UNREADABLE):
+                with contextlib.suppress(*_UNREADABLE):
                     digest = present_files_digest(config)
             self._traces[name] = digest
         return self._traces[name]
