@@ -69,6 +69,8 @@ class Cells:
         fact = (
             f"{column} is {self.table.text(row, column)!r}" if column else f"{field} is not given"
         )
+        if column and not self.table.columns[column][row]:
+            way_out += f"; or leave such rows out with {self.table.rule(row, column)}"
         self.problems.append(f"{self.table.where(row)}: {fact}; {way_out}")
 
     def empty(self, field: str) -> list[int]:

@@ -90,7 +90,8 @@ def refusals(rows: Submissions) -> list[Finding]:
                     f"{rows.column('job_id')} {names[row]!r} is also at"
                     f" {rows.where(first[names[row]])}"
                 ),
-                "give every job a name of its own",
+                "give every job a name of its own, or leave such rows out with drop_where, or leave"
+                " job_id out",
             )
         )
         found.append(

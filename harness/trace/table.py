@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -51,6 +52,12 @@ class Table:
             return f"{column} is empty"
         no_value = "" if self.columns[column][row] else ", which gives no value"
         return f"{column} is {cell!r}{no_value}"
+
+    def rule(self, row: int, column: str) -> str:
+        """Return the option of ``ColumnsReader`` that leaves out rows with this cell's text."""
+        name = column if column.isidentifier() else json.dumps(column, ensure_ascii=False)
+        text = json.dumps(self.text(row, column), ensure_ascii=False)
+        return f"drop_where: {{{name}: [{text}]}}"
 
     def with_cells(
         self, changed: Mapping[str, Sequence[str]], originals: Mapping[str, Sequence[str]]
@@ -182,6 +189,8 @@ def to_table(
     wrong = [
         f"{rows.path}:{line}: has {len(row)} cells, the header names {width}"
         f" ({', '.join(names)}); add or remove cells, or set the delimiter"
+        + ", or export with a delimiter that no cell has (sacct --delimiter)"
+        * (len(row) > width)
         for row, line in zip(cells, lines, strict=True)
         if len(row) != width
     ]

@@ -21,6 +21,8 @@ _LONG_MEAN_S, _SHORT_MEAN_S = 10 * DAY_S, 1.0
 """Mean durations between these are plausible, seconds."""
 _FAR = 100.0
 """Times to the deadline over durations: a median above this is not plausible."""
+_LEAST_RUNNING, _LEAST_JOBS = 0.05, 20
+"""Jobs that run at a time, on average: fewer are not plausible in a trace of so many jobs."""
 _EPOCH_S = (5e8, 5e9)
 """Seconds since 1970 in this range are dates from 1985 to 2128."""
 _EPOCH_MS = 1e11
@@ -29,7 +31,52 @@ _EPOCH_MS = 1e11
 
 def wrong_units(rows: Submissions) -> list[Finding]:
     """Return a finding for each time that is implausible as the reader understood it."""
-    return [*_arrivals(rows), *_durations(rows), *_deadlines(rows)]
+    found = [*_arrivals(rows), *_durations(rows), *_deadlines(rows), *_waits(rows)]
+    return found if any(len(finding.rows) for finding in found) else [*found, *_running(rows)]
+
+
+def _waits(rows: Submissions) -> list[Finding]:
+    if rows.wait_s is None:
+        return []
+    wait_s = rows.wait_s
+    far = np.abs(wait_s) > _DECADE_S
+
+    def fact(row: int) -> str:
+        side = "earlier" if wait_s[row] < 0 else "later"
+        said = rows.said("arrival_s", row)
+        return f"{said}, and the start is {_long(abs(float(wait_s[row])))} {side}"
+
+    return [
+        Finding(
+            f"starts more than {_long(_DECADE_S)} from submission",
+            np.flatnonzero(far).tolist(),
+            fact,
+            "are arrival and start on one clock? correct units, or leave out start",
+        ),
+        Finding(
+            "starts before submission",
+            np.flatnonzero((wait_s < 0) & ~far).tolist(),
+            fact,
+            "their recorded waits do not count; have arrival and start the same zone?",
+        ),
+    ]
+
+
+def _running(rows: Submissions) -> list[Finding]:
+    """Return a finding if almost never a job runs, though no time is implausible by itself."""
+    known = np.flatnonzero(rows.duration_s > 0)
+    span_s = float(np.ptp(rows.arrival_s))
+    if len(known) < _LEAST_JOBS or span_s <= 0:
+        return []
+    running = float(rows.duration_s[known].sum()) / span_s
+    return [
+        Finding(
+            f"{running:.3g} jobs at a time, if each runs when it is submitted",
+            known.tolist() if running < _LEAST_RUNNING else [],
+            lambda row: f"{rows.said('duration_s', row)}: {_long(float(rows.duration_s[row]))}",
+            "are arrival and duration of one unit in the file? correct units",
+        )
+    ]
 
 
 def _arrivals(rows: Submissions) -> list[Finding]:

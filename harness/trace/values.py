@@ -230,4 +230,10 @@ def _parsed(
 
 
 def _bad(table: Table, row: int, column: str, kind: str) -> str:
-    return f"{table.where(row)}: {table.fact(row, column)}; give {kind}, or remove the row"
+    """Return what is wrong with a cell; a text without digits may stand for no value."""
+    told = f"{table.where(row)}: {table.fact(row, column)}; give {kind}, or remove the row"
+    cell = table.columns[column][row]
+    if any(map(str.isdigit, cell)):
+        return told
+    no_value = ", or no_value if the text stands for none" if cell else ""
+    return f"{told} (ColumnsReader: {table.rule(row, column)}{no_value})"

@@ -152,3 +152,22 @@ def test_every_command_of_the_page_runs(number, tmp_path):
     assert all(row in TEXT for row in found)
     assert (runs.parent / "site" / "index.html").is_file()
     assert len(list(runs.parent.glob("site/figures/*.svg"))) >= 2
+
+
+def test_jobs_with_two_types_of_gpu_are_left_out_by_the_rule_of_the_page(tmp_path):
+    (slots,) = re.findall(r"typed GPUs only needs `'(.+?)'`", TEXT)
+    (rule,) = re.findall(r"`(drop_matching: .+?)`", TEXT)
+    tres = ["gres/gpu:a100=2,mem=1G", "gres/gpu:a100=2,gres/gpu:v100=1", "mem=1G,gres/gpu:v100=4"]
+    jobs = tmp_path / "typed.csv"
+    jobs.write_text(
+        "at|ran|AllocTRES\n" + "".join(f"{n}|5|{cell}\n" for n, cell in enumerate(tres))
+    )
+    options = {
+        "columns": {"arrival": "at", "duration": "ran", "slots": "AllocTRES"},
+        "patterns": {"slots": slots},
+        "delimiter": "|",
+    }
+    read = [
+        ColumnsReader(str(jobs), **options, **more).read() for more in ({}, yaml.safe_load(rule))
+    ]
+    assert [[job.requested_slots for job in trace.jobs] for trace in read] == [[2, 2, 4], [2, 4]]

@@ -277,10 +277,13 @@ def test_all_problems_of_a_file_at_once_in_its_order(tmp_path):
     assert [problem.partition("jobs.csv:")[2] for problem in problems] == [
         "2: due is '2026-01-02', without a zone, and '2026-01-02T00:00Z' at line 8 has one; write"
         " all of a column with a zone, or all without",
-        "3: at is 'yesterday'; give a date like 2017-10-07 01:03:54, or remove the row",
+        "3: at is 'yesterday'; give a date like 2017-10-07 01:03:54, or remove the row"
+        ' (ColumnsReader: drop_where: {at: ["yesterday"]}, or no_value if the text stands for'
+        " none)",
         "4: has 6 cells, the header names 5 (at, gpus, ran, due, n); add or remove cells, or set"
-        " the delimiter",
-        "5: gpus is 'none'; give a whole number, or remove the row",
+        " the delimiter, or export with a delimiter that no cell has (sacct --delimiter)",
+        "5: gpus is 'none'; give a whole number, or remove the row"
+        ' (ColumnsReader: drop_where: {gpus: ["none"]}, or no_value if the text stands for none)',
         "6: due 2026-01-02 is not after at 2026-01-03; mend the row, or set"
         " reader.impossible_deadlines to drop_deadline or drop_job",
         "7: gpus is 0; a job needs at least 1 slot",
@@ -329,3 +332,35 @@ def test_lint_names_the_cells_text(tmp_path):
 def test_options_that_contradict(options, fact):
     found = contradictions(**{"columns": BASIC, **options})
     assert any(fact in problem for problem in found), found
+
+
+def test_ways_out_are_rules_that_leave_the_row_out(tmp_path):
+    columns = {**BASIC, "deadline": "limit", "job_id": "id"}
+    options = {"columns": columns, "units": {"deadline": "hms"}, "deadlines": "relative"}
+    text = "id,at,gpus,ran,limit\n1,0,1,5,01:00\n2,,1,5,02:00\n3,1,1,,03:00\n4,2,2,Unknown,04:00\n"
+    text += "5,3,3,5,UNLIMITED\n1,4,4,5,05:00\n"
+    problems = refused(tmp_path, text, **options)
+    for at, rule in (
+        ("3: at", '{at: [""]}'),
+        ("4: ran", '{ran: [""]}'),
+        ("5: ran", '{ran: ["Unknown"]}'),
+        ("6: limit", '{limit: ["UNLIMITED"]}'),
+    ):
+        (problem,) = (problem for problem in problems if f"jobs.csv:{at} is" in problem)
+        assert f"drop_where: {rule}" in problem
+        assert ("or no_value if the text stands for" in problem) == ("UNLIMITED" in problem)
+    assert "or leave such rows out with drop_where, or leave job_id out" in problems[-1]
+    rules = {"at": [""], "ran": ["", "Unknown"], "limit": ["UNLIMITED"], "gpus": [4]}
+    (job,) = read(tmp_path, text, drop_where=rules, **options).jobs
+    assert job.job_id == "1"
+    no_value = ["Unknown", "UNLIMITED"]
+    rules = {"at": [""], "ran": [""], "gpus": [4]}
+    jobs = read(tmp_path, text, drop_where=rules, no_value=no_value, **options).jobs
+    assert [job.deadline_s for job in jobs] == [60, None]
+
+
+def test_a_name_with_the_delimiter_in_it_is_told_what_sacct_can_do(tmp_path):
+    text = "at|gpus|ran|name\n0|1|5|a|b\n1|1|5\n2|1|5|c\n"
+    longer, shorter = refused(tmp_path, text, delimiter="|")
+    assert "export with a delimiter that no cell has (sacct --delimiter)" in longer
+    assert "sacct" not in shorter

@@ -68,7 +68,9 @@ def test_durations_from_start_and_end(tmp_path):
     columns = {"arrival": "at", "slots": "gpus", "start": "from", "end": "to"}
     text = "at,gpus,from,to\n0,1,10,15\n1,1,20,\n2,1,9,7\n"
     empty, negative = refused(tmp_path, text, columns=columns)
-    assert empty == f"{tmp_path / 'jobs.csv'}:3: to is ''; give it, or a column for work"
+    rule = 'leave such rows out with drop_where: {to: [""]}'
+    told = f"3: to is ''; give it, or a column for work; or {rule}"
+    assert empty == f"{tmp_path / 'jobs.csv'}:{told}"
     assert "jobs.csv:4: from is 9 and to is 7" in negative
     (problem,) = refused(tmp_path, text.replace("20,\n", "20,21\n"), columns=columns)
     assert "jobs.csv:4: from is 9 and to is 7; leave out jobs that never ran" in problem

@@ -104,6 +104,49 @@ def test_minutes_of_a_quiet_week_are_not_noted(tmp_path):
     assert told(tmp_path, rows, units={"arrival": "min", "duration": "min"}) == "nothing to remark"
 
 
+def started(folder, rows, **options):
+    """The notes on a file with these submissions, starts and ends."""
+    columns = {"arrival": "at", "slots": "gpus", "start": "from", "end": "to"}
+    text = "at,gpus,from,to\n" + "".join(f"{at},1,{begin},{end}\n" for at, begin, end in rows)
+    reader = ColumnsReader(str(write(folder, text)), columns=columns, **options)
+    return report(reader.parse(), lint(reader.parse()))
+
+
+def test_starts_on_another_clock_than_submissions(tmp_path):
+    rows = [(at, NOW_S + at + 60, NOW_S + at + 7200) for at in range(0, 36000, 600)]
+    text = started(tmp_path, rows)
+    assert "note: starts more than 10.0 years from submission: 60 of 60 jobs" in text
+    assert ":3: at is 600, and the start is 55.8 years later" in text
+    assert "are arrival and start on one clock? correct units, or leave out start" in text
+    text = started(tmp_path, [(NOW_S + at, at + 60, at + 7200) for at, _, _ in rows])
+    assert ":3: at is 1760000600, and the start is 55.8 years earlier" in text
+    assert "starts before submission" not in text
+
+
+def test_starts_before_submission(tmp_path):
+    hour_s = 3600
+    rows = [(at, at + 60 - hour_s, at + 7200) for at in range(0, 36000, 600)]
+    text = started(tmp_path, rows)
+    assert "note: starts before submission: 60 of 60 jobs" in text
+    assert ":3: at is 600, and the start is 59.0 min earlier" in text
+    assert "their recorded waits do not count; have arrival and start the same zone?" in text
+    rows = [(at, at + 60, at + 7200) for at, _, _ in rows]
+    assert started(tmp_path, rows) == "nothing to remark"
+
+
+def test_submissions_in_milliseconds_and_durations_in_seconds(tmp_path):
+    rows = [(1000 * 600 * number, 1, 7200 + number, "") for number in range(40)]
+    text = told(tmp_path, rows)
+    assert "0.0123 jobs at a time, if each runs when it is submitted: 40 of 40 jobs" in text
+    assert ":2: ran is 7200: 2.0 h" in text
+    assert "are arrival and duration of one unit in the file? correct units" in text
+    units = {"arrival": "ms"}
+    assert told(tmp_path, rows, units=units) == "nothing to remark"
+    units["duration"] = "ms"
+    rows = [(at, slots, 1000 * ran, "") for at, slots, ran, _ in rows]
+    assert told(tmp_path, rows, units=units) == "nothing to remark"
+
+
 def test_durations_of_zero_are_refused_without_a_warning_of_numpy(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
