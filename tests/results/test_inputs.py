@@ -1,6 +1,7 @@
 """Which stored runs are of the same trace and profile, and which are on an earlier content."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -310,7 +311,9 @@ def test_a_report_leaves_the_earlier_out_and_says_so(edited, capsys):
     out = edited / "out"
     assert report_main(["study=demo", "--results", str(edited / "b"), "--out", str(out)]) == 0
     line = "Not shown: 1 run on trace five_jobs, edited since"
-    assert line in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert line in said
+    assert re.search(r"^\d+ figures? of 1 run in ", said, re.MULTILINE)
     assert line in (out / "index.html").read_text()
     assert "2 trials" not in (out / "index.html").read_text()
 
