@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,10 +32,8 @@ class PresentFiles:
         if name not in self._traces:
             digest = None
             if own_paths(config):
-                try:
+                with contextlib.suppress(*_UNREADABLE):
                     digest = present_files_digest(config)
-                except _UNREADABLE:
-                    pass
             self._traces[name] = digest
         return self._traces[name]
 
@@ -48,10 +47,8 @@ class PresentFiles:
         if name not in self._profiles:
             digests = None
             if is_named_by_path(config):
-                try:
+                with contextlib.suppress(*_UNREADABLE):
                     profile = load_profile(config)
                     digests = profile.digest, profile.stated_digest
-                except _UNREADABLE:
-                    pass
             self._profiles[name] = digests
         return self._profiles[name]

@@ -340,7 +340,8 @@ def test_all_systems_on_the_same_file_share_a_setting(tmp_path):
 
 def test_validate_tells_of_earlier_contents(edited, capsys):
     assert validate_main([str(edited / "b")]) == 0
-    assert "note: 1 run on another content of trace five_jobs, edited since" in capsys.readouterr().out
+    line = "note: 1 run on another content of trace five_jobs, edited since"
+    assert line in capsys.readouterr().out
     assert validate_main([str(edited / "a")]) == 0
     assert "note" not in capsys.readouterr().out
 
