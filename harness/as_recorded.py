@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import Any
@@ -36,23 +38,34 @@ def recorded_metrics(trace: Trace) -> dict[str, float] | None:
 
 
 def recorded_rows(runs: Iterable[StoredRun]) -> dict[str, dict[str, float]]:
-    """Return a row ``as recorded`` for each trace of some runs: its label, and its metrics."""
-    rows: dict[str, dict[str, float]] = {}
-    seen: dict[str, Mapping[str, Any]] = {}
+    """Return a row ``as recorded`` for each trace of some runs: its label, and its metrics.
+
+    Runs whose rows would be the same share one. Traces of one name are told apart by a digest.
+    """
+    seen: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for run in runs:
         trace = run.manifest.get("trace") or {}
         if trace.get(KEY):
-            seen.setdefault(str(trace.get("digest")), trace)
-    for trace in seen.values():
-        metrics = dict(trace[KEY])
-        num_jobs = metrics.pop("jobs")
+            shown = json.dumps(trace[KEY], sort_keys=True)
+            key = (str(trace.get("name")), _extent(trace), shown)
+            seen.setdefault(key, []).append(trace)
+    names = Counter(name for name, _, _ in seen)
+    rows: dict[str, dict[str, float]] = {}
+    for (name, extent, _), traces in seen.items():
         label = "as recorded"
         if len(seen) > 1:
-            label += f": {trace.get('name')}"
-        if num_jobs < trace.get("num_jobs", 0):
-            label += f" ({num_jobs:,.0f} of {trace['num_jobs']:,} jobs)"
-        rows[label if label not in rows else f"{label} {trace['digest'][:6]}"] = metrics
+            label += f": {name}"
+        if names[name] > 1:
+            label += f", contents {min(str(trace.get('digest')) for trace in traces)[:8]}"
+        rows[label + extent] = {key: traces[0][KEY][key] for key in traces[0][KEY] if key != "jobs"}
     return rows
+
+
+def _extent(trace: Mapping[str, Any]) -> str:
+    """Return how many jobs have outcomes on record, for a label; "" if all have."""
+    num_jobs = trace[KEY]["jobs"]
+    is_part = num_jobs < trace.get("num_jobs", 0)
+    return f" ({num_jobs:,.0f} of {trace['num_jobs']:,} jobs)" if is_part else ""
 
 
 def recorded_lines(runs: Iterable[StoredRun]) -> list[str]:

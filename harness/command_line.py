@@ -41,6 +41,8 @@ from harness.tracking import REFILL
 
 _SIGNALS = 128
 """Exit codes above are those of signals."""
+_SENTENCES = ("harness", "systems", "workloads")
+"""Packages whose exceptions say everything in words. Of others, the class says a part."""
 _SIZES = ("quick", "full")
 """Sizes of a study."""
 _LABEL = "sweep"
@@ -159,8 +161,12 @@ def _report_failure(error: Exception) -> str:
     ) as file:
         traceback.print_exception(error, file=file)
     notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-    text = " ".join(str(error).split()) or "no further text"
-    return f"Failed: {type(error).__name__}: {text}{notes}. Details: {file.name}"
+    name, text = type(error).__name__, " ".join(str(error).split()).removesuffix(".")
+    if not text:
+        text = f"{name}: no further text"
+    elif type(error).__module__.partition(".")[0] not in _SENTENCES:
+        text = f"{name}: {text}"
+    return f"Failed: {text}{notes}. Details: {file.name}"
 
 
 def _main(argv: list[str]) -> int:

@@ -296,9 +296,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{text}; {way_out}", file=sys.stderr)
         return 2
     _show(found, num_replays, unequal, show_all=chosen.all)
-    for line in recorded_lines((*set_a, *set_b)):
+    by_a, by_b = _both(set_a, set_b)
+    common = [key for key in by_a if key in by_b]
+    compared = [run for own in (by_a, by_b) for key in common for run in own[key]]
+    for line in recorded_lines(compared):
         console().print(line, markup=False)
-    for text in lines((*set_a, *set_b)):
+    for text in lines(compared):
         console().print(f"warning: {text}", markup=False)
     return 1 if unequal or any(each.word == "different" for each in found) else 0
 

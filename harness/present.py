@@ -47,10 +47,8 @@ class PresentFiles:
         if name not in self._profiles:
             digests = None
             if is_named_by_path(config):
-                try:
+                with contextlib.suppress(*_UNREADABLE):
                     profile = load_profile(config)
                     digests = profile.digest, profile.stated_digest
-                except _UNREADABLE:
-                    pass
             self._profiles[name] = digests
         return self._profiles[name]

@@ -189,8 +189,8 @@ def _edited(runs: Sequence[StoredRun]) -> list[str]:
     """Return a line for each input that was edited between runs of the same study."""
     counts = Counter(each.what for each in outdated(runs))
     return [
-        f"note: {count} run{'s' * (count != 1)} on an earlier {what}, edited since; they are of"
-        " another setting than later runs"
+        f"note: {count} run{'s' * (count != 1)} on another content of {what}, edited since; they"
+        " are of another setting than the runs on the current one"
         for what, count in sorted(counts.items())
     ]
 

@@ -143,9 +143,15 @@ def _say(drawn: int, runs: Sequence[ReportRun], began: float, out: Path) -> None
         print(edited)
     copied = sum(not run.is_drawable for run in runs)
     if copied:
-        print(f"{copied} runs were copied without tables: only in figures that need none of these")
+        were = "run was" if copied == 1 else "runs were"
+        print(f"{copied} {were} copied without tables: only in figures that need none of these")
     seconds = time.perf_counter() - began
-    print(f"{drawn} figures of {len(runs)} runs in {seconds:.1f} s: {out / 'index.html'}")
+    figures, of = _counted(drawn, "figure"), _counted(len(runs), "run")
+    print(f"{figures} of {of} in {seconds:.1f} s: {out / 'index.html'}")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

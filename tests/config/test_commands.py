@@ -164,6 +164,24 @@ def test_a_bug_gives_one_line_and_a_log(command, monkeypatch):
         assert "Traceback" in file.read()
 
 
+def test_a_replay_that_cannot_go_on_says_so_in_one_sentence(command, tmp_path):
+    """All slots go down for good."""
+    (tmp_path / "jobs.csv").write_text("submitted,gpus,seconds\n0,1,60\n")
+    (tmp_path / "down.csv").write_text("time_s,event,slots,job_id\n10,slots_down,0-7,\n")
+    (tmp_path / "week.yaml").write_text(
+        "name: week\nsource: made for a test\nlicence: none\nreader:\n"
+        "  _target_: harness.trace.columns.ColumnsReader\n  path: jobs.csv\n"
+        "  columns: {arrival: submitted, slots: gpus, duration: seconds}\n"
+        "transforms:\n"
+        "- {_target_: harness.trace.transforms.ReadEvents, path: down.csv}\n"
+    )
+    words = (f"trace={tmp_path / 'week.yaml'}", "cluster=dgx8", "profile=recorded")
+    answer = command(*words, "scheduler=fifo")
+    assert answer.code == 1
+    assert answer.err.splitlines()[-1].startswith("Failed: 1 job waits for ever (first: ")
+    assert ", or let the scheduler refuse what it cannot serve. Details: /" in answer.err
+
+
 def test_the_time_limit_stops_a_run_and_stores_nothing(command):
     answer = command("trace=philly", "cluster=slots400", "max_wall_s=0.5")
     assert answer.code == 124

@@ -1,12 +1,14 @@
 """Which stored runs are of the same trace and profile, and which are on an earlier content."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 import yaml
 from sample_runs import write_run
 
+from harness.as_recorded import recorded_rows
 from harness.compare import compare
 from harness.compare import main as compare_main
 from harness.inputs import contents_labels, inputs_digest, made_of, outdated
@@ -264,13 +266,54 @@ def test_compare_names_settings_by_their_contents(edited):
     assert [each.setting for each in found] == [f"trace contents {digest * 8}" for digest in "ac"]
 
 
+def recorded(jobs, jct_mean_s, **trace):
+    """A run on a trace that recorded outcomes; seeds may draw other jobs with the same ones."""
+    made = run(jobs)
+    outcomes = {"jobs": 3.0, "jct_mean_s": jct_mean_s, "queueing_mean_s": 1.0, "makespan_s": 9.0}
+    facts = {**made.manifest["trace"], "name": "lab", "num_jobs": 3, "as_recorded": outcomes}
+    return replace(made, manifest={**made.manifest, "trace": facts | trace})
+
+
+def test_seeds_with_the_same_recorded_outcomes_share_a_row():
+    runs = [recorded("j0" * 32, 5.0), recorded("j1" * 32, 5.0)]
+    rows = {"as recorded": {"jct_mean_s": 5.0, "queueing_mean_s": 1.0, "makespan_s": 9.0}}
+    assert recorded_rows(runs) == rows
+
+
+def test_recorded_rows_of_one_name_are_all_marked_whatever_their_order():
+    runs = [recorded("b" * 64, 5.0), recorded("a" * 64, 5.0), recorded("c" * 64, 6.0)]
+    runs.append(recorded("d" * 64, 7.0, name="other", num_jobs=4))
+    found = {label: row["jct_mean_s"] for label, row in recorded_rows(runs).items()}
+    assert found == {
+        "as recorded: lab, contents aaaaaaaa": 5.0,
+        "as recorded: lab, contents cccccccc": 6.0,
+        "as recorded: other (3 of 4 jobs)": 7.0,
+    }
+    assert recorded_rows(runs[::-1]) == recorded_rows(runs)
+
+
+def test_compare_shows_recorded_outcomes_of_compared_runs_only(edited, capsys):
+    trace = dict(recorded("a" * 64, 5.0).manifest["trace"])
+    later = dict(recorded("c" * 64, 6.0, files_digest="f3").manifest["trace"])
+    for folder in ("d", "e"):
+        write_run(edited / folder, trace=trace)
+    write_run(edited / "e", trace=later, repetition=1, sweep="other")
+    assert compare_main([str(edited / "d"), str(edited / "e")]) == 0
+    told = capsys.readouterr().out
+    assert [line for line in told.splitlines() if "As recorded" in line] == [
+        "As recorded: JCT mean 5.0 s, queueing mean 1.0 s, makespan 9.0 s"
+    ]
+
+
 def test_a_report_leaves_the_earlier_out_and_says_so(edited, capsys):
     (shown,) = select([edited / "b"])
     assert shown.stored.manifest["trace"]["digest"] == "b" * 64
     out = edited / "out"
     assert report_main(["study=demo", "--results", str(edited / "b"), "--out", str(out)]) == 0
     line = "Not shown: 1 run on trace five_jobs, edited since"
-    assert line in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert line in said
+    assert re.search(r"^\d+ figures? of 1 run in ", said, re.MULTILINE)
     assert line in (out / "index.html").read_text()
     assert "2 trials" not in (out / "index.html").read_text()
 
@@ -297,7 +340,8 @@ def test_all_systems_on_the_same_file_share_a_setting(tmp_path):
 
 def test_validate_tells_of_earlier_contents(edited, capsys):
     assert validate_main([str(edited / "b")]) == 0
-    assert "note: 1 run on an earlier trace five_jobs, edited since" in capsys.readouterr().out
+    line = "note: 1 run on another content of trace five_jobs, edited since"
+    assert line in capsys.readouterr().out
     assert validate_main([str(edited / "a")]) == 0
     assert "note" not in capsys.readouterr().out
 
