@@ -7,6 +7,7 @@ on its standard input and the problems as a JSON list on its standard output.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
@@ -115,15 +116,21 @@ def _random_states() -> dict[str, _State]:
 
 def main() -> int:
     """Build every workload of the pool on standard input and report what is wrong with them."""
+    parser = argparse.ArgumentParser(prog="python -m harness.workload_check", description=__doc__)
+    parser.add_argument("--drawn", action="store_true", help="samples may be drawn at random")
+    allowed = parser.parse_args().drawn
+    try:
+        pool: dict[str, Any] = json.load(sys.stdin)
+    except ValueError as error:
+        parser.error(f"standard input holds no pool as JSON ({error})")
     problems: list[str] = []
-    for name, entry in json.load(sys.stdin).items():
+    for name, entry in pool.items():
         place = f"workload.pool.{name}"
         try:
             workload: Workload = build(entry, place)
         except UserError as error:
             problems += [str(problem) for problem in error.problems]
         else:
-            allowed = "--drawn" in sys.argv[1:]
             problems += map(str, drawn_problems(workload, place, allowed=allowed))
     print(json.dumps(problems))
     return 0
