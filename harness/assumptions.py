@@ -1,4 +1,4 @@
-"""What a run assumes where nothing was recorded or measured, told next to its results."""
+"""Assumptions of a run where nothing was recorded or measured, shown next to its results."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _generated(manifest: Mapping[str, Any]) -> Iterator[Assumption]:
 
 
 def _is_unpaced(config: Mapping[str, Any]) -> bool:
-    """Whether real workers train at their own speed."""
+    """Return whether real workers train at their own speed."""
     return bool(_part(config, "engine").get("pace", "profile") != "profile")
 
 

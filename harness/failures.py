@@ -19,7 +19,7 @@ _FACTS = {
     errno.ENOENT: "there is no such file or folder; correct the path",
     errno.EMFILE: "this process has too many open files; raise the limit (ulimit -n)",
 }
-"""What is wrong, and the way out, by error number."""
+"""The fault and the way out, by error number."""
 
 
 def tell(error: OSError | UnicodeDecodeError) -> int:

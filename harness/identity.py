@@ -1,4 +1,4 @@
-"""What of a configuration identifies a run: what its files hold, and not where they lie.
+"""Identity of a run: it follows from the contents of files, and not from their folders.
 
 Traces and profiles have digests, and these are part of every run's id. So the path of a user's own
 file (an absolute one; those of shipped files are relative) adds nothing but the folder's name.
@@ -49,7 +49,7 @@ def own_paths(value: Any) -> tuple[str, ...]:
 
 
 def is_named_by_path(profile_config: Any) -> bool:
-    """Whether a profile's configuration leaves what the profile states to a file."""
+    """Return whether a configuration names the profile by a file instead of stating it."""
     if not isinstance(profile_config, Mapping):
         return False
     return bool(profile_config.get("path")) or bool(own_paths(profile_config))

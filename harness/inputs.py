@@ -1,4 +1,4 @@
-"""What stored runs were made of: which of them had the same trace and the same profile.
+"""Inputs of stored runs: which runs had the same trace and the same profile.
 
 A configuration names its trace and its profile. What the files behind them hold may change from
 one run to the next, and then the runs are of different inputs. Manifests have digests: of the
@@ -22,7 +22,7 @@ from harness.profiles.profile import STATED
 from harness.store import StoredRun
 
 _DIGITS = 8
-"""Of a digest, where people are to tell two contents apart."""
+"""Digits of a digest that people are shown to tell two contents apart."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def sacct(draw: random.Random, num_jobs: int = 300) -> str:
 
 
 class _Submission:
-    """What the jobs of one ``sbatch`` have in common."""
+    """The common properties of the jobs of one ``sbatch``."""
 
     def __init__(self, draw: random.Random, at: datetime) -> None:
         self.at = at

@@ -87,7 +87,8 @@ def check_alone(
 
 
 PART_BYTES = 1 << 17
-"""Of the parameters whose checksum is compared in a step: 0.06 ms at 2.4 GB/s."""
+"""Of the parameters whose checksum is compared in a step: 0.06 ms, computed from the measured
+2.4 GB/s (``StateComparison``)."""
 DEVICE_STEPS = 16
 
 
