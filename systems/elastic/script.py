@@ -34,7 +34,7 @@ from systems.elastic.script_error import ScriptError
 from systems.elastic.script_gradients import ScriptGradients
 from systems.elastic.script_program import ScriptProgram
 from systems.elastic.script_workload import BATCH, ScriptWorkload
-from systems.elastic.state_comparison import StateComparison
+from systems.elastic.state_comparison import CARRIED, FEED, StateComparison
 from systems.elastic.workbench import Workbench
 from systems.runtime.control import ControlClient
 from systems.runtime.data_order import EVERY_RANK, Plan, step_seed
@@ -393,13 +393,19 @@ class ScriptRun:
     def _compare(self) -> None:
         """Begin to compare the state with the other workers' if the membership has changed."""
         loop = self._present
-        assert self._carried is not None
         if loop.generation == self._compared_generation:
             return
         self._compared_generation = loop.generation
         self._comparison = None  # the step of the one before was lost
         if len(loop.membership.members) > 1:
-            self._comparison = StateComparison(loop.state, self._carried.values())
+            self._comparison = self._begin_comparison()
+
+    def _begin_comparison(self) -> StateComparison:
+        assert self._carried is not None
+        feed = self.program.feed
+        sizes = [len(feed.dataset), feed.batch_size, feed.epochs]
+        values = {FEED: sizes, CARRIED: self._carried.values()}
+        return StateComparison(self._present.state, values)
 
     @property
     def _told_rates(self) -> int:
@@ -428,7 +434,6 @@ class ScriptRun:
             ScriptError: they do not.
         """
         loop = self._present
-        assert self._carried is not None
         while loop.outcome in (None, Outcome.FINISHED):
             group = loop.group
             if group is None or group.size == 1:
@@ -440,7 +445,7 @@ class ScriptRun:
                         " the loop only for a reason that all workers share, computed from the"
                         " model and from the same data in all of them"
                     )
-                StateComparison(loop.state, self._carried.values()).end(group, self.step)
+                self._begin_comparison().end(group, self.step)
                 return
             except GroupLost as error:
                 if loop.is_over:  # the state is complete here, and the driver knows of the loss

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import threading
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -25,14 +26,15 @@ from systems.elastic.transfer.training_state import TrainingState
 
 HYPER_PARAMETERS = "the optimizer's hyper-parameters"
 CARRIED = "what the script carries"
-CAUSES = (HYPER_PARAMETERS, CARRIED)
+FEED = "the data set's length, the batch size or the number of epochs"
+CAUSES = (FEED, HYPER_PARAMETERS, CARRIED)
 """Named first: where they differ, parameters soon do as well."""
 
 
 class StateComparison:
     """One comparison; all members of the group make it at the same step boundary."""
 
-    def __init__(self, state: TrainingState, values: Any) -> None:
+    def __init__(self, state: TrainingState, values: Mapping[str, Any]) -> None:
         """Begin to read the state in a thread.
 
         The buffers are read before this returns, since the next forward pass changes them. The
@@ -40,13 +42,13 @@ class StateComparison:
 
         Args:
             state: of this worker.
-            values: what else must be the same in all workers, as JSON can hold it.
+            values: what else must be the same in all workers, by name, as JSON can hold it.
         """
         self._state = state
         self._checksums = {
             f"buffer {name}": _checksum(value) for name, value in state.named_buffers
         }
-        for name, plain in ((HYPER_PARAMETERS, state.values()), (CARRIED, values)):
+        for name, plain in {HYPER_PARAMETERS: state.values(), **values}.items():
             self._checksums[name] = zlib.crc32(json.dumps(plain, sort_keys=True).encode())
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._read, name="state-checksums", daemon=True)

@@ -290,6 +290,21 @@ def test_workers_that_drift_end_the_job_with_the_tensor_s_name(case, at, run, tm
     assert name in end.reason
 
 
+def test_data_sets_of_different_lengths_are_found_before_the_first_update(run, tmp_path):
+    """The workers would train on some samples twice and on others never."""
+    script = tmp_path / "script.py"
+    text = loop("""
+    optimizer.zero_grad()
+    error(model(x), y).backward()
+    optimizer.step()
+    """)
+    part = "torch.utils.data.Subset(Points(), range(96 - elastic.rank()))"
+    script.write_text(HEAD + text.replace("Points()", part))
+    end = run(script, workers=2).until_end()
+    assert end.kind is ReportKind.FAILED
+    assert "after step 0 the workers differ in the data set's length" in end.reason
+
+
 def test_learning_rates_that_differ_are_found_in_the_next_step(run, tmp_path):
     script = tmp_path / "script.py"
     body = """
