@@ -48,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         one_by_one(numbers, len(trials), lambda number: f"trial {number}", run, _GUESS_S)
     wrong = sorted(number for number, trial in trials.items() if not trial["is_right"])
-    total = sum(len(trial["struck"]) for trial in trials.values())
+    total = sum(
+        len(command["struck"]) for trial in trials.values() for command in trial["commands"]
+    )
     print(f"{total} strikes in {len(trials)} trials; wrong: {wrong or 'none'}; record: {path}")
     return 1 if wrong else 0
 

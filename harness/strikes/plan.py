@@ -49,7 +49,12 @@ BACKENDS: Final[Mapping[str, Sequence[str]]] = {
     "warm_restart": ("backend=warm_restart", "backend.checkpoint_every=200"),
     "torchrun": ("backend=torchrun", "backend.checkpoint_every=200"),
     "stop_free": ("backend=stop_free", "backend.start=preimported"),
-    "virtual_thread": ("backend=virtual_thread", "backend.start=preimported"),
+    # The bits of every job are compared with those of stock training on fixed workers.
+    "virtual_thread": (
+        "backend=virtual_thread",
+        "backend.start=preimported",
+        "engine.check_reference=true",
+    ),
 }
 """Backends, and the words with which their runs are started."""
 

@@ -53,8 +53,8 @@ def kill_all(processes: list[psutil.Process]) -> None:
 
 def _kind(process: psutil.Process, driver: psutil.Process) -> Victim | None:
     try:
-        log = _output(process)
-        if log == _output(driver):
+        log = output(process)
+        if log == output(driver):
             return Victim.FORK_SERVER if _FORK_SERVER in process.cmdline() else None
         if not log.endswith(".log"):
             return None
@@ -66,7 +66,12 @@ def _kind(process: psutil.Process, driver: psutil.Process) -> Victim | None:
         return None
 
 
-def _output(process: psutil.Process) -> str:
+def output(process: psutil.Process) -> str:
+    """Return the file to which a process writes.
+
+    Raises:
+        OSError: the process has ended.
+    """
     return os.readlink(f"/proc/{process.pid}/fd/1")
 
 
