@@ -160,9 +160,7 @@ def soak(backend: str, seed: int, minutes: float, folder: Path) -> dict[str, Any
         "wall_s": round(outcome.wall_s, 1),
         "growth": grown,
         "problems": problems,
-        "samples": [
-            asdict(sample) for sample in watch.samples[:: max(1, len(watch.samples) // 50)]
-        ],
+        "samples": [asdict(sample) for sample in watch.samples[::every]],
     }
 
 
