@@ -20,6 +20,10 @@ PIP := $(PY) -m pip install -qq --disable-pip-version-check --no-input
 # What pip is told in its environment or its files does not count then.
 OFFLINE := $(if $(WHEELHOUSE),--isolated --no-index --find-links $(WHEELHOUSE))
 
+# Bytecode is kept even where the environment forbids it: the tests start hundreds of processes, each
+# of which would compile every module again (half of the time of a short command).
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help env run kick test test-long test-soak gpu validate report ui check wheelhouse clean
 
