@@ -255,7 +255,7 @@ def test_hydras_own_keys_mean_nothing(key, stranger, command):
 )
 def test_files_ask_nothing_of_their_readers_machine(text, stranger, command, monkeypatch):
     monkeypatch.setenv("A_SECRET", "hunter2")
-    profile = {**shipped("profile", "recorded"), "name": text}
+    profile = {"defaults": ["recorded", "_self_"], "name": text}
     for group, content in (
         ("trace", {**TRACE, "source": text}),
         ("cluster", {**shipped("cluster", "cpu2"), "name": text}),
@@ -263,10 +263,12 @@ def test_files_ask_nothing_of_their_readers_machine(text, stranger, command, mon
         ("study", {"description": "theirs", "base": [*SMALL, f"name='{text}'"]}),
     ):
         answer = command("--cfg", "job", f"{group}={stranger.file(content)}")
-        if group == "profile":  # which is read with the run
-            answer = command(*SMALL, f"{group}={stranger.file(content)}")
         assert_refused(answer, "asks the machine of the reader", "give it on the command line")
         assert "hunter2" not in answer.err
+    below = stranger.file({"name": "below", "provenance": {"source": text}}, "below.yaml")
+    extending = stranger.file({"defaults": ["below", "_self_"]}, "extending.yaml")
+    answer = command(*SMALL, f"profile={extending}")
+    assert_refused(answer, below, "asks the machine of the reader")
 
 
 def test_files_may_refer_to_keys_and_to_shipped_options_of_their_group(stranger, command):
