@@ -1,5 +1,6 @@
 """Files that name code: all but what ships and what the user allows is never imported."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from harness.compose import CONFIG_DIR, options
 from harness.config import PARTS
 from harness.contracts.launcher import Launcher
 from harness.contracts.scheduler import Placement, Scheduler
-from harness.contracts.training import Backend, Workload
+from harness.contracts.training import Backend, Workload, WorkloadSpec
 from harness.engines.setup import EngineConfig
 from harness.targets import SEAMS, name_problem
 from harness.trace.__main__ import main as trace_main
@@ -101,8 +102,6 @@ def stranger(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "work")
     found = Stranger(tmp_path / "theirs")
     yield found
-    import sys
-
     sys.modules.pop("strange", None)
 
 
@@ -331,8 +330,6 @@ def test_every_committed_configuration_may_name_its_classes():
 
 def test_a_workload_that_lacks_a_method_is_not_called():
     """By the process that builds a run's workloads before its workers do."""
-    from harness.contracts.training import WorkloadSpec
-
     pool = {"odd": WorkloadSpec("odd", "workloads.toy.Path", {})}
     (problem,) = workload_problems(pool)
     assert "workload.pool.odd._target_: " in str(problem)
