@@ -219,6 +219,8 @@ def _misfit(found: Any, target: str, seam: str) -> str | None:
         return None if fits else f"{target} is no {name}, nor annotated to return one"
     if not is_class:
         return f"{target} is no class"
+    if hasattr(found, "__getattr__"):  # its objects hand calls on to others
+        return None
     lacking = [name for name in wanted.methods if not callable(getattr(found, name, None))]
     return f"{target} has no {'(), '.join(lacking)}()" if lacking else None
 
