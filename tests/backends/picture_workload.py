@@ -2,9 +2,14 @@
 
 import torch
 
+from tests.backends.tiny_workload import Tiny
 
-class Pictures:
-    """Pictures in channels-last layout, flags, short floats, and something without elements."""
+
+class Pictures(Tiny):
+    """Pictures in channels-last layout, flags, short floats, and something without elements.
+
+    Only its samples are ever asked for.
+    """
 
     name = "pictures"
     size = "tiny"
