@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from harness.cluster import Cluster
@@ -32,7 +33,14 @@ from systems.runtime.driven_job import (
     MakeJob,
     Saved,
 )
-from systems.runtime.job_life import FAILURE_GRACE_S, Ending, Fate, Phase
+from systems.runtime.job_life import (
+    EXIT_TIMEOUT_S,
+    FAILURE_GRACE_S,
+    Ending,
+    Fate,
+    Phase,
+    tell_late_exit,
+)
 
 STORE_ATTEMPTS = 3
 _STANDING = ("first_step", "progress", "left", "checkpoint", "saved", "finished")
@@ -196,7 +204,6 @@ class ElasticJob:
         elif process.left is not None and work.is_wanted(process):
             work.died(process)  # nobody had asked it to leave
         work.recovery.deposed(process.name)  # if it had led one
-        self.check()
 
     def check(self) -> None:
         """See whether something is overdue, has failed, or is complete."""
@@ -207,9 +214,15 @@ class ElasticJob:
         now = time.monotonic()
         crew.fence(now)
         if self._ending is None:
+            if work.has_state:  # a start has a bound of its own: imports may answer nothing
+                crew.look_for_silence(now, work.survivors())
             self._judge(work, now)
         elif self._deadline is not None and now > self._deadline:
             self._deadline = None
+            workers = [f"worker {p.name}" for p in crew.workers.values() if p.end is None]
+            if workers:
+                reason = tell_late_exit(self._order.job_id, workers)
+                self._ending = replace(self._ending, reason=reason)
             crew.kill(crew.all())
         if self._ending is None:
             work.settle()
@@ -342,7 +355,8 @@ class ElasticJob:
             self._deadline = None
             crew.kill(crew.all())
         else:
-            self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
+            wait_s = min(EXIT_TIMEOUT_S, self._options.runtime.stop_timeout_s)
+            self._deadline = time.monotonic() + wait_s
             if adjusting is not None and not adjusting.switched:
                 crew.dismiss(adjusting.joiners)
             self._present.crew.tell_all({"kind": "exit"})  # nobody needs their state any more
@@ -359,7 +373,7 @@ class ElasticJob:
             return
         if ending.fate is Fate.FINISHED:
             self._account.change = None
-            self._account.say(ReportKind.FINISHED, results=ending.results)
+            self._account.say(ReportKind.FINISHED, results=ending.results, reason=ending.reason)
             return
         self._account.go_back()
         if ending.fate is Fate.LOST:
