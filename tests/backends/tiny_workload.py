@@ -66,6 +66,7 @@ class Tiny:
         loose=None,
         busy_at_step=None,
         busy_s=0.0,
+        second_stops_at_step=None,
     ):
         if fail_build:
             raise ValueError("this workload was told to fail")
@@ -91,6 +92,7 @@ class Tiny:
         self._loose = loose
         self._busy_at_step = busy_at_step
         self._busy_s = busy_s
+        self._second_stops_at_step = second_stops_at_step
         rng = torch.Generator().manual_seed(5)
         self._x = torch.randn(num_samples, 8, generator=rng)
         self._y = (self._x.sum(1) > 0).long()
@@ -149,6 +151,8 @@ class Tiny:
             raise ArithmeticError("this workload was told to fail in a step")
         if step == self._die_at_step and not os.path.exists(self._die_once_marker):
             _die(self._die_once_marker)
+        if step == self._second_stops_at_step and _is_second():
+            os.kill(os.getpid(), signal.SIGSTOP)
         if step == self._busy_at_step:
             _stay_busy(self._busy_s)
         if self._step_s:
@@ -174,6 +178,12 @@ class Tiny:
         return {"accuracy": float(right)}
 
 
+def _is_second():
+    """Whether this process has rank 1 of a job that restarts its workers."""
+    log = os.readlink("/proc/self/fd/1")
+    return os.environ.get("RANK") == "1" or log.endswith("-001.log")
+
+
 def _stay_busy(seconds):
     """Keep the interpreter from all other threads for so long; 0: for ever, but share it."""
     while not seconds:
@@ -184,9 +194,9 @@ def _stay_busy(seconds):
 
 
 def _stay_until_gone(marker):
-    """Say by a file that one is here, and go on when it is taken away."""
-    with open(marker, "w"):
-        pass
+    """Say by a file which process is here, and go on when it is taken away."""
+    with open(marker, "w") as file:
+        file.write(str(os.getpid()))
     while os.path.exists(marker):
         time.sleep(0.005)
 
