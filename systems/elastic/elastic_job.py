@@ -19,7 +19,7 @@ from harness.contracts.launcher import Exit
 from harness.contracts.training import ReportKind, TrainingOrder
 from systems.elastic.account import Account
 from systems.elastic.adjusting import Verdict
-from systems.elastic.crew import Process
+from systems.elastic.crew import Crew, Process
 from systems.elastic.elastic_processes import STORE, ElasticProcesses
 from systems.elastic.options import ElasticOptions
 from systems.elastic.workforce import Workforce
@@ -328,17 +328,21 @@ class ElasticJob:
         if self._failed_at is not None and (
             now > self._failed_at + FAILURE_GRACE_S or not crew.living()
         ):
-            failed = [p for p in crew.workers.values() if p.failure]
-            own = [process for process in failed if not process.is_collective]
-            first = (own or failed)[0]
-            fate = Fate.FAILED if own else Fate.LOST
-            self._end(fate, f"worker {first.name}: {first.failure}; {self._processes.where}")
+            self._end(*self._failure(crew))
         elif self._deadline is not None and now > self._deadline:
             action = "start" if self._account.phase is Phase.STARTING else "save and stop"
             reason = f"no {action} in time: {crew.missing()}; {self._processes.where}"
             self._end(Fate.LOST, reason)
         else:
             work.overdue(now)
+
+    def _failure(self, crew: Crew) -> tuple[Fate, str]:
+        """What follows from the failures that workers have told, and why."""
+        failed = [process for process in crew.workers.values() if process.failure]
+        own = [process for process in failed if not process.is_collective]
+        first = (own or failed)[0]
+        fate = Fate.FAILED if own else Fate.LOST
+        return fate, f"worker {first.name}: {first.failure}; {self._processes.where}"
 
     def _end(
         self,
@@ -348,9 +352,13 @@ class ElasticJob:
         results: Mapping[str, float | str] | None = None,
         kill: bool = True,
     ) -> None:
+        crew, adjusting = self._present.crew, self._present.adjusting
+        if fate is Fate.LOST and self._failed_at is not None:
+            # A worker has failed by itself, and another's death is heard of only now: there is
+            # nobody left for the reason that was told, and not for want of workers.
+            fate, reason = self._failure(crew)
         self._ending = Ending(fate, reason, results or {})
         self._account.phase = Phase.ENDING
-        crew, adjusting = self._present.crew, self._present.adjusting
         if kill:
             self._deadline = None
             crew.kill(crew.all())
