@@ -160,14 +160,13 @@ class Crew:
             job_dir, worker = self.processes.order.job_dir, accused.name
             write_accusation(job_dir, at=at, worker=worker, accuser=accuser, silent_s=silent_s)
 
-    def look_for_silence(self, now: float, names: Iterable[str]) -> None:
+    def look_for_silence(self, now: float, names: Callable[[], Iterable[str]]) -> None:
         """Kill those of these workers that have stopped without an end."""
-        needed = {
-            name: process.connection
-            for name in names
-            for process in [self.workers[name]]
-            if process.connection is not None and process.end is None
-        }
+
+        def needed() -> dict[str, Connection]:
+            processes = [self.workers[name] for name in names()]
+            return {p.name: p.connection for p in processes if p.connection and p.end is None}
+
         for name, silent_s in self._beats.silent(now, needed).items():
             self.accuse(self.workers[name], DRIVER, silent_s)
 

@@ -215,7 +215,7 @@ class ElasticJob:
         crew.fence(now)
         if self._ending is None:
             if work.has_state:  # a start has a bound of its own: imports may answer nothing
-                crew.look_for_silence(now, work.survivors())
+                crew.look_for_silence(now, work.survivors)
             self._judge(work, now)
         elif self._deadline is not None and now > self._deadline:
             self._deadline = None

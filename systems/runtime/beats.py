@@ -55,17 +55,21 @@ class Beats:
         self._watched: dict[str, _Watched] = {}
         self._look_at = 0.0
 
-    def silent(self, now: float, processes: Mapping[str, Connection]) -> dict[str, float]:
+    def silent(
+        self, now: float, needed: Callable[[], Mapping[str, Connection]]
+    ) -> dict[str, float]:
         """Return which of these processes have stopped, each once, and seconds since each was heard
         last.
 
-        Call it at every turn of the driver's loop. A process that comes new has the whole time-out
-        before it. A process that does not answer but uses the processor is busy, however long it
-        keeps its interpreter to itself: only a process that does neither has stopped.
+        Call it at every turn of the driver's loop; ``needed`` gives the processes by name, and is
+        called only when a look is due. A process that comes new has the whole time-out before it.
+        A process that does not answer but uses the processor is busy, however long it keeps its
+        interpreter to itself: only a process that does neither has stopped.
         """
         if now < self._look_at:
             return {}
         self._look_at = now + LOOK_S
+        processes = needed()
         for name in [known for known in self._watched if known not in processes]:
             del self._watched[name]
             self._watch.forget(name)
@@ -100,12 +104,15 @@ class Beats:
         watched = self._watched[name]
         if watched.is_told:
             return False
-        ran_s = _processor_s(watched.connection)
-        if ran_s is None or watched.ran_s is None or ran_s <= watched.ran_s:
+        before_s, watched.ran_s = watched.ran_s, _processor_s(watched.connection)
+        if watched.ran_s is None:
             return True
-        watched.ran_s = ran_s
-        self._watch.note(name, now)
-        return False
+        if before_s is None:
+            return False  # there is nothing to compare with before the next look
+        if watched.ran_s > before_s:
+            self._watch.note(name, now)
+            return False
+        return True
 
 
 def _processor_s(connection: Connection) -> float | None:

@@ -149,11 +149,14 @@ class Generation:
             if rank not in self.exits:
                 self.hands.kill(handle)
 
-    def needed(self) -> dict[int, Connection]:
-        """Connections of the workers without which the job cannot go on. Once the first has made
-        its last step it alone is needed: all others then wait to be let go."""
+    def needed(self) -> dict[str, Connection]:
+        """Connections of the workers without which the job cannot go on, by generation and rank.
+
+        Once the first has made its last step it alone is needed: all others wait to be let go.
+        """
         ranks = {0} if 0 in self.left else self.connections.keys()
-        return {rank: self.connections[rank] for rank in ranks - self.exits.keys()}
+        alive = ranks - self.exits.keys()
+        return {f"{self.number}.{rank}": self.connections[rank] for rank in alive}
 
     def alive(self) -> list[int]:
         """Ranks whose processes have not ended."""

@@ -274,9 +274,8 @@ class JobGroup:
         """
         if self.phase not in (Phase.RUNNING, Phase.STOPPING, Phase.FINISHING):
             return
-        needed = {f"{generation.number}.{rank}": c for rank, c in generation.needed().items()}
         now = time.monotonic()
-        for worker, silent_s in self._beats.silent(now, needed).items():
+        for worker, silent_s in self._beats.silent(now, generation.needed).items():
             rank = int(worker.partition(".")[2])
             generation.silent_s[rank] = silent_s
             self.hands.kill(generation.handles[rank])

@@ -325,10 +325,13 @@ class TorchrunJob:
         which starts it again as after any death of a worker."""
         if self._ending is not None or self.phase is Phase.STARTING:
             return
-        workers = self._rounds.needed()
-        processes = {name: worker.connection for name, worker in workers.items()}
-        for name, silent_s in self._beats.silent(now, processes | self._agents.needed()).items():
-            self._agents.kill_silent(name, workers.get(name), silent_s)
+
+        def needed() -> dict[str, Connection]:
+            workers = self._rounds.needed().items()
+            return {name: one.connection for name, one in workers} | self._agents.needed()
+
+        for name, silent_s in self._beats.silent(now, needed).items():
+            self._agents.kill_silent(name, self._rounds.needed().get(name), silent_s)
             job_dir = self.order.job_dir
             write_accusation(job_dir, at=now, worker=name, accuser=DRIVER, silent_s=silent_s)
 
