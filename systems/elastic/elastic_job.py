@@ -354,9 +354,11 @@ class ElasticJob:
     ) -> None:
         crew, adjusting = self._present.crew, self._present.adjusting
         if fate is Fate.LOST and self._failed_at is not None:
-            # A worker has failed by itself, and another's death is heard of only now: there is
-            # nobody left for the reason that was told, and not for want of workers.
-            fate, reason = self._failure(crew)
+            # A worker has failed by itself, and another's death is heard of only now. The error
+            # that was told ends the job, and would end it again if it were resumed.
+            told, why = self._failure(crew)
+            if told is Fate.FAILED:
+                fate, reason = told, why
         self._ending = Ending(fate, reason, results or {})
         self._account.phase = Phase.ENDING
         if kill:
