@@ -16,8 +16,8 @@ FAILURE_GRACE_S = 0.5
 died may complain before the death is noticed."""
 
 EXIT_TIMEOUT_S = 5.0
-"""How long a worker that nobody needs any more may take to end: it has nothing left to save. One
-that has stopped would end only when it is killed, and its job with it."""
+"""Longest way out, in seconds, of a worker that its job needs no more: everything is saved by then.
+A worker that has stopped ends only when it is killed, and its job ends no earlier."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,8 +68,8 @@ class Ending:
 def tell_late_exit(job_id: str, processes: Sequence[str]) -> str:
     """Warn that these processes of a job had to be killed after its last step; the warning."""
     text = (
-        f"{', '.join(processes)} had not ended {EXIT_TIMEOUT_S:g} s after the last step,"
-        " and nobody needed them any more: killed"
+        f"{', '.join(processes)} had not ended {EXIT_TIMEOUT_S:g} s after the job's last step;"
+        " killed, since the job needed nothing more of them"
     )
     _log.warning("job %s: %s", job_id, text)
     return text
