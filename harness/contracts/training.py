@@ -186,6 +186,7 @@ class Report:
     one that stops its workers: save, stop, spawn, import, build, group, load, first_step.
     Where workers go through a phase side by side, the longest. With SHRUNK: of the recovery."""
     reason: str = ""
+    """Why; with FINISHED, which processes had to be killed since they did not end by themselves."""
     results: Mapping[str, float | str] = field(default_factory=dict)
     """With FINISHED: evaluation metrics and digests."""
     slots: tuple[int, ...] = ()

@@ -77,7 +77,7 @@ class Live:
     adaptive_smoothing: float = 0.9
     """Of the gradient statistics: what is kept of the mean in every step."""
     stall_timeout_s: float = 180.0
-    """Wall-clock seconds without a sign of life from a job before the run is given up."""
+    """Wall-clock seconds without a sign of life from a job that trains before the job fails."""
     name: str = "live"
     exclusive: ClassVar[bool] = True
     resumable: ClassVar[bool] = False

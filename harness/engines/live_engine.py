@@ -35,7 +35,7 @@ from harness.engines.live_needs import workload_modules
 from harness.engines.live_observations import SystemSampler, collect
 from harness.engines.live_spares import LiveSpares, steps_to_execute
 from harness.engines.setup import EngineSetup
-from harness.engines.silent_jobs import refuse_silence
+from harness.engines.silent_jobs import EngineError, SilentJobs
 from harness.faults.watched import WatchedLauncher
 from harness.records import RunRecords
 from harness.trace.events import TraceEventKind
@@ -61,6 +61,9 @@ class LiveEngine:
         """Slots that went down, or up again, under a job whose backend has not noticed yet."""
         self._cancelling: dict[str, int] = {}
         """Jobs that are being stopped for good, and the change that does it."""
+        self._stalled: dict[str, str] = {}
+        """Of these, the jobs that are stopped since they gave no sign of life, and the reason."""
+        self._silent = SilentJobs(options.stall_timeout_s)
         self._options = options
         self._setup = setup
         self._backend = setup.backend
@@ -116,9 +119,9 @@ class LiveEngine:
             reports = self._backend.poll(min(left_s, 0.5))
             self._sampler.sample(self._started)
             events = [event for report in reports for event in self._translate(report)]
+            self._stop_silent()
             if events := self._one_instant(events):
                 return events
-            refuse_silence(self._jobs.values(), options.stall_timeout_s, self._setup.run_dir)
 
     @property
     def is_idle(self) -> bool:
@@ -323,11 +326,28 @@ class LiveEngine:
         job = self._jobs.get(job_id)
         if job is None:
             return [Event(self.now(), EventKind.JOB_CANCELLED, job_id)]
+        self._stalled.pop(job_id, None)  # its owner's word goes before our reason
+        if job_id not in self._cancelling:
+            self._stop(job)
+        return []
+
+    def _stop(self, job: LiveJob) -> None:
         number = -1 - len(self._cancelling)
-        self._cancelling[job_id] = number
+        self._cancelling[job.spec.job_id] = number
         batch = job.global_batch
         self._backend.stop(Change(number, ChangeKind.STOP, job.spec, (), (), batch))
-        return []
+
+    def _stop_silent(self) -> None:
+        """Stop jobs that give no sign of life; each has failed once its processes are gone.
+
+        Raises:
+            EngineError: processes of a job that was stopped so long ago do not end.
+        """
+        for job_id, reason in self._silent.look(self._jobs.values(), time.monotonic()).items():
+            if job_id in self._cancelling:
+                raise EngineError(f"job {job_id} was killed, and does not end: {reason}")
+            self._stalled[job_id] = reason
+            self._stop(self._jobs[job_id])
 
     def _cancelled(self, job: LiveJob, report: Report) -> list[Event]:
         """Of a job that is being stopped only its end is of interest."""
@@ -335,7 +355,9 @@ class LiveEngine:
         if report.change_id != self._cancelling[job_id]:
             return []
         self._ended.append(self._jobs.pop(job_id))
-        return [Event(self.now(), EventKind.JOB_CANCELLED, job_id, samples_done=job.samples_done)]
+        reason = self._stalled.pop(job_id, "")
+        kind = EventKind.JOB_FAILED if reason else EventKind.JOB_CANCELLED
+        return [Event(self.now(), kind, job_id, samples_done=job.samples_done, reason=reason)]
 
     def _rate(self, job: LiveJob) -> float:
         return samples_per_s(job, self._setup, is_paced=self._options.pace == "profile")

@@ -1,30 +1,49 @@
-"""Live jobs that give no sign of life."""
+"""Live jobs that give no sign of life though their workers do: a step that never ends."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
-from pathlib import Path
 
+from harness.contracts.engine import ChangeKind
 from harness.engines.live_job import LiveJob
 from harness.file_names import file_name
+
+HELD_UP_S = 2.0
+"""Looks that are further apart than this were held up: the engine polls twice a second."""
+_STARTS = (ChangeKind.START, ChangeKind.RESUME)
 
 
 class EngineError(Exception):
     """The live engine cannot go on; the text says which job, and where its log is."""
 
 
-def refuse_silence(jobs: Iterable[LiveJob], limit_s: float, run_dir: Path) -> None:
-    """Raise if a job with workers has reported nothing for longer than ``limit_s`` seconds.
+class SilentJobs:
+    """Finds jobs that have reported nothing for too long. Times are ``time.monotonic``."""
 
-    Raises:
-        EngineError: the first such job.
-    """
-    for job in jobs:
-        silent_s = time.monotonic() - job.heard_at
-        if (job.num_workers or job.in_flight) and silent_s > limit_s:
-            raise EngineError(
-                f"job {job.spec.job_id} has given no sign of life for {silent_s:.0f} s;"
-                f" its logs are in {run_dir / 'jobs' / file_name(job.spec.job_id)}."
-                " Raise engine.stall_timeout_s if its steps really are that long."
-            )
+    def __init__(self, limit_s: float) -> None:
+        """Args: ``limit_s``: longest silence of a job that has workers."""
+        self._limit_s = limit_s
+        self._looked_at: float | None = None
+
+    def look(self, jobs: Iterable[LiveJob], now: float) -> dict[str, str]:
+        """Return the jobs that are silent for too long, each with the reason for a person.
+
+        Call it after every poll, also while other jobs report. A job that starts or resumes has
+        the backend's own bound. What is held up here is no silence of a job: whatever the time
+        since the last look exceeds a usual one by is forgiven to all.
+        """
+        before, self._looked_at = self._looked_at, now
+        held_up_s = 0.0 if before is None else now - before
+        found = {}
+        for job in jobs:
+            if held_up_s > HELD_UP_S:
+                job.heard_at = max(job.heard_at, min(now, job.heard_at + held_up_s))
+            silent_s = now - job.heard_at
+            starts = job.change is not None and job.change.kind in _STARTS
+            if (job.num_workers or job.in_flight) and not starts and silent_s > self._limit_s:
+                found[job.spec.job_id] = (
+                    f"no sign of life for {silent_s:.0f} s after step {job.steps_executed}"
+                    f" (engine.stall_timeout_s, to be raised if steps really are that long);"
+                    f" logs: jobs/{file_name(job.spec.job_id)}"
+                )
+        return found

@@ -177,8 +177,10 @@ def _plan_cell(
         *("profile=recorded", "tracking=none", "progress=false"),
     )
     config = read_words([*words, "force=true"])
-    if "hang_timeout_s" in config.backend:
+    if "leader_expiry_s" in config.backend:
         words += tuple(f"backend.{name}={value}" for name, value in _PATIENCE.items())
+    else:
+        words += (f"backend.hang_timeout_s={_PATIENCE['hang_timeout_s']}",)
     planned = plan(read_words([*words, "force=true"]), library)
     slots = planned.setup.cluster.slots[:num_workers]
     cores = [slot.cores for slot in slots]

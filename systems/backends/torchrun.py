@@ -49,6 +49,7 @@ class Torchrun(DrivenBackend):
         max_restarts: int = 100,
         start_timeout_s: float = 300.0,
         stop_timeout_s: float = 120.0,
+        hang_timeout_s: float = 10.0,
         collective_timeout_s: float = 1800.0,
     ) -> None:
         """Raises ValueError with all options that are out of range."""
@@ -60,6 +61,7 @@ class Torchrun(DrivenBackend):
                 checkpoint_every=checkpoint_every,
                 start_timeout_s=start_timeout_s,
                 stop_timeout_s=stop_timeout_s,
+                hang_timeout_s=hang_timeout_s,
                 collective_timeout_s=collective_timeout_s,
                 replay_layout=False,
                 data_order=data_order,

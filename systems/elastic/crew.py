@@ -6,7 +6,6 @@ store's port is known, and knows who has left, failed or died. It decides nothin
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -15,12 +14,17 @@ from typing import Any
 
 from harness.contracts.launcher import Exit
 from systems.elastic.elastic_processes import STORE, ElasticProcesses
-from systems.elastic.heartbeat import HeartbeatWatch
+from systems.runtime.beats import (
+    DRIVER,
+    LEAST_SILENCE_S,
+    Beats,
+    after_silence,
+    write_accusation,
+)
 from systems.runtime.control_server import Connection
 from systems.runtime.driven_job import IDLE_WAIT_S
+from systems.runtime.heartbeat import HeartbeatWatch
 
-STORE_SILENT_S = 2.0
-"""After which a store has stopped at the earliest, however short the workers' time-out is."""
 FENCE_AFTER_S = 0.1
 """How long a process whose connection has ended may take to end; then it is killed, since
 from then on nobody could tell it anything."""
@@ -49,8 +53,8 @@ class Process:
     """When its end was noticed."""
     is_dead: bool = False
     """Whether it counts as dead: it ended, or will, without leaving in order."""
-    is_accused: bool = False
-    """Whether it was killed since another worker had heard nothing of it."""
+    silent_s: float = 0.0
+    """For how long it had been silent when it was killed for that; 0: it was not."""
     is_killed: bool = False
     """Whether that was done, whatever it was heard of last."""
     is_dismissed: bool = False
@@ -76,8 +80,9 @@ class Crew:
     """Store processes started since the last that worked."""
 
     def __post_init__(self) -> None:
-        silent_s = max(STORE_SILENT_S, self.processes.options.hang_timeout_s)
-        self._store_watch = HeartbeatWatch(silent_s)
+        hang_timeout_s = self.processes.options.hang_timeout_s
+        self._store_watch = HeartbeatWatch(max(LEAST_SILENCE_S, hang_timeout_s))
+        self._beats = Beats(hang_timeout_s, self.processes.hands.send)
 
     # Processes.
 
@@ -143,25 +148,27 @@ class Crew:
             if process.end is None and process.vanished_at is None:
                 self.processes.hands.kill(process.handle)
 
-    def accuse(self, accused: Process, accuser: Process, silent_s: float) -> None:
-        """Kill a worker that another had heard nothing of for so long (0: its connection has
-        ended). The first such kill of each is written down in the job's ``accusations.jsonl``:
-        only so can it be told from other deaths."""
+    def accuse(self, accused: Process, accuser: str, silent_s: float) -> None:
+        """Kill a worker that another, or the driver, had heard nothing of for so long (0: its
+        connection has ended). The first such kill of each is written down."""
         is_running = accused.end is None and accused.vanished_at is None
         self.kill([accused])
         accused.is_killed = accused.is_killed or is_running
         at = time.monotonic()
-        if silent_s > 0 and is_running and not accused.is_accused:
-            accused.is_accused = True
-            entry = {
-                "at": at,
-                "worker": accused.name,
-                "accuser": accuser.name,
-                "silent_s": silent_s,
-            }
-            path = self.processes.order.job_dir / "accusations.jsonl"
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(entry) + "\n")
+        if silent_s > 0 and is_running and not accused.silent_s:
+            accused.silent_s = silent_s
+            job_dir, worker = self.processes.order.job_dir, accused.name
+            write_accusation(job_dir, at=at, worker=worker, accuser=accuser, silent_s=silent_s)
+
+    def look_for_silence(self, now: float, names: Callable[[], Iterable[str]]) -> None:
+        """Kill those of these workers that have stopped without an end."""
+
+        def needed() -> dict[str, Connection]:
+            processes = [self.workers[name] for name in names()]
+            return {p.name: p.connection for p in processes if p.connection and p.end is None}
+
+        for name, silent_s in self._beats.silent(now, needed).items():
+            self.accuse(self.workers[name], DRIVER, silent_s)
 
     def dismiss(self, names: Iterable[str]) -> None:
         """Kill workers that are no longer wanted."""
@@ -240,7 +247,8 @@ class Crew:
 
     def end_of(self, process: Process) -> str:
         """For a person: how a worker ended."""
-        said = process.failure or (process.end.reason if process.end else "its connection ended")
+        end = process.end.reason if process.end else "its connection ended"
+        said = process.failure or after_silence(end, process.silent_s)
         return f"worker {process.name}: {said}"
 
     def deaths(self, workers: Iterable[str] | None = None) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from harness.cluster import Cluster
@@ -18,7 +19,7 @@ from harness.contracts.launcher import Exit
 from harness.contracts.training import ReportKind, TrainingOrder
 from systems.elastic.account import Account
 from systems.elastic.adjusting import Verdict
-from systems.elastic.crew import Process
+from systems.elastic.crew import Crew, Process
 from systems.elastic.elastic_processes import STORE, ElasticProcesses
 from systems.elastic.options import ElasticOptions
 from systems.elastic.workforce import Workforce
@@ -32,7 +33,14 @@ from systems.runtime.driven_job import (
     MakeJob,
     Saved,
 )
-from systems.runtime.job_life import FAILURE_GRACE_S, Ending, Fate, Phase
+from systems.runtime.job_life import (
+    EXIT_TIMEOUT_S,
+    FAILURE_GRACE_S,
+    Ending,
+    Fate,
+    Phase,
+    tell_late_exit,
+)
 
 STORE_ATTEMPTS = 3
 _STANDING = ("first_step", "progress", "left", "checkpoint", "saved", "finished")
@@ -196,7 +204,6 @@ class ElasticJob:
         elif process.left is not None and work.is_wanted(process):
             work.died(process)  # nobody had asked it to leave
         work.recovery.deposed(process.name)  # if it had led one
-        self.check()
 
     def check(self) -> None:
         """See whether something is overdue, has failed, or is complete."""
@@ -207,9 +214,15 @@ class ElasticJob:
         now = time.monotonic()
         crew.fence(now)
         if self._ending is None:
+            if work.has_state:  # a start has a bound of its own: imports may answer nothing
+                crew.look_for_silence(now, work.survivors)
             self._judge(work, now)
         elif self._deadline is not None and now > self._deadline:
             self._deadline = None
+            workers = [f"worker {p.name}" for p in crew.workers.values() if p.end is None]
+            if workers:
+                reason = tell_late_exit(self._order.job_id, workers)
+                self._ending = replace(self._ending, reason=reason)
             crew.kill(crew.all())
         if self._ending is None:
             work.settle()
@@ -315,17 +328,21 @@ class ElasticJob:
         if self._failed_at is not None and (
             now > self._failed_at + FAILURE_GRACE_S or not crew.living()
         ):
-            failed = [p for p in crew.workers.values() if p.failure]
-            own = [process for process in failed if not process.is_collective]
-            first = (own or failed)[0]
-            fate = Fate.FAILED if own else Fate.LOST
-            self._end(fate, f"worker {first.name}: {first.failure}; {self._processes.where}")
+            self._end(*self._failure(crew))
         elif self._deadline is not None and now > self._deadline:
             action = "start" if self._account.phase is Phase.STARTING else "save and stop"
             reason = f"no {action} in time: {crew.missing()}; {self._processes.where}"
             self._end(Fate.LOST, reason)
         else:
             work.overdue(now)
+
+    def _failure(self, crew: Crew) -> tuple[Fate, str]:
+        """What follows from the failures that workers have told, and why."""
+        failed = [process for process in crew.workers.values() if process.failure]
+        own = [process for process in failed if not process.is_collective]
+        first = (own or failed)[0]
+        fate = Fate.FAILED if own else Fate.LOST
+        return fate, f"worker {first.name}: {first.failure}; {self._processes.where}"
 
     def _end(
         self,
@@ -335,14 +352,21 @@ class ElasticJob:
         results: Mapping[str, float | str] | None = None,
         kill: bool = True,
     ) -> None:
+        crew, adjusting = self._present.crew, self._present.adjusting
+        if fate is Fate.LOST and self._failed_at is not None:
+            # A worker has failed by itself, and another's death is heard of only now. The error
+            # that was told ends the job, and would end it again if it were resumed.
+            told, why = self._failure(crew)
+            if told is Fate.FAILED:
+                fate, reason = told, why
         self._ending = Ending(fate, reason, results or {})
         self._account.phase = Phase.ENDING
-        crew, adjusting = self._present.crew, self._present.adjusting
         if kill:
             self._deadline = None
             crew.kill(crew.all())
         else:
-            self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
+            wait_s = min(EXIT_TIMEOUT_S, self._options.runtime.stop_timeout_s)
+            self._deadline = time.monotonic() + wait_s
             if adjusting is not None and not adjusting.switched:
                 crew.dismiss(adjusting.joiners)
             self._present.crew.tell_all({"kind": "exit"})  # nobody needs their state any more
@@ -359,7 +383,7 @@ class ElasticJob:
             return
         if ending.fate is Fate.FINISHED:
             self._account.change = None
-            self._account.say(ReportKind.FINISHED, results=ending.results)
+            self._account.say(ReportKind.FINISHED, results=ending.results, reason=ending.reason)
             return
         self._account.go_back()
         if ending.fate is Fate.LOST:

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from systems.elastic.actions import Action, Tell
 from systems.elastic.coordination_log import stamped
 from systems.elastic.coordinator import Coordinator
-from systems.elastic.heartbeat import HeartbeatWatch
 from systems.elastic.recovery import Halted, Membership
 from systems.elastic.stops import Stop
 from systems.runtime.control import Message
 from systems.runtime.control_server import Connection, ControlServer
+from systems.runtime.heartbeat import HeartbeatWatch
 
 IDLE_WAIT_S = 0.5
 EARLY_WAIT_S = 0.002

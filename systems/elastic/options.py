@@ -18,7 +18,6 @@ _KNOWN = {
 }
 _TIMES = (
     "heartbeat_s",
-    "hang_timeout_s",
     "leader_expiry_s",
     "leader_refresh_s",
     "adjust_timeout_s",
@@ -54,8 +53,6 @@ class ElasticOptions:
     one has not been tried on such a machine yet."""
     heartbeat_s: float = 0.1
     """How often leader and workers show each other that they live."""
-    hang_timeout_s: float = 2.0
-    """Silence after which a worker is taken for hanging, and killed."""
     leader_expiry_s: float = 3.0
     """Age of the leader's last refreshment at which another worker takes over."""
     leader_refresh_s: float = 1.0
@@ -78,6 +75,12 @@ class ElasticOptions:
     """Steps in succession in which a straggler was slow."""
     stops_first: bool = False
     """All stop before a change is prepared, as in a restart; what ``warm_restart`` does."""
+
+    @property
+    def hang_timeout_s(self) -> float:
+        """Silence after which a worker is taken for hanging, and killed: by its peers' word, or
+        by the driver's own look."""
+        return self.runtime.hang_timeout_s
 
     def __post_init__(self) -> None:
         problems = []
@@ -147,6 +150,10 @@ class ElasticOptions:
             raise ValueError("\n".join(problems))
 
 
+_HANG_TIMEOUT_S = 2.0
+"""Where workers look at each other's beats, which needs no patience with the driver."""
+
+
 def elastic_options(**options: Any) -> ElasticOptions:
     """Options from their names, those of ``RuntimeOptions`` among them.
 
@@ -157,11 +164,15 @@ def elastic_options(**options: Any) -> ElasticOptions:
     of_runtime = {name: value for name, value in options.items() if name in names}
     others = {name: value for name, value in options.items() if name not in names}
     problems = []
-    runtime = RuntimeOptions()
+    of_runtime = {"data_order": "blocks", "hang_timeout_s": _HANG_TIMEOUT_S, **of_runtime}
     try:
-        runtime = RuntimeOptions(reduction="ordered", **{"data_order": "blocks", **of_runtime})
+        runtime = RuntimeOptions(reduction="ordered", **of_runtime)
     except ValueError as error:
         problems.append(str(error))
+        # What the others are compared with still is the user's, unless it is refused itself.
+        hang_timeout_s = of_runtime["hang_timeout_s"]
+        given_s = hang_timeout_s if hang_timeout_s > 0 else _HANG_TIMEOUT_S
+        runtime = RuntimeOptions(hang_timeout_s=given_s)
     try:
         found = ElasticOptions(runtime=runtime, **others)
     except ValueError as error:

@@ -61,10 +61,14 @@ class Roll:
         return process.name in self.members
 
     @property
+    def has_state(self) -> bool:
+        """Whether the job has begun and not ended: its members have the state."""
+        return self._account.phase in (Phase.RUNNING, *LEAVING)
+
+    @property
     def can_recover(self) -> bool:
         """Whether a death now may be survived: while the others have the state."""
-        has_state = self._account.phase in (Phase.RUNNING, *LEAVING)
-        return self._options.recovery != "none" and has_state
+        return self._options.recovery != "none" and self.has_state
 
     @property
     def is_over(self) -> bool:

@@ -110,7 +110,7 @@ class Workforce(Roll):
             self.crew.tell([process.name], {"kind": "lost", "workers": [accused.name]})
         # The end of a leaver's line is no death, but one that is silent may be waited for.
         elif accused.left is None or message["silent_s"] > 0 or self._account.phase in LEAVING:
-            self.crew.accuse(accused, process, message["silent_s"])
+            self.crew.accuse(accused, process.name, message["silent_s"])
 
     def on_switched(self, process: Process, message: Mapping[str, Any]) -> None:
         """Its first step among the new members has ended."""

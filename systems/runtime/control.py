@@ -24,6 +24,8 @@ Message: TypeAlias = dict[str, Any]
 
 TOKEN_VARIABLE = "ELASTRACE_CONTROL_TOKEN"
 """Environment variable in which a worker finds its job's token; removed once read."""
+BEAT: Message = {"kind": "beat"}
+"""A sign of life. A worker answers the driver's with the same."""
 MAX_MESSAGE_BYTES = 1 << 20
 MAX_GREETING_BYTES = 4096
 CONNECT_TIMEOUT_S = 30.0
@@ -105,7 +107,8 @@ class ControlClient:
             address: of the other side.
             port: of the other side.
             greeting: the first message, with the token.
-            on_message: takes every message, on the reading thread; None: the inbox does.
+            on_message: takes every message, on the reading thread; None: the inbox does, and a
+                beat is answered.
             on_end: called when the other side has hung up; None: this process then ends, as
                 there is nobody left to train for.
 
@@ -116,7 +119,7 @@ class ControlClient:
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._on_message = on_message or self.inbox.put
+        self._on_message = on_message or self._take
         self._on_end = on_end
         self._lock = threading.Lock()
         self._leaving = False
@@ -165,6 +168,13 @@ class ControlClient:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+    def _take(self, message: Message) -> None:
+        """Answer a beat on the reading thread, whatever training does; keep all else."""
+        if message.get("kind") == BEAT["kind"]:
+            self.send(BEAT)
+        else:
+            self.inbox.put(message)
 
     def _read(self) -> None:
         buffer = LineBuffer()

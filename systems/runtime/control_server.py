@@ -40,6 +40,16 @@ class Connection:
         self.is_open = True
         self.buffer = LineBuffer(MAX_GREETING_BYTES)
         self.outgoing = b""
+        self.heard_at = self.since
+        """When its last message was handled, on ``time.monotonic``."""
+
+    @property
+    def is_of_this_host(self) -> bool:
+        """Whether the other end is a process of this host: both ends have one address."""
+        try:
+            return bool(self.socket.getsockname()[0] == self.socket.getpeername()[0])
+        except OSError:
+            return False
 
 
 class ControlServer:
@@ -161,6 +171,7 @@ class ControlServer:
     def _handle(self, connection: Connection, message: Message) -> None:
         if not connection.is_open:
             return  # refused for an earlier line of the same packet
+        connection.heard_at = time.monotonic()
         if connection.greeting is None:
             token = self._token_of(str(message.get("job_id")))
             shown = str(message.pop("token", ""))

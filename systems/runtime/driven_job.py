@@ -103,7 +103,7 @@ class DrivenJob(Protocol):
         ...
 
     def exited(self, handle: int, end: Exit) -> None:
-        """A process has ended."""
+        """A process has ended. ``check`` follows once all ends of the moment are known."""
         ...
 
     def check(self) -> None:
@@ -135,7 +135,8 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long a job may take to start and to stop, seconds."""
+    """How long a job may take to start and to stop, and a worker be silent, seconds."""
 
     start_s: float
     stop_s: float
+    hang_s: float

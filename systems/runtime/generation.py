@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.contracts.launcher import Exit, ProcessSpec
+from systems.runtime.beats import after_silence
 from systems.runtime.control import Message, encode
 from systems.runtime.control_server import Connection
 from systems.runtime.driven_job import Hands, Saved
@@ -46,6 +47,8 @@ class Generation:
     greeted_at: float = 0.0
     """When the first worker, rank 0, had its order."""
     saved: Saved | None = None
+    silent_s: dict[int, float] = field(default_factory=dict)
+    """Of the workers that were killed for their silence: for how long they had been silent."""
     _store: Mapping[str, Any] | None = None
     _waiting: list[Message] = field(default_factory=list)
 
@@ -146,13 +149,27 @@ class Generation:
             if rank not in self.exits:
                 self.hands.kill(handle)
 
+    def needed(self) -> dict[str, Connection]:
+        """Connections of the workers without which the job cannot go on, by generation and rank.
+
+        Once the first has made its last step it alone is needed: all others wait to be let go.
+        """
+        ranks = {0} if 0 in self.left else self.connections.keys()
+        alive = ranks - self.exits.keys()
+        return {f"{self.number}.{rank}": self.connections[rank] for rank in alive}
+
+    def alive(self) -> list[int]:
+        """Ranks whose processes have not ended."""
+        return [rank for rank in self.handles if rank not in self.exits]
+
     def unexplained_end(self) -> Exit | None:
         """The end of a process that neither left in order, nor failed with words, nor was
         killed by us, or None."""
         spoken = {failure.rank for failure in self.failures}
         for rank, end in self.exits.items():
             if rank not in spoken and not (rank in self.left and end.returncode == 0):
-                return replace(end, reason=f"worker {rank}: {end.reason}")
+                reason = after_silence(end.reason, self.silent_s.get(rank, 0.0))
+                return replace(end, reason=f"worker {rank}: {reason}")
         return None
 
     def missing(self) -> str:

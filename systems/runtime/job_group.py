@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.launcher import Exit
 from harness.contracts.training import Report, ReportKind, TrainingOrder
+from systems.runtime.beats import DRIVER, Beats, write_accusation
 from systems.runtime.control_server import Connection
 from systems.runtime.driven_job import (
     IDLE_WAIT_S,
@@ -26,7 +28,14 @@ from systems.runtime.driven_job import (
     Timeouts,
 )
 from systems.runtime.generation import Generation, phases_of
-from systems.runtime.job_life import FAILURE_GRACE_S, Ending, Fate, Phase
+from systems.runtime.job_life import (
+    EXIT_TIMEOUT_S,
+    FAILURE_GRACE_S,
+    Ending,
+    Fate,
+    Phase,
+    tell_late_exit,
+)
 
 Make: TypeAlias = Callable[["JobGroup", Change], Generation]
 """Makes the next generation of a job, with nothing started."""
@@ -66,6 +75,7 @@ class JobGroup:
         self.step = 0
         self.samples = 0
         self._timeouts = timeouts
+        self._beats = Beats(timeouts.hang_s, hands.send)
         self._make = make
         self._ending: Ending | None = None
         self._step_s = 0.0
@@ -168,7 +178,6 @@ class JobGroup:
         rank = generation.rank_of(handle) if generation is not None else None
         if generation is not None and rank is not None:
             generation.exited(rank, end)
-            self.check()
 
     def check(self) -> None:
         """See whether something is overdue, has failed, or is complete."""
@@ -177,8 +186,12 @@ class JobGroup:
             return
         if self._ending is None:
             self._judge(generation)
+            self._look_for_silence(generation)
         elif self._deadline is not None and time.monotonic() > self._deadline:
             self._deadline = None
+            workers = [f"worker {rank}" for rank in generation.alive()]
+            reason = tell_late_exit(self.order.job_id, workers)
+            self._ending = replace(self._ending, reason=reason)
             generation.kill()
         if self._ending is not None and generation.is_gone:
             self._gone(generation)
@@ -254,6 +267,22 @@ class JobGroup:
             reason = f"no {action} in time: {generation.missing()}; {where}"
             self._end(Ending(Fate.LOST, reason))
 
+    def _look_for_silence(self, generation: Generation) -> None:
+        """Kill workers that have stopped without an end; what their deaths mean is judged then.
+
+        A start has a bound of its own: while libraries are imported nothing may answer.
+        """
+        if self.phase not in (Phase.RUNNING, Phase.STOPPING, Phase.FINISHING):
+            return
+        now = time.monotonic()
+        for worker, silent_s in self._beats.silent(now, generation.needed).items():
+            rank = int(worker.partition(".")[2])
+            generation.silent_s[rank] = silent_s
+            self.hands.kill(generation.handles[rank])
+            write_accusation(
+                self.order.job_dir, at=now, worker=worker, accuser=DRIVER, silent_s=silent_s
+            )
+
     def _end(self, ending: Ending, *, kill: bool = True) -> None:
         assert self.generation is not None
         self._ending = ending
@@ -262,7 +291,7 @@ class JobGroup:
             self._deadline = None
             self.generation.kill()
         else:
-            self._deadline = time.monotonic() + self._timeouts.stop_s
+            self._deadline = time.monotonic() + min(EXIT_TIMEOUT_S, self._timeouts.stop_s)
 
     def _gone(self, generation: Generation) -> None:
         """Every process has ended: do what was decided."""
@@ -280,7 +309,7 @@ class JobGroup:
             self._done()
         elif ending.fate is Fate.FINISHED:
             self.change = None
-            self._say(ReportKind.FINISHED, results=ending.results)
+            self._say(ReportKind.FINISHED, results=ending.results, reason=ending.reason)
         else:
             self._lost_or_failed(ending)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -13,6 +14,12 @@ STARTING = ("spawn", "import", "build", "group", "load", "first_step")
 FAILURE_GRACE_S = 0.5
 """How long a failure's neighbours are heard before it is judged: a worker whose neighbour
 died may complain before the death is noticed."""
+
+EXIT_TIMEOUT_S = 5.0
+"""Longest way out, in seconds, of a worker that its job needs no more: everything is saved by then.
+A worker that has stopped ends only when it is killed, and its job ends no earlier."""
+
+_log = logging.getLogger(__name__)
 
 
 def restart_phases() -> Phases:
@@ -56,3 +63,13 @@ class Ending:
     fate: Fate
     reason: str = ""
     results: Mapping[str, float | str] = field(default_factory=dict)
+
+
+def tell_late_exit(job_id: str, processes: Sequence[str]) -> str:
+    """Warn that these processes of a job had to be killed after its last step; the warning."""
+    text = (
+        f"{', '.join(processes)} had not ended {EXIT_TIMEOUT_S:g} s after the job's last step;"
+        " killed, since the job needed nothing more of them"
+    )
+    _log.warning("job %s: %s", job_id, text)
+    return text

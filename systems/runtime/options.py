@@ -30,6 +30,9 @@ class RuntimeOptions:
     """Longest time from a start to the end of the first step."""
     stop_timeout_s: float = 120.0
     """Longest time from the request to save and leave until all workers are gone."""
+    hang_timeout_s: float = 10.0
+    """Silence after which a worker is taken for stopped, and killed. The driver's own look takes
+    2 s at least, and none before a worker's first step, which ``start_timeout_s`` limits."""
     collective_timeout_s: float = 1800.0
     """Time-out of the workers' collectives. The launcher's exit notice comes long before."""
     replay_layout: bool = True
@@ -116,7 +119,12 @@ class RuntimeOptions:
                 " would draw from the random states that training draws from; set"
                 " loader_processes, or prefetch_steps=0"
             )
-        for name in ("start_timeout_s", "stop_timeout_s", "collective_timeout_s"):
+        for name in (
+            "start_timeout_s",
+            "stop_timeout_s",
+            "hang_timeout_s",
+            "collective_timeout_s",
+        ):
             if not getattr(self, name) > 0:
                 problems.append(f"{name} is {getattr(self, name)}; it must be > 0")
         if problems:

@@ -43,7 +43,8 @@ def grouped_jobs(options: RuntimeOptions, cluster: Cluster) -> MakeJob:
         ]
         return Generation(orders, specs, job.hands)
 
-    return job_groups(Timeouts(options.start_timeout_s, options.stop_timeout_s), make_generation)
+    timeouts = Timeouts(options.start_timeout_s, options.stop_timeout_s, options.hang_timeout_s)
+    return job_groups(timeouts, make_generation)
 
 
 def by_executor(change: Change, options: RuntimeOptions) -> Change:

@@ -8,9 +8,12 @@ an agent or a worker behind (workers run in sessions of their own: they die with
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 
 from systems.runtime.control import TOKEN_VARIABLE, ControlClient
 from systems.torchrun.order import AgentOrder
@@ -41,6 +44,16 @@ def main(argv: Sequence[str]) -> int:
     os._exit(code)
 
 
+def _obey(client: ControlClient) -> None:
+    """Kill the workers that the driver has heard nothing of, while TorchElastic has the main
+    thread: to it that is a death like any other."""
+    while True:
+        message = client.receive(None)
+        if message["kind"] == "kill":
+            with suppress(ProcessLookupError):
+                os.kill(message["pid"], signal.SIGKILL)
+
+
 def _run(client: ControlClient, worker: Sequence[str]) -> int:
     """Import, wait for the order, be an agent until all is over; returns the exit code."""
     # Else the workers' own store is one that lives in the first agent, and the group cannot
@@ -54,6 +67,7 @@ def _run(client: ControlClient, worker: Sequence[str]) -> int:
     report_to(client)
     client.send({"kind": "ready"})
     order = AgentOrder.from_message(client.receive(ORDER_TIMEOUT_S))
+    threading.Thread(target=_obey, args=(client,), name="obey", daemon=True).start()
     arguments = [*order.arguments(), "--module", "systems.runtime.process", *worker]
     print("torchrun", *arguments, flush=True)
     try:

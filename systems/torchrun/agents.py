@@ -9,9 +9,10 @@ from typing import Any
 from harness.cluster import Cluster
 from harness.contracts.launcher import Exit
 from harness.contracts.training import TrainingOrder
+from systems.runtime.beats import after_silence
 from systems.runtime.control_server import Connection
 from systems.runtime.driven_job import Hands
-from systems.torchrun.membership import Agent, Span
+from systems.torchrun.membership import Agent, Span, Worker
 from systems.torchrun.options import TorchrunOptions
 from systems.torchrun.processes import agent_order, agent_spec, store_spec
 
@@ -152,7 +153,7 @@ class Agents:
         """The others have gone on: the slots of those that died, and how they did, as a report
         has them."""
         slots = tuple(agent.slot.slot_id for agent in self.lost)
-        reason = "; ".join(f"agent {a.number}: {a.end.reason}" for a in self.lost if a.end)
+        reason = "; ".join(end_of(agent, agent.end) for agent in self.lost if agent.end)
         for agent in self.lost:
             del self.by_number[agent.number]
         self.lost.clear()
@@ -169,7 +170,37 @@ class Agents:
             if not agent.is_gone and agent.number not in but:
                 self._hands.kill(agent.handle)
 
+    def alive(self) -> list[str]:
+        """For a person: the agents that have not ended."""
+        return [f"agent {a.number}" for a in self.by_number.values() if not a.is_gone]
+
+    def needed(self) -> dict[str, Connection]:
+        """By name, the connections of agents that have their order and are not to end."""
+        return {
+            f"agent.{agent.number}": agent.connection
+            for agent in self.staying
+            if agent.has_order and agent.connection is not None and agent.connection.is_open
+        }
+
+    def kill_silent(self, name: str, worker: Worker | None, silent_s: float) -> None:
+        """Kill a process that has been silent for so many seconds: a worker, or else the agent of
+        this name, whose worker dies with it."""
+        if worker is None:
+            agent = self.by_number[int(name.rpartition(".")[2])]
+            agent.silent_s = silent_s
+            self._hands.kill(agent.handle)
+            return
+        its_agent, greeting = self.by_number.get(worker.agent), worker.connection.greeting
+        if its_agent is not None and its_agent.connection is not None:  # else it dies with that
+            assert greeting is not None
+            self._hands.send(its_agent.connection, {"kind": "kill", "pid": greeting["pid"]})
+
     def kill_store(self) -> None:
         """Kill the store; nothing happens if it has ended."""
         if self._store is not None:
             self._hands.kill(self._store)
+
+
+def end_of(agent: Agent, end: Exit) -> str:
+    """For a person: how an agent ended."""
+    return f"agent {agent.number}: {after_silence(end.reason, agent.silent_s)}"

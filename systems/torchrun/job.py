@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from harness.cluster import Cluster
 from harness.contracts.engine import Change, ChangeKind
 from harness.contracts.launcher import Exit
 from harness.contracts.training import Report, ReportKind, TrainingOrder
+from systems.runtime.beats import DRIVER, Beats, write_accusation
 from systems.runtime.control import encode
 from systems.runtime.control_server import Connection
 from systems.runtime.driven_job import (
@@ -30,8 +32,8 @@ from systems.runtime.driven_job import (
     Hands,
     Saved,
 )
-from systems.runtime.job_life import Ending, Fate, Phase
-from systems.torchrun.agents import Agents
+from systems.runtime.job_life import EXIT_TIMEOUT_S, Ending, Fate, Phase, tell_late_exit
+from systems.torchrun.agents import Agents, end_of
 from systems.torchrun.membership import Agent, Round
 from systems.torchrun.options import TorchrunOptions
 from systems.torchrun.phases import phases_of, stopping_time_s
@@ -72,6 +74,7 @@ class TorchrunJob:
         self._asked_too_early: Change | None = None
         """It waits for the others to go on without an agent that died."""
         self._ending: Ending | None = None
+        self._beats = Beats(options.runtime.hang_timeout_s, hands.send)
         self._deadline: float | None = None
         self._began = 0.0
         """When the change was asked for, or the first agent died."""
@@ -195,19 +198,22 @@ class TorchrunJob:
         self._rounds.drain()
         if (reason := self._agents.exited(handle, end)) is not None and self._ending is None:
             self._lose(reason)
-        self.check()
 
     def check(self) -> None:
         """See whether something is overdue, has failed, or is complete."""
         now = time.monotonic()
         if self._ending is None:
             self._judge(now)
-        elif self._deadline is not None and (
-            now > self._deadline
-            or (self._rounds.is_gone and self._agents.wait_in_vain(self._rounds.agents))
-        ):
-            self._deadline = None
-            self._agents.kill()
+            self._look_for_silence(now)
+        elif self._deadline is not None:
+            is_late = now > self._deadline
+            in_vain = self._rounds.is_gone and self._agents.wait_in_vain(self._rounds.agents)
+            if is_late or in_vain:
+                self._deadline = None
+                if is_late:
+                    reason = tell_late_exit(self.order.job_id, self._agents.alive())
+                    self._ending = replace(self._ending, reason=reason)
+                self._agents.kill()
         if self._ending is None or not (self._agents.have_ended and self._rounds.is_gone):
             return
         if self._agents.has_processes:
@@ -275,6 +281,7 @@ class TorchrunJob:
 
     def _first_step(self, round_: Round, message: Mapping[str, Any]) -> None:
         """A round trains. If it is not the one that was wanted, TorchElastic makes another."""
+        round_.has_begun = True
         ranks = sorted(round_.workers)
         slots = tuple(self._agents.slot_of(round_.workers[rank].agent) for rank in ranks)
         if self.phase is not Phase.STOPPING and set(slots) == set(self._wanted):
@@ -313,6 +320,21 @@ class TorchrunJob:
         if self._deadline is not None and now > self._deadline:
             self._lose("no step of all agents together in time")
 
+    def _look_for_silence(self, now: float) -> None:
+        """Kill agents and workers that have stopped without an end: a worker by its agent's hand,
+        which starts it again as after any death of a worker."""
+        if self._ending is not None or self.phase is Phase.STARTING:
+            return
+
+        def needed() -> dict[str, Connection]:
+            workers = self._rounds.needed().items()
+            return {name: one.connection for name, one in workers} | self._agents.needed()
+
+        for name, silent_s in self._beats.silent(now, needed).items():
+            self._agents.kill_silent(name, self._rounds.needed().get(name), silent_s)
+            job_dir = self.order.job_dir
+            write_accusation(job_dir, at=now, worker=name, accuser=DRIVER, silent_s=silent_s)
+
     def _agent_lost(self, agent: Agent, end: Exit) -> None:
         """An agent has ended that should not have: the others go on, if there are any."""
         if self.phase is Phase.FINISHING and self._rounds.first_agent != agent.number:
@@ -321,9 +343,9 @@ class TorchrunJob:
             self.change is not None or self.phase is not Phase.RUNNING or 0 <= end.returncode < 128
         ):
             # One that no signal ended has given up, and with it closed the rendezvous.
-            self._lose(f"agent {agent.number}: {end.reason}")
+            self._lose(end_of(agent, end))
         elif not self._agents.staying:
-            self._lose(f"agent {agent.number}, the last: {end.reason}")
+            self._lose(f"the last agent has ended: {end_of(agent, end)}")
         else:
             if not self._agents.lost:
                 self._began = time.monotonic()
@@ -341,7 +363,8 @@ class TorchrunJob:
         if kill or self._rounds.present is None:
             self._agents.kill()
             return
-        self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
+        wait_s = min(EXIT_TIMEOUT_S, self._options.runtime.stop_timeout_s)
+        self._deadline = time.monotonic() + wait_s
         self._rounds.let_go()
         # An agent that is not in the round yet would wait for others who never come.
         self._agents.kill(but=self._rounds.agents)
@@ -359,7 +382,7 @@ class TorchrunJob:
             self._done()
         elif ending.fate is Fate.FINISHED:
             self.change = None
-            self._say(ReportKind.FINISHED, results=ending.results)
+            self._say(ReportKind.FINISHED, results=ending.results, reason=ending.reason)
         else:
             self._stand_at_checkpoint()
             lost = ending.fate is Fate.LOST

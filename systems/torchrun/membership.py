@@ -37,6 +37,8 @@ class Agent:
     is_leaving: bool = False
     """Whether it was told to end."""
     end: Exit | None = None
+    silent_s: float = 0.0
+    """For how long it had been silent when it was killed for that; 0: it was not."""
     spans: dict[str, list[Span]] = field(default_factory=dict)
     """What it measured of itself, by phase, in order."""
 
@@ -68,6 +70,8 @@ class Round:
     global_batch: int
     checkpoint: Saved | None
     """What all of its workers start from."""
+    has_begun: bool = False
+    """Whether its first step has ended."""
     workers: dict[int, Worker] = field(default_factory=dict)
     """By rank."""
 

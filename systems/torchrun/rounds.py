@@ -88,6 +88,19 @@ class Rounds:
         for worker in list(self.present.workers.values()) if self.present else ():
             self._hands.server.drain(worker.connection)
 
+    def needed(self) -> dict[str, Worker]:
+        """By name, the workers without which the job cannot go on: none before the first step, and
+        the first alone once it has made its last step, since all others then wait to be let go."""
+        present = self.present
+        if present is None or not present.has_begun:
+            return {}
+        is_over = present.workers[0].has_left
+        return {
+            f"worker.{present.number}.{rank}": worker
+            for rank, worker in present.workers.items()
+            if worker.connection.is_open and not (is_over and rank != 0)
+        }
+
     @property
     def agents(self) -> set[int]:
         """Numbers of the agents of the present round."""

@@ -64,6 +64,9 @@ class Tiny:
         builds=None,
         otherwise="exit",
         loose=None,
+        busy_at_step=None,
+        busy_s=0.0,
+        second_stops_at_step=None,
     ):
         if fail_build:
             raise ValueError("this workload was told to fail")
@@ -87,6 +90,9 @@ class Tiny:
         self._builds = builds
         self._otherwise = otherwise
         self._loose = loose
+        self._busy_at_step = busy_at_step
+        self._busy_s = busy_s
+        self._second_stops_at_step = second_stops_at_step
         rng = torch.Generator().manual_seed(5)
         self._x = torch.randn(num_samples, 8, generator=rng)
         self._y = (self._x.sum(1) > 0).long()
@@ -145,6 +151,10 @@ class Tiny:
             raise ArithmeticError("this workload was told to fail in a step")
         if step == self._die_at_step and not os.path.exists(self._die_once_marker):
             _die(self._die_once_marker)
+        if step == self._second_stops_at_step and _is_second():
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if step == self._busy_at_step:
+            _stay_busy(self._busy_s)
         if self._step_s:
             time.sleep(self._step_s)
         for group in optimizer.param_groups:
@@ -168,10 +178,25 @@ class Tiny:
         return {"accuracy": float(right)}
 
 
-def _stay_until_gone(marker):
-    """Say by a file that one is here, and go on when it is taken away."""
-    with open(marker, "w"):
+def _is_second():
+    """Whether this process has rank 1 of a job that restarts its workers."""
+    log = os.readlink("/proc/self/fd/1")
+    return os.environ.get("RANK") == "1" or log.endswith("-001.log")
+
+
+def _stay_busy(seconds):
+    """Keep the interpreter from all other threads for so long; 0: for ever, but share it."""
+    while not seconds:
         pass
+    began, count = time.perf_counter(), 10**6
+    sum(range(count))
+    sum(range(int(count * seconds / (time.perf_counter() - began))))  # one call, which yields never
+
+
+def _stay_until_gone(marker):
+    """Say by a file which process is here, and go on when it is taken away."""
+    with open(marker, "w") as file:
+        file.write(str(os.getpid()))
     while os.path.exists(marker):
         time.sleep(0.005)
 

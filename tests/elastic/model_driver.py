@@ -15,11 +15,15 @@ from systems.elastic.actions import Tell
 from systems.elastic.elastic_job import ElasticJob
 from systems.elastic.elastic_processes import STORE
 from systems.elastic.facts import Facts
+from systems.runtime.control import BEAT
 from tests.elastic.model_peer import CHECKPOINT_EVERY, Peer
 from tests.elastic.model_workers import Model
 from tests.replay.worlds import job
 
 GREETS, VANISHED = "it has connected", "its connection has ended"
+
+NOBODY_HANGS = {"hang_timeout_s": 1e4, "recovery_timeout_s": 3e4, "collective_timeout_s": 3e4}
+"""A model's workers answer no beats: their threads that would are not in it."""
 
 
 class Nowhere:
@@ -53,6 +57,7 @@ class Driver:
                 transfer=transfer,
                 recovery=recovery,
                 checkpoint_every=CHECKPOINT_EVERY,
+                **NOBODY_HANGS,
             )._options,
             hands=self,
             where="",
@@ -119,13 +124,15 @@ class Driver:
 
     def launch(self, name):
         self.names.append(name)
-        self.connections[name] = SimpleNamespace(greeting={"worker": name}, name=name)
+        greeting = {"worker": name}
+        self.connections[name] = SimpleNamespace(greeting=greeting, name=name, heard_at=0.0)
         self.hears[name], self.says[name] = [], []
         self.model.launched(name)
         return len(self.names) - 1
 
     def send(self, connection, message):
-        self.says[connection.name].append(message)
+        if message != BEAT:
+            self.says[connection.name].append(message)
 
     def kill(self, handle):
         if self.names[handle] == STORE:

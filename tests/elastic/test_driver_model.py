@@ -1,12 +1,17 @@
 """The driver's and the leader's decisions together, against a small model of workers under random
 faults: the job goes on, and the driver knows how."""
 
+from itertools import permutations
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.contracts.launcher import Exit
 from harness.contracts.training import ReportKind
-from tests.elastic.model_driver import DrivenModel
+from systems.elastic.elastic_processes import STORE
+from tests.elastic.model_driver import GREETS, VANISHED, DrivenModel, Driver
 from tests.elastic.model_stories import WAYS, Story, tell_many
 from tests.examples import examples
 
@@ -66,6 +71,47 @@ def tell(drawn, way):
     answers = [report.change_id for report in driver.reports if report.kind in ANSWERS]
     assert sorted(answers) == list(asked)
     assert all(report.reason for report in driver.reports if report.kind is ReportKind.FAILED)
+
+
+SAYS, ENDS, GONE, DIES = "says", "ends", "gone", "dies"
+"""What the driver hears of two workers: the error of one and its end; the other's death, by the end
+of its connection and of its process."""
+ORDERS = [
+    order
+    for order in permutations((SAYS, ENDS, GONE, DIES))
+    if order.index(SAYS) < order.index(ENDS) and order.index(GONE) < order.index(DIES)
+]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_error_of_the_last_worker_is_told_whenever_another_s_death_is_heard(failing, order):
+    made = []
+    model = SimpleNamespace(
+        launched=lambda name: made[0].hears[name].append(GREETS), killed=lambda name: None
+    )
+    driver = Driver(model, "background", "consistent")
+    made.append(driver)
+    names = driver.begin((0, 1))
+    first = {"kind": "first_step", "step": 1, "samples": 12, "phases_s": {}}
+    driver.job.heard(driver.connections[names[0]], first)
+    own, other = names[failing], names[1 - failing]
+    said = {"kind": "failed", "reason": "an error of its own", "collective": False}
+    heard = {
+        SAYS: (own, said),
+        ENDS: (own, Exit(driver.names.index(own), 1, "exited with 1")),
+        GONE: (other, VANISHED),
+        DIES: (other, Exit(driver.names.index(other), -9, "killed by SIGKILL")),
+    }
+    for what in order:
+        name, fact = heard[what]
+        driver.hears[name].append(fact)
+        driver.hear(name)
+    while driver.hears[STORE]:
+        driver.hear(STORE)
+    end = driver.reports[-1]
+    assert (end.kind, end.change_id) == (ReportKind.FAILED, None)
+    assert "an error of its own" in end.reason
 
 
 @settings(max_examples=examples(300), deadline=None)

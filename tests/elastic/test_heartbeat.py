@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systems.elastic.heartbeat import LOOKS, HeartbeatWatch, LeaderWatch
+from systems.elastic.heartbeat import LOOKS, LeaderWatch
+from systems.runtime.heartbeat import HeartbeatWatch
 
 TICK_S, HANG_S = 0.1, 1.0
 LATE = 1e-6

@@ -1,0 +1,143 @@
+"""The driver's own look at its jobs' processes: which of them have stopped without an end.
+
+The driver asks each process for a beat, and the process answers on the thread that reads from the
+driver (``ControlClient``). So a long step is no silence, a stopped process answers nothing, and a
+driver that was held up has asked nothing meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import psutil
+
+from systems.runtime.control import BEAT, Message
+from systems.runtime.control_server import Connection
+from systems.runtime.heartbeat import HeartbeatWatch
+
+DRIVER = "driver"
+"""The accuser of a process that the driver itself has missed."""
+LEAST_SILENCE_S = 2.0
+"""After which the driver takes a process for stopped at the earliest, however short the time-out
+is: the driver looks only now and then."""
+LOOK_S = 0.25
+"""Least time between two looks: many messages a second must not mean as many looks."""
+ASKED = 4
+"""Beats that are asked for in the time that a process may be silent: one may be late."""
+
+Send: TypeAlias = Callable[[Connection, Message], None]
+
+
+@dataclass(slots=True)
+class _Watched:
+    connection: Connection
+    asked_at: float
+    heard_at: float
+    ran_s: float | None = None
+    """Processor time by the first beat that was not answered yet; None: all were."""
+    is_told: bool = False
+
+
+class Beats:
+    """The beats of one job's processes. Times are ``time.monotonic``."""
+
+    def __init__(self, hang_timeout_s: float, send: Send) -> None:
+        """Args: ``hang_timeout_s``: silence after which a process has stopped; ``send``: sends a
+        message over a connection."""
+        silence_s = max(LEAST_SILENCE_S, hang_timeout_s)
+        self._period_s = silence_s / ASKED
+        self._watch = HeartbeatWatch(silence_s)
+        self._send = send
+        self._watched: dict[str, _Watched] = {}
+        self._look_at = 0.0
+
+    def silent(
+        self, now: float, needed: Callable[[], Mapping[str, Connection]]
+    ) -> dict[str, float]:
+        """Return which of these processes have stopped, each once, and seconds since each was heard
+        last.
+
+        Call it at every turn of the driver's loop; ``needed`` gives the processes by name, and is
+        called only when a look is due. A process that comes new has the whole time-out before it.
+        A process that does not answer but uses the processor is busy, however long it keeps its
+        interpreter to itself: only a process that does neither has stopped.
+        """
+        if now < self._look_at:
+            return {}
+        self._look_at = now + LOOK_S
+        processes = needed()
+        for name in [known for known in self._watched if known not in processes]:
+            del self._watched[name]
+            self._watch.forget(name)
+        for name, connection in processes.items():
+            self._ask(name, connection, now)
+        # Looks come up to twice as late as they are due while the loop waits for messages.
+        silent = self._watch.silent(now, 2 * LOOK_S)
+        found = {
+            name: silent_s for name, silent_s in silent.items() if self._has_stopped(name, now)
+        }
+        for name in found:
+            self._watched[name].is_told = True
+        return found
+
+    def _ask(self, name: str, connection: Connection, now: float) -> None:
+        watched = self._watched.get(name)
+        if watched is None:
+            self._watched[name] = _Watched(connection, now, connection.heard_at)
+            self._watch.note(name, now)
+        else:
+            if connection.heard_at > watched.heard_at:
+                watched.heard_at, watched.ran_s = connection.heard_at, None
+                self._watch.note(name, watched.heard_at)
+            if now < watched.asked_at + self._period_s:
+                return
+            if watched.heard_at < watched.asked_at and watched.ran_s is None:
+                watched.ran_s = _processor_s(connection)
+            watched.asked_at = now
+        self._send(connection, BEAT)
+
+    def _has_stopped(self, name: str, now: float) -> bool:
+        watched = self._watched[name]
+        if watched.is_told:
+            return False
+        before_s, watched.ran_s = watched.ran_s, _processor_s(watched.connection)
+        if watched.ran_s is None:
+            return True
+        if before_s is None:
+            return False  # there is nothing to compare with before the next look
+        if watched.ran_s > before_s:
+            self._watch.note(name, now)
+            return False
+        return True
+
+
+def _processor_s(connection: Connection) -> float | None:
+    """Return the processor time of the process at the other end; None where it is not known, as on
+    another host."""
+    assert connection.greeting is not None
+    if not connection.is_of_this_host:
+        return None
+    try:
+        times = psutil.Process(connection.greeting["pid"]).cpu_times()
+    except psutil.Error:
+        return None
+    return float(times.user + times.system)
+
+
+def write_accusation(
+    job_dir: Path, *, at: float, worker: str, accuser: str, silent_s: float
+) -> None:
+    """Write a kill for silence into the job's ``accusations.jsonl``: only so can it be told from
+    other deaths."""
+    entry = {"at": at, "worker": worker, "accuser": accuser, "silent_s": silent_s}
+    with (job_dir / "accusations.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(entry) + "\n")
+
+
+def after_silence(reason: str, silent_s: float) -> str:
+    """Return how a process ended, and for how many seconds it had been silent (0: it was not)."""
+    return f"{reason}, silent for {silent_s:.1f} s (hang_timeout_s)" if silent_s else reason
