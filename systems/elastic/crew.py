@@ -6,7 +6,6 @@ store's port is known, and knows who has left, failed or died. It decides nothin
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +17,7 @@ from systems.elastic.elastic_processes import STORE, ElasticProcesses
 from systems.elastic.heartbeat import HeartbeatWatch
 from systems.runtime.control_server import Connection
 from systems.runtime.driven_job import IDLE_WAIT_S
+from systems.runtime.step_log import LineWriter
 
 STORE_SILENT_S = 2.0
 """After which a store has stopped at the earliest, however short the workers' time-out is."""
@@ -42,6 +42,8 @@ class Process:
     """What it said before it gave up, if it did."""
     is_collective: bool = False
     """Whether the failure looks like the consequence of another's death."""
+    has_failed_of_machine: bool = False
+    """Whether the disk or the system refused it something, by its own words."""
     vanished_at: float | None = None
     """When its connection ended before its process was known to have ended."""
     end: Exit | None = None
@@ -78,6 +80,8 @@ class Crew:
     def __post_init__(self) -> None:
         silent_s = max(STORE_SILENT_S, self.processes.options.hang_timeout_s)
         self._store_watch = HeartbeatWatch(silent_s)
+        # Kept open for lines that a full disk has no room for.
+        self._accusations = LineWriter(self.processes.order.job_dir / "accusations.jsonl")
 
     # Processes.
 
@@ -159,9 +163,8 @@ class Crew:
                 "accuser": accuser.name,
                 "silent_s": silent_s,
             }
-            path = self.processes.order.job_dir / "accusations.jsonl"
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(entry) + "\n")
+            self._accusations.add(entry)
+            self._accusations.try_flush()
 
     def dismiss(self, names: Iterable[str]) -> None:
         """Kill workers that are no longer wanted."""
@@ -236,6 +239,13 @@ class Crew:
         """Whether a connection ended whose process' end was not yet noticed."""
         return any(
             process.vanished_at is not None and process.end is None for process in self.all()
+        )
+
+    @property
+    def is_of_machine(self) -> bool:
+        """Whether the machine failed one of the processes."""
+        return any(
+            p.has_failed_of_machine or (p.end is not None and p.end.of_machine) for p in self.all()
         )
 
     def end_of(self, process: Process) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from harness.cluster import Cluster
@@ -32,7 +33,7 @@ from systems.runtime.driven_job import (
     MakeJob,
     Saved,
 )
-from systems.runtime.job_life import FAILURE_GRACE_S, Ending, Fate, Phase
+from systems.runtime.job_life import FAILURE_GRACE_S, Ending, Fate, Phase, not_started
 
 STORE_ATTEMPTS = 3
 _STANDING = ("first_step", "progress", "left", "checkpoint", "saved", "finished")
@@ -103,7 +104,7 @@ class ElasticJob:
         try:
             self._work.found()
         except Exception as error:  # a launcher may fail in any way it likes
-            self._end(Fate.FAILED, f"no workers: {error}; {self._processes.where}")
+            self._end_with(not_started("workers", error, self._processes.where))
 
     def alter(self, change: Change) -> None:
         """Ask the workers to save and leave, or the leader for other workers.
@@ -284,9 +285,14 @@ class ElasticJob:
     def _on_failed(self, process: Process, message: Mapping[str, Any]) -> None:
         process.failure = message["reason"]
         process.is_collective = message["collective"]
+        process.has_failed_of_machine = message.get("of_machine", False)
         work = self._present
         others = [worker for worker in work.survivors() if worker != process.name]
-        is_survived = process.is_collective or (message.get("of_thread", False) and others)
+        is_survived = (
+            process.is_collective
+            or process.has_failed_of_machine
+            or (message.get("of_thread", False) and others)
+        )
         if work.is_joining(process) or (is_survived and work.can_recover):
             work.died(process)
         elif work.is_wanted(process) and (process.name in work.firsts or not work.is_over):
@@ -305,7 +311,8 @@ class ElasticJob:
         try:
             crew.spawn_store(self._account.next_number(), slot)
         except Exception as error:  # a launcher may fail in any way it likes
-            self._end(Fate.LOST, f"no store: {error}; {self._processes.where}")
+            ending = not_started("store", error, self._processes.where)
+            self._end_with(replace(ending, fate=Fate.LOST))
 
     # What follows.
 
@@ -318,7 +325,7 @@ class ElasticJob:
             failed = [p for p in crew.workers.values() if p.failure]
             own = [process for process in failed if not process.is_collective]
             first = (own or failed)[0]
-            fate = Fate.FAILED if own else Fate.LOST
+            fate = Fate.FAILED if own and not crew.is_of_machine else Fate.LOST
             self._end(fate, f"worker {first.name}: {first.failure}; {self._processes.where}")
         elif self._deadline is not None and now > self._deadline:
             action = "start" if self._account.phase is Phase.STARTING else "save and stop"
@@ -335,7 +342,10 @@ class ElasticJob:
         results: Mapping[str, float | str] | None = None,
         kill: bool = True,
     ) -> None:
-        self._ending = Ending(fate, reason, results or {})
+        self._end_with(Ending(fate, reason, results or {}), kill=kill)
+
+    def _end_with(self, ending: Ending, *, kill: bool = True) -> None:
+        self._ending = ending
         self._account.phase = Phase.ENDING
         crew, adjusting = self._present.crew, self._present.adjusting
         if kill:
@@ -349,7 +359,8 @@ class ElasticJob:
 
     def _gone(self, ending: Ending) -> None:
         """Every process has ended: do what was decided."""
-        deaths = self._present.crew.deaths()
+        crew = self._present.crew
+        deaths, of_machine = crew.deaths(), ending.of_machine or crew.is_of_machine
         self._work = self._ending = self._deadline = self._failed_at = None
         self._account.phase = Phase.IDLE
         if self._account.phases_s.get("stop", 0.0) < 0:
@@ -363,7 +374,8 @@ class ElasticJob:
             return
         self._account.go_back()
         if ending.fate is Fate.LOST:
-            self._account.say(ReportKind.LOST, reason=ending.reason or deaths)
+            reason = ending.reason or deaths
+            self._account.say(ReportKind.LOST, reason=reason, of_machine=of_machine)
         else:
             kind = self.change.kind if self.change is not None else None
             is_start = kind in (ChangeKind.START, ChangeKind.RESUME)

@@ -26,7 +26,7 @@ from systems.runtime.driven_job import (
     Timeouts,
 )
 from systems.runtime.generation import Generation, phases_of
-from systems.runtime.job_life import FAILURE_GRACE_S, Ending, Fate, Phase
+from systems.runtime.job_life import FAILURE_GRACE_S, Ending, Fate, Phase, not_started
 
 Make: TypeAlias = Callable[["JobGroup", Change], Generation]
 """Makes the next generation of a job, with nothing started."""
@@ -218,7 +218,7 @@ class JobGroup:
         try:
             generation.spawn()
         except Exception as error:  # a launcher may fail in any way it likes
-            self._end(Ending(Fate.FAILED, f"no workers: {error}; logs: {self.order.job_dir}"))
+            self._end(not_started("workers", error, f"logs: {self.order.job_dir}"))
 
     def _first_step(self, generation: Generation, message: Mapping[str, Any]) -> None:
         self.phase = Phase.RUNNING
@@ -247,7 +247,8 @@ class JobGroup:
                 return
             own = [failure for failure in generation.failures if not failure.collective]
             first = min(own or generation.failures, key=lambda failure: failure.rank)
-            fate = Fate.FAILED if own else Fate.LOST
+            is_own = own and not generation.is_of_machine
+            fate = Fate.FAILED if is_own else Fate.LOST
             self._end(Ending(fate, f"worker {first.rank}: {first.reason}; {where}"))
         elif self._deadline is not None and time.monotonic() > self._deadline:
             action = "start" if self.phase is Phase.STARTING else "save and stop"
@@ -282,14 +283,14 @@ class JobGroup:
             self.change = None
             self._say(ReportKind.FINISHED, results=ending.results)
         else:
-            self._lost_or_failed(ending)
+            self._lost_or_failed(ending, ending.of_machine or generation.is_of_machine)
 
-    def _lost_or_failed(self, ending: Ending) -> None:
+    def _lost_or_failed(self, ending: Ending, of_machine: bool) -> None:
         self.step = self.checkpoint.step if self.checkpoint else 0
         self.samples = self.checkpoint.samples if self.checkpoint else 0
         self._step_s = 0.0
         if ending.fate is Fate.LOST:
-            self._say(ReportKind.LOST, reason=ending.reason)
+            self._say(ReportKind.LOST, reason=ending.reason, of_machine=of_machine)
             self.change = None
             return
         starting = self.change is not None and self.change.kind in (

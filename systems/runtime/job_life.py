@@ -56,3 +56,15 @@ class Ending:
     fate: Fate
     reason: str = ""
     results: Mapping[str, float | str] = field(default_factory=dict)
+    of_machine: bool = False
+    """With ``LOST``: whether its processes could not be started, which is not the job's fault."""
+
+
+def not_started(what: str, error: Exception, where: str) -> Ending:
+    """Return the end of a job whose processes could not be started.
+
+    What the system refuses (``OSError``) is no fault of the job, which can be resumed.
+    """
+    of_machine = isinstance(error, OSError)
+    fate = Fate.LOST if of_machine else Fate.FAILED
+    return Ending(fate, f"no {what}: {error}; {where}", of_machine=of_machine)

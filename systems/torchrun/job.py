@@ -30,7 +30,7 @@ from systems.runtime.driven_job import (
     Hands,
     Saved,
 )
-from systems.runtime.job_life import Ending, Fate, Phase
+from systems.runtime.job_life import Ending, Fate, Phase, not_started
 from systems.torchrun.agents import Agents
 from systems.torchrun.membership import Agent, Round
 from systems.torchrun.options import TorchrunOptions
@@ -99,7 +99,7 @@ class TorchrunJob:
             self._agents.start_store(self._count(), change.slots[0])
             self._agents.start(self._count, change.slots)
         except Exception as error:  # a launcher may fail in any way it likes
-            self._end(Ending(Fate.FAILED, f"no agents: {error}; logs: {self.order.job_dir}"))
+            self._end(not_started("agents", error, f"logs: {self.order.job_dir}"))
 
     def alter(self, change: Change) -> None:
         """RESCALE and MIGRATE by agents that come and go; SUSPEND by way of a checkpoint."""
@@ -127,7 +127,7 @@ class TorchrunJob:
                 self._agents.start(self._count, change.slots)
                 self._agents.admit(self._wanted)
             except Exception as error:
-                self._lose(f"no agents: {error}")
+                self._lose(f"no agents: {error}", of_machine=isinstance(error, OSError))
 
     def stop(self, change: Change) -> None:
         """Kill the job, whatever it is doing; a change in flight has failed with that."""
@@ -240,6 +240,9 @@ class TorchrunJob:
 
     def _heard_worker(self, round_: Round, rank: int, message: Mapping[str, Any]) -> None:
         kind = message["kind"]
+        if kind == "failed" and message["of_machine"]:
+            self._lose(f"worker {rank}: {message['reason']}", of_machine=True)
+            return
         if kind == "failed" and not message["collective"]:
             # TorchElastic would start it again until max_restarts, to the same end.
             reason = f"worker {rank}: {message['reason']}; logs: {self.order.job_dir}"
@@ -331,8 +334,9 @@ class TorchrunJob:
             self._wanted = tuple(slot for slot in self._wanted if slot != agent.slot.slot_id)
             self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
 
-    def _lose(self, reason: str) -> None:
-        self._end(Ending(Fate.LOST, f"{reason}; logs: {self.order.job_dir}"))
+    def _lose(self, reason: str, *, of_machine: bool = False) -> None:
+        reason = f"{reason}; logs: {self.order.job_dir}"
+        self._end(Ending(Fate.LOST, reason, of_machine=of_machine))
 
     def _end(self, ending: Ending, *, kill: bool = True) -> None:
         self._ending = ending
@@ -365,7 +369,8 @@ class TorchrunJob:
             lost = ending.fate is Fate.LOST
             if not lost and self.change is not None and self.change.kind not in _STARTS:
                 self.change = None  # not the change but the job has failed
-            self._say(ReportKind.LOST if lost else ReportKind.FAILED, reason=ending.reason)
+            kind = ReportKind.LOST if lost else ReportKind.FAILED
+            self._say(kind, reason=ending.reason, of_machine=ending.of_machine)
         self.change = None
 
     def _accept(self, change: Change, phase: Phase) -> None:
