@@ -10,7 +10,6 @@ described, and read, in ``harness.engines.consumed``.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import time
@@ -84,8 +83,7 @@ class LineWriter:
             return
         descriptor = self._opened()
         try:
-            while self._unwritten:
-                self._write(descriptor)
+            self._write(descriptor)
         finally:
             if not self._at_once:
                 os.close(descriptor)
@@ -112,14 +110,16 @@ class LineWriter:
         return self._descriptor
 
     def _write(self, descriptor: int) -> None:
-        """Write as many lines as the disk has room for; a part of a line is taken out again."""
-        num_written = os.write(descriptor, self._unwritten)
-        if num_written < len(self._unwritten):
-            num_written = self._unwritten.rfind(b"\n", 0, num_written) + 1
-            _mend(descriptor)
-            if not num_written:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
-        self._unwritten = self._unwritten[num_written:]
+        """Write all lines; where the disk has no room, whole lines only, and keep the rest."""
+        lines, num_written = self._unwritten, 0
+        try:
+            while num_written < len(lines):
+                num_written += os.write(descriptor, lines[num_written:])
+        finally:
+            num_whole = lines.rfind(b"\n", 0, num_written) + 1
+            if num_whole < num_written:
+                _mend(descriptor)
+            self._unwritten = lines[num_whole:]
 
     @staticmethod
     def _try(action: Callable[[], object]) -> None:

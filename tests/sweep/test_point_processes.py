@@ -30,7 +30,7 @@ while True:
 COMPUTES = """
 import sys, time
 print("ready", flush=True)
-while time.process_time() < 5.0:
+while time.process_time() < 3.0:
     pass
 sys.exit(7)
 """
@@ -75,7 +75,7 @@ def test_who_ends_by_itself_is_not_told(point):
 @pytest.mark.parametrize("code", [DEAF, COMPUTES], ids=["idle", "busy"])
 @pytest.mark.long
 def test_a_process_that_is_waited_for_is_killed_once_it_uses_no_core(point, monkeypatch, code):
-    monkeypatch.setattr(processes, "IDLE_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(processes, "IDLE_TIMEOUT_S", 2.0)
     process = point(code)
     assert process.wait() == (7 if code is COMPUTES else -signal.SIGKILL)
     assert process.returncode is not None
