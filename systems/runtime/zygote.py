@@ -7,8 +7,9 @@ for requests (JSON lines) and on the kernel for the ends of its children.
 Requests: ``{"kind": "start", "id", "entry", "argv", "env", "cores", "log"}``,
 ``{"kind": "signal", "id", "signum"}``, ``{"kind": "ping"}``; for spares (``spare``) ``{"kind":
 "spare", "id", "entry", "argv", "env", "cores"}`` and ``{"kind": "use", "spare"}`` with all that
-``start`` has. Answers:
-``ready``, ``failed`` (the imports), ``started`` with an id and its process id, ``refused`` with an
+``start`` has.
+
+Answers: ``ready``, ``failed`` (the imports), ``started`` with an id and its process id, ``refused`` with an
 id and why the system would not fork, ``spare_ready`` with an id, ``exited`` with an id and a return
 code. Every request is also answered with ``taken``: from that the launcher knows that this process
 has not stopped. When the socket ends, so does everything.
