@@ -10,8 +10,8 @@ Requests: ``{"kind": "start", "id", "entry", "argv", "env", "cores", "log"}``,
 ``start`` has.
 
 Answers: ``ready``, ``failed`` (the imports), ``started`` with an id and its process id,
-``refused`` with an id and why the system would not fork, ``spare_ready`` with an id, ``exited`` with
-an id and a return code. Every request is also answered with ``taken``: from that the launcher knows
+``refused`` with an id and why the system would not fork, ``spare_ready`` with an id, ``exited``
+with an id and a return code. Every request is also answered with ``taken``: from that the launcher knows
 that this process has not stopped. When the socket ends, so does everything.
 """
 
