@@ -11,8 +11,8 @@ Requests: ``{"kind": "start", "id", "entry", "argv", "env", "cores", "log"}``,
 
 Answers: ``ready``, ``failed`` (the imports), ``started`` with an id and its process id,
 ``refused`` with an id and why the system would not fork, ``spare_ready`` with an id, ``exited``
-with an id and a return code. Every request is also answered with ``taken``: from that the launcher knows
-that this process has not stopped. When the socket ends, so does everything.
+with an id and a return code. Every request is also answered with ``taken``, from which the
+launcher knows that this process has not stopped. When the socket ends, so does everything.
 """
 
 from __future__ import annotations
