@@ -6,6 +6,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -156,17 +157,20 @@ def _say_interrupted(interrupted: Interrupted) -> int:
 
 def _report_failure(error: Exception) -> str:
     """One line for a person; the traceback in a file."""
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="elastrace-", suffix=".log", delete=False, encoding="utf-8"
-    ) as file:
-        traceback.print_exception(error, file=file)
+    details = ""
+    with suppress(OSError):  # a disk that is full must not take the reason along
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="elastrace-", suffix=".log", delete=False, encoding="utf-8"
+        ) as file:
+            traceback.print_exception(error, file=file)
+        details = f" Details: {file.name}"
     notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
     name, text = type(error).__name__, " ".join(str(error).split()).removesuffix(".")
     if not text:
         text = f"{name}: no further text"
     elif type(error).__module__.partition(".")[0] not in _SENTENCES:
         text = f"{name}: {text}"
-    return f"Failed: {text}{notes}. Details: {file.name}"
+    return f"Failed: {text}{notes}.{details}"
 
 
 def _main(argv: list[str]) -> int:

@@ -22,6 +22,18 @@ _FACTS = {
 """The fault and the way out, by error number."""
 
 
+_OF_MACHINE = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENFILE}
+)
+"""Refusals of the disk or the system, whatever program asks. A limit of a process's own, such as
+``EMFILE``, is not among them: the program may have used it up."""
+
+
+def is_of_machine(error: BaseException) -> bool:
+    """Return whether the machine failed: then the error says nothing about the program."""
+    return isinstance(error, OSError) and error.errno in _OF_MACHINE
+
+
 def tell(error: OSError | UnicodeDecodeError) -> int:
     """Print one line about a failure to standard error; the exit code.
 

@@ -33,6 +33,7 @@ PASSED_ON = (
     "pace_overrun_share",
     "speed_over_profile",
     "workers_lost",
+    "machine_failures",
     "stragglers_removed",
     *("spares_used", "spares_missed"),
     "reference_wall_s",

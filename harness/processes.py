@@ -14,10 +14,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import psutil
+
 from harness.parent_death import die_with_parent
 
 _ROOT = Path(__file__).resolve().parent.parent
 _KILLED_WITHIN_S = 10.0
+IDLE_TIMEOUT_S = 600.0
+"""Longest time that a process which is waited for may use no core; training always uses one."""
+_LOOK_S = 1.0
 _POLL_S = 0.05
 _HELD = " (process {} waits for the system, perhaps for a disk: it is gone when that answers)"
 
@@ -63,9 +68,18 @@ class PointProcess:
         return None if self._process is None else self._process.poll()
 
     def wait(self) -> int:
-        """Wait for its end; the exit code."""
+        """Wait for its end; the exit code. It is killed if it has stopped, or hangs: if neither it
+        nor what it started has used a core for ``IDLE_TIMEOUT_S``."""
         assert self._process is not None
-        return self._process.wait()
+        idle_s, used_s = 0.0, 0.0
+        while idle_s < IDLE_TIMEOUT_S:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self._process.wait(_LOOK_S)
+            before_s, used_s = used_s, _used_s(self._process.pid)
+            # What an ended child had used is missing from the sum: that is life, too.
+            idle_s = idle_s + _LOOK_S if used_s == before_s else 0.0
+        self.kill()
+        return -signal.SIGKILL
 
     def signal(self, signum: int) -> None:
         """Signal the point's own process; it closes its workers itself."""
@@ -88,6 +102,17 @@ class PointProcess:
     def tail(self, num_lines: int) -> list[str]:
         """The last lines of its log."""
         return tail(self.log_path, num_lines)
+
+
+def _used_s(pid: int) -> float:
+    """Return the CPU time of a process and of those below it, seconds."""
+    total_s = 0.0
+    with contextlib.suppress(psutil.Error):  # one that has ended meanwhile
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            times = each.cpu_times()
+            total_s += times.user + times.system
+    return total_s
 
 
 def tail(path: Path, num_lines: int) -> list[str]:

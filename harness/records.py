@@ -276,7 +276,8 @@ class RunRecords:
     simulation with their speeds, see ``harness.resimulation``), workers_lost (that died while
     their job went on), of faults on purpose: faults, faults_missed (their phase did not come),
     workers_crashed (that ended with an error and had not been struck), jobs_lost (times that no
-    worker could go on), stragglers_removed, spares_used and spares_missed (starts that were given
+    worker could go on), machine_failures (times that the machine ended a job's workers, which then
+    went on), stragglers_removed, spares_used and spares_missed (starts that were given
     a spare, and those that had to do with a fork), reference_wall_s (what training the references
     of finished jobs took), peak_memory_bytes, what workers noted of their coordination (see
     ``engines.coordination``), and the similarity numbers (similarity_*)."""

@@ -16,6 +16,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,6 +43,7 @@ RESULT_DIRS = (RUNS, REFERENCE)
 """Where runs are looked for if nothing else is said: those made here, then committed ones. Of two
 with one id the first is taken."""
 _MIRROR = "mlflow.db"
+FAILURE = "failure.json"
 _PARTIAL, _FAILED = ".partial-", ".failed-"
 
 
@@ -141,7 +143,8 @@ class RunWriter:
 
     ``path`` is the run's scratch directory; what is put there becomes part of the run.
     ``manifest`` may still be changed until ``finish``. After an error, files of the run
-    other than its records (logs) are kept in ``.failed-<run id>``; the error names the place.
+    other than its records (logs) are kept in ``.failed-<run id>``, with the reason in
+    ``failure.json``; the error names the place.
     """
 
     def __init__(self, root: Path, run_id: str, manifest: Mapping[str, Any], config: str) -> None:
@@ -187,6 +190,8 @@ class RunWriter:
             return
         if isinstance(error, Exception) and any(self.path.iterdir()):
             shutil.rmtree(self._kept, ignore_errors=True)
+            with suppress(OSError):  # perhaps it failed since the disk is full
+                _write_json(self.path / FAILURE, {"run_id": self._final.name, "reason": str(error)})
             self.path.rename(self._kept)
             error.add_note(f"logs of the run are kept in {self._kept}")
         else:
@@ -322,6 +327,20 @@ def iter_runs(root: Path) -> Iterator[StoredRun]:
         StoreError: one cannot be read.
     """
     return map(load_run, run_paths(root))
+
+
+def failed_runs(folder: Path) -> Iterator[tuple[str, str]]:
+    """Return ids of the runs in ``folder`` that failed and were not run to the end since, each
+    with its reason.
+
+    Raises:
+        StoreError: what was written of one cannot be read.
+    """
+    for path in sorted(folder.glob(f"{_FAILED}*/{FAILURE}")):
+        told = _read_json(path)
+        run_id = str(told.get("run_id"))
+        if not has_run(folder / run_id):
+            yield run_id, str(told.get("reason"))
 
 
 def _alive(pid: int) -> bool:

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 BATCH = 1000
 """Most metrics MLflow takes in one call; of parameters and tags it takes a tenth."""
 REFILL = "python -m harness.tracking"
+LOCK_TIMEOUT_S = 300.0
+"""Longest wait for another process that makes the store, which takes it half a minute at most."""
+END_TIMEOUT_S = 10.0
 _DIGEST_LENGTH = 36
 _CONTENTS = "elastrace.contents"
 
@@ -263,7 +266,7 @@ def _open(where: Target) -> tuple[MlflowClient, str]:
     database.parent.mkdir(parents=True, exist_ok=True)
     artifacts = Path(where.artifacts).resolve()
     artifacts.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{database}.lock"):
+    with FileLock(f"{database}.lock", timeout=LOCK_TIMEOUT_S):
         client = MlflowClient(f"sqlite:///{database.resolve()}")
         experiment = _experiment(client, where.experiment, artifacts.as_uri())
     return client, experiment
@@ -329,9 +332,12 @@ def open_ui(where: Target, port: int) -> int:
     except KeyboardInterrupt:
         return 0
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(server.pid, signal.SIGTERM)  # MLflow's own children, too
-        server.wait()
+        for signum in (signal.SIGTERM, signal.SIGKILL):  # the second for one that has stopped
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(server.pid, signum)  # MLflow's own children, too
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(END_TIMEOUT_S)
+                break
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

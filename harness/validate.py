@@ -3,8 +3,9 @@
 Of every run at or below the directories: the version and the manifest, that every table
 reads and still has the digest it was written with, that the records do not contradict one
 another, and that ``metrics.json`` is what the records give. Prints all problems at once, and
-the tables that a copied run was made without; what needs them is not checked. Runs on an earlier
-content of an edited trace or profile are told. With
+the tables that a copied run was made without; what needs them is not checked. A run that failed
+next to them is a problem until it is run again. Runs on an earlier content of an edited trace or
+profile are told. With
 ``--division closed`` also whether all of them together are a whole result of a shipped study, with
 a scheduler or backend of one's own (see ``harness/divisions.py`` and docs/submitting.md).
 Exit code 0: no problem; 2: problems, or no run found.
@@ -13,9 +14,11 @@ Exit code 0: no problem; 2: problems, or no run found.
 from __future__ import annotations
 
 import argparse
+import errno
 import gzip
 import hashlib
 import math
+import os
 import sys
 import zlib
 from bisect import bisect_right
@@ -30,13 +33,28 @@ from harness.inputs import outdated
 from harness.interrupts import run_command
 from harness.problems import UserError
 from harness.records import GrantRecord, JobRecord, OutageRecord, RunRecords
-from harness.store import RESULT_DIRS, StoredRun, StoreError, iter_runs, load_run, run_paths, sha256
+from harness.store import (
+    RESULT_DIRS,
+    StoredRun,
+    StoreError,
+    failed_runs,
+    iter_runs,
+    load_run,
+    run_paths,
+    sha256,
+)
 from harness.tables import TableError
 
 _SLACK_S = 1e-6
 """Rounding allowed where two times must not overlap."""
 _FROM_GRANTS = ("cluster_efficiency_mean", "slot_utilization_mean")
 """Metrics that records without grants give wrongly; others that lack a table are absent."""
+_OF_MACHINE = (
+    "the pre-importing process has died",
+    *(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)),
+)
+"""In the reasons of jobs that ended because the machine failed. Earlier versions stored such runs
+as finished; now they fail."""
 _MANIFEST_KEYS = ("run_id", "schema_version", "status", "config_hash", "command")
 
 
@@ -80,6 +98,11 @@ def _check_job(job: JobRecord) -> Iterator[str]:
     ordered = [time for time in times if time is not None]
     if ordered != sorted(ordered):
         yield f"jobs: {job.job_id} arrives, starts and finishes at {times}, out of order"
+    if job.state == JobState.FAILED and any(text in job.reason for text in _OF_MACHINE):
+        yield (
+            f"jobs: {job.job_id} failed by the machine, which is no result ({job.reason}); run the"
+            " point again with force=true"
+        )
     if job.state == JobState.FINISHED and job.finish_s is None:
         yield f"jobs: {job.job_id} is finished but has no finish time"
 
@@ -178,6 +201,16 @@ def _check_metrics(run: StoredRun) -> Iterator[str]:
             yield f"metrics.json says {name} = {theirs}, the records give {ours}"
 
 
+def _failed(directory: Path, paths: Sequence[Path]) -> Iterator[str]:
+    """Runs next to those that are stored, or in the directory itself, that failed."""
+    for folder in sorted({directory, *(path.parent for path in paths)}):
+        try:
+            for run_id, reason in failed_runs(folder):
+                yield f"{folder}: run {run_id} failed: {reason}; run the point again"
+        except StoreError as error:
+            yield str(error)
+
+
 def _slim(run: StoredRun) -> list[str]:
     sizes = sorted(run.left_out.items())
     listed = ", ".join(f"{name} ({size / 1000:,.0f} kB)" for name, size in sizes)
@@ -224,6 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         if not paths:
             problems.append(f"{directory}: no finished run is at or below it; name another")
+        problems += _failed(directory, paths)
         for path in paths:
             count += 1
             found = check_run(path)

@@ -83,8 +83,6 @@ class Spares:
     """Starts that asked for one and were given a fork."""
     failure: str = ""
     """Why some cannot be prepared."""
-    are_over: bool = False
-    """Whether that is so of all there will ever be: what makes them has died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +94,8 @@ class Exit:
     """Exit code, or minus the signal's number."""
     reason: str
     """For a person: exit code or signal, and the last line of its log where it failed."""
+    of_machine: bool = False
+    """Whether the launcher lost it, so that its end says nothing about its program."""
 
 
 class Launcher(Protocol):

@@ -197,6 +197,9 @@ class Report:
     """With SHRUNK: the workers among them that were removed since they were slow, by the names
     of their processes. ``phases_s`` then has ``remove``, from their detection to this report,
     and ``remove_switch``, to the first step without them."""
+    of_machine: bool = False
+    """With LOST: whether the machine failed (a full disk, a launcher that lost its processes), so
+    that nothing is known against the job."""
 
 
 @dataclass(frozen=True, slots=True)

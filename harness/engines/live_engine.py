@@ -34,6 +34,7 @@ from harness.engines.live_job import LiveJob, samples_per_s, step_floors, traini
 from harness.engines.live_needs import workload_modules
 from harness.engines.live_observations import SystemSampler, collect
 from harness.engines.live_spares import LiveSpares, steps_to_execute
+from harness.engines.machine_failures import MachineFailures
 from harness.engines.setup import EngineSetup
 from harness.engines.silent_jobs import EngineError, SilentJobs
 from harness.faults.watched import WatchedLauncher
@@ -55,6 +56,7 @@ class LiveEngine:
             self._processes = WatchedLauncher(setup.launcher)
             setup = replace(setup, launcher=self._processes)
         self._breakdowns = Breakdowns(self._processes)
+        self._machine_failures = MachineFailures()
         self._due = deque(setup.events)
         """Events of the trace that are still to come."""
         self._untold: list[Event] = []
@@ -190,6 +192,8 @@ class LiveEngine:
         records.facts["idle_skipped_s"] = self._idle_skipped_s
         records.facts["fast_forwarded_s"] = self._skipped_s - self._idle_skipped_s
         records.facts["dilation"] = self._options.dilation
+        if self._machine_failures.total:
+            records.facts["machine_failures"] = float(self._machine_failures.total)
         records.facts |= self._spares.facts()
 
     def close(self) -> None:
@@ -210,6 +214,7 @@ class LiveEngine:
         if job is None:
             return []
         now_s = self.now()
+        samples_done = job.samples_done
         is_broken = report.job_id in self._breakdowns
         job.note(report, is_outage=is_broken or job.may_run_on(self._untold_down()))
         has_failed = self._breakdowns.settle(job, report)
@@ -218,6 +223,9 @@ class LiveEngine:
         if report.kind in (ReportKind.DONE, ReportKind.SHRUNK) or job.in_flight:
             # Steps that were executed in the meantime may have had another batch.
             self._backend.hold(job.spec.job_id, job.target_step)
+        reason = report.reason.replace(f"{self._setup.run_dir}/", "")
+        if report.of_machine:
+            self._machine_failures.note(job, samples_done, reason)
         match report.kind:
             case ReportKind.PROGRESS:
                 return [
@@ -248,7 +256,6 @@ class LiveEngine:
                 kind = EventKind.JOB_FINISHED
         if kind in (EventKind.JOB_FINISHED, EventKind.JOB_FAILED):
             self._ended.append(self._jobs.pop(report.job_id))
-        reason = report.reason.replace(f"{self._setup.run_dir}/", "")
         return [
             Event(
                 now_s,

@@ -39,7 +39,7 @@ class LiveJob:
         self.steps_at_change = 0
         self.num_losses = 0
         """How often in a row its workers were lost before a change was done, but for those that
-        went with their slots: nothing is wrong with the job then."""
+        went with their slots or by a failure of the machine: nothing is wrong with the job then."""
         self.is_ending = False
         self.slots: tuple[int, ...] = ()
         """Those of its workers, as far as is known."""
@@ -138,7 +138,7 @@ class LiveJob:
             self.change = None
             self.slots = ()
             self.num_workers = 0
-            if not is_outage:
+            if not (is_outage or report.of_machine):
                 self.num_losses += 1
             if not self._checkpoint_every:
                 self._lose_credits(report.step)

@@ -6,8 +6,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+END_TIMEOUT_S = 10.0
+"""Longest wait for the end of each, which was killed."""
 _ROUNDS = 200_000
 
 
@@ -35,7 +38,8 @@ class BusyProcesses:
         for process in self._processes:
             process.kill()
         for process in self._processes:
-            process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(END_TIMEOUT_S)
         self._processes.clear()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 
 from harness.contracts.engine import Change
 from systems.elastic.crew import Process
+from systems.runtime.step_log import LineWriter
 
 
 class Verdict(StrEnum):
@@ -176,5 +176,6 @@ class Adjusting:
     def _write(self, job_dir: Path, worker: str, role: str, **measured: Any) -> None:
         change = self.change
         entry = {"change_id": change.change_id, "kind": change.kind.value, "worker": worker}
-        with (job_dir / "phases.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**entry, "role": role, **measured}) + "\n")
+        log = LineWriter(job_dir / "phases.jsonl")
+        log.add({**entry, "role": role, **measured})
+        log.try_flush()  # one line of what was measured is not worth a job

@@ -24,6 +24,7 @@ from systems.runtime.beats import (
 from systems.runtime.control_server import Connection
 from systems.runtime.driven_job import IDLE_WAIT_S
 from systems.runtime.heartbeat import HeartbeatWatch
+from systems.runtime.step_log import LineWriter
 
 FENCE_AFTER_S = 0.1
 """How long a process whose connection has ended may take to end; then it is killed, since
@@ -46,6 +47,8 @@ class Process:
     """What it said before it gave up, if it did."""
     is_collective: bool = False
     """Whether the failure looks like the consequence of another's death."""
+    has_failed_of_machine: bool = False
+    """Whether the disk or the system refused it something, by its own words."""
     vanished_at: float | None = None
     """When its connection ended before its process was known to have ended."""
     end: Exit | None = None
@@ -83,6 +86,8 @@ class Crew:
         hang_timeout_s = self.processes.options.hang_timeout_s
         self._store_watch = HeartbeatWatch(max(LEAST_SILENCE_S, hang_timeout_s))
         self._beats = Beats(hang_timeout_s, self.processes.hands.send)
+        # Kept open for lines that a full disk has no room for.
+        self._accusations = LineWriter(self.processes.order.job_dir / "accusations.jsonl")
 
     # Processes.
 
@@ -157,8 +162,7 @@ class Crew:
         at = time.monotonic()
         if silent_s > 0 and is_running and not accused.silent_s:
             accused.silent_s = silent_s
-            job_dir, worker = self.processes.order.job_dir, accused.name
-            write_accusation(job_dir, at=at, worker=worker, accuser=accuser, silent_s=silent_s)
+            write_accusation(self._accusations, at, accused.name, accuser, silent_s)
 
     def look_for_silence(self, now: float, names: Callable[[], Iterable[str]]) -> None:
         """Kill those of these workers that have stopped without an end."""
@@ -243,6 +247,13 @@ class Crew:
         """Whether a connection ended whose process' end was not yet noticed."""
         return any(
             process.vanished_at is not None and process.end is None for process in self.all()
+        )
+
+    @property
+    def is_of_machine(self) -> bool:
+        """Whether the machine failed one of the processes."""
+        return any(
+            p.has_failed_of_machine or (p.end is not None and p.end.of_machine) for p in self.all()
         )
 
     def end_of(self, process: Process) -> str:

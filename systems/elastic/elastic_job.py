@@ -39,6 +39,7 @@ from systems.runtime.job_life import (
     Ending,
     Fate,
     Phase,
+    not_started,
     tell_late_exit,
 )
 
@@ -111,7 +112,7 @@ class ElasticJob:
         try:
             self._work.found()
         except Exception as error:  # a launcher may fail in any way it likes
-            self._end(Fate.FAILED, f"no workers: {error}; {self._processes.where}")
+            self._end_with(not_started("workers", error, self._processes.where))
 
     def alter(self, change: Change) -> None:
         """Ask the workers to save and leave, or the leader for other workers.
@@ -297,9 +298,14 @@ class ElasticJob:
     def _on_failed(self, process: Process, message: Mapping[str, Any]) -> None:
         process.failure = message["reason"]
         process.is_collective = message["collective"]
+        process.has_failed_of_machine = message.get("of_machine", False)
         work = self._present
         others = [worker for worker in work.survivors() if worker != process.name]
-        is_survived = process.is_collective or (message.get("of_thread", False) and others)
+        is_survived = (
+            process.is_collective
+            or process.has_failed_of_machine
+            or (message.get("of_thread", False) and others)
+        )
         if work.is_joining(process) or (is_survived and work.can_recover):
             work.died(process)
         elif work.is_wanted(process) and (process.name in work.firsts or not work.is_over):
@@ -318,7 +324,8 @@ class ElasticJob:
         try:
             crew.spawn_store(self._account.next_number(), slot)
         except Exception as error:  # a launcher may fail in any way it likes
-            self._end(Fate.LOST, f"no store: {error}; {self._processes.where}")
+            ending = not_started("store", error, self._processes.where)
+            self._end_with(replace(ending, fate=Fate.LOST))
 
     # What follows.
 
@@ -341,7 +348,7 @@ class ElasticJob:
         failed = [process for process in crew.workers.values() if process.failure]
         own = [process for process in failed if not process.is_collective]
         first = (own or failed)[0]
-        fate = Fate.FAILED if own else Fate.LOST
+        fate = Fate.FAILED if own and not crew.is_of_machine else Fate.LOST
         return fate, f"worker {first.name}: {first.failure}; {self._processes.where}"
 
     def _end(
@@ -352,14 +359,17 @@ class ElasticJob:
         results: Mapping[str, float | str] | None = None,
         kill: bool = True,
     ) -> None:
-        crew, adjusting = self._present.crew, self._present.adjusting
         if fate is Fate.LOST and self._failed_at is not None:
             # A worker has failed by itself, and another's death is heard of only now. The error
             # that was told ends the job, and would end it again if it were resumed.
-            told, why = self._failure(crew)
+            told, why = self._failure(self._present.crew)
             if told is Fate.FAILED:
                 fate, reason = told, why
-        self._ending = Ending(fate, reason, results or {})
+        self._end_with(Ending(fate, reason, results or {}), kill=kill)
+
+    def _end_with(self, ending: Ending, *, kill: bool = True) -> None:
+        crew, adjusting = self._present.crew, self._present.adjusting
+        self._ending = ending
         self._account.phase = Phase.ENDING
         if kill:
             self._deadline = None
@@ -369,11 +379,12 @@ class ElasticJob:
             self._deadline = time.monotonic() + wait_s
             if adjusting is not None and not adjusting.switched:
                 crew.dismiss(adjusting.joiners)
-            self._present.crew.tell_all({"kind": "exit"})  # nobody needs their state any more
+            crew.tell_all({"kind": "exit"})  # nobody needs their state any more
 
     def _gone(self, ending: Ending) -> None:
         """Every process has ended: do what was decided."""
-        deaths = self._present.crew.deaths()
+        crew = self._present.crew
+        deaths, of_machine = crew.deaths(), ending.of_machine or crew.is_of_machine
         self._work = self._ending = self._deadline = self._failed_at = None
         self._account.phase = Phase.IDLE
         if self._account.phases_s.get("stop", 0.0) < 0:
@@ -387,7 +398,8 @@ class ElasticJob:
             return
         self._account.go_back()
         if ending.fate is Fate.LOST:
-            self._account.say(ReportKind.LOST, reason=ending.reason or deaths)
+            reason = ending.reason or deaths
+            self._account.say(ReportKind.LOST, reason=reason, of_machine=of_machine)
         else:
             kind = self.change.kind if self.change is not None else None
             is_start = kind in (ChangeKind.START, ChangeKind.RESUME)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
+from harness.failures import is_of_machine
 from systems.elastic.order import SCRIPT, ElasticOrder
 from systems.runtime.control import TOKEN_VARIABLE, ControlClient, Message
 from systems.runtime.worker import work
@@ -37,11 +38,21 @@ def _end(client: ControlClient, args: threading.ExceptHookArgs) -> NoReturn:
     """A thread has failed: this worker is of no use to the others, who go on as after its death, if
     any do."""
     name = args.thread.name if args.thread is not None else "a thread"
-    with suppress(Exception):
+    with suppress(OSError):
         traceback.print_exception(args.exc_type, args.exc_value, args.exc_traceback)
+    with suppress(Exception):
         reason = f"{name}: {args.exc_type.__name__}: {args.exc_value}"
-        client.send({"kind": "failed", "reason": reason, "collective": False, "of_thread": True})
-    sys.stderr.flush()
+        client.send(
+            {
+                "kind": "failed",
+                "reason": reason,
+                "collective": False,
+                "of_thread": True,
+                "of_machine": args.exc_value is not None and is_of_machine(args.exc_value),
+            }
+        )
+    with suppress(OSError):  # a log that cannot be written
+        sys.stderr.flush()
     os._exit(1)
 
 

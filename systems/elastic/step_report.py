@@ -21,6 +21,7 @@ from systems.runtime.checkpoint import keep_only
 from systems.runtime.control import ControlClient
 from systems.runtime.evaluations import Evaluations
 from systems.runtime.mark import Mark
+from systems.runtime.periodic_checkpoint import PeriodicCheckpoint
 from systems.runtime.session import Session, save
 from systems.runtime.state import digests
 from systems.runtime.step_log import LineWriter
@@ -52,6 +53,7 @@ class StepReport:
         self._folder = Path(order.job_dir)
         self._steps: LineWriter | None = None
         self._digests = LineWriter(self._folder / "digests.jsonl")
+        self._periodic = PeriodicCheckpoint(client, lambda: self.save("checkpoint"))
         self.evaluations = Evaluations(session, order.evaluate_epochs)
         self._recent: deque[float] = deque(maxlen=RECENT_STEPS)
         self._reported_at = 0.0
@@ -162,7 +164,7 @@ class StepReport:
             self._digests.add({"step": session.step, **digests(session.model, session.optimizer)})
         self.evaluations.after_step(global_batch)
         if order.checkpoint_every and session.step % order.checkpoint_every == 0:
-            self.save("checkpoint")
+            self._periodic.write(session.step)
 
     def standing(self) -> dict[str, Any]:
         """Where this worker stands, for any message."""
@@ -175,10 +177,14 @@ class StepReport:
         }
 
     def save(self, kind: str) -> None:
-        """Write a checkpoint and say so."""
+        """Write a checkpoint and say so; the logs first, so that no saved step is without its line.
+
+        Raises:
+            OSError: the disk has no room; the checkpoint before is as it was.
+        """
         session = self._session
         started = time.monotonic()
-        self._digests.flush()
+        self.flush()
         with self._mark.during(Doing.SAVE):
             manifest = save(session, self._folder / "checkpoints")
         now = time.monotonic()
@@ -189,8 +195,17 @@ class StepReport:
         keep_only(manifest.parent, manifest)  # the driver would have wanted the one before
 
     def flush(self) -> None:
-        """Write out what is still in memory."""
+        """Write out what is still in memory.
+
+        Raises:
+            OSError: the disk has no room.
+        """
+        if self._steps is not None:
+            self._generations.flush()
+            self._steps.flush()
         self._digests.flush()
+        self.evaluations.flush()
+        self._session.recorder.flush()
 
 
 def _last_logged(path: Path) -> tuple[int, int]:

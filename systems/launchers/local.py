@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from harness.contracts.launcher import Exit, ProcessSpec, Spares, SpareSpec, Warmth
@@ -117,10 +118,11 @@ class Local:
                 del self._processes[handle]
                 found.append(Exit(handle, code, describe_exit(code, self._logs.pop(handle))))
         if self._zygote is not None:
-            for handle, code, reason in self._zygote.ended():
-                text = reason or describe_exit(code, self._logs[handle])
-                del self._logs[handle]
-                found.append(Exit(handle, code, text))
+            for end in self._zygote.ended():
+                log = self._logs.pop(end.handle)
+                found.append(
+                    end if end.reason else replace(end, reason=describe_exit(end.returncode, log))
+                )
         return found
 
     def keep(self, spares: Sequence[SpareSpec]) -> None:
@@ -148,7 +150,8 @@ class Local:
             self.signal(handle, signal.SIGKILL)
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
         for process in self._processes.values():
-            process.wait(max(0.0, deadline - time.monotonic()))
+            with suppress(subprocess.TimeoutExpired):  # it waits for a disk that does not answer
+                process.wait(max(0.0, deadline - time.monotonic()))
         self._processes.clear()
         if self._zygote is not None:
             self._zygote.close()

@@ -1,4 +1,9 @@
-"""The local launcher's end of a pre-importing process (``systems.runtime.zygote``)."""
+"""The local launcher's end of a pre-importing process (``systems.runtime.zygote``).
+
+That process can die or stop like any other. No call here waits for it: what it has not read yet
+is kept, and one that leaves a request unanswered for too long is killed. Its forks die with it, by
+their order to the kernel, and the next request starts another one.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +13,28 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
-from harness.contracts.launcher import ProcessSpec, Spares, SpareSpec
+from harness.contracts.launcher import Exit, ProcessSpec, Spares, SpareSpec
 from systems.launchers.exits import describe_code
 from systems.launchers.spare_pool import SparePool
 from systems.runtime.control import LineBuffer, Message, encode
 
 CLOSE_TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 10.0
+"""Longest silence of the process while a request is unanswered. A fork takes milliseconds; the
+rest is for a machine that swaps, since a process killed in error takes all workers along."""
+PING_EVERY_S = 20.0
+"""Longest time without a word of it while forks live: one that has stopped cannot tell of their
+ends, and nothing else may be asked of it for hours."""
+IMPORT_TIMEOUT_S = 300.0
+"""The same before its imports are over, during which it reads no request."""
+MOST_PASSED_S = 1.0
+"""Longest part of a silence that one look counts: where the whole machine, or only this process,
+stood still, the other had no time to answer either."""
 CODE_NEVER_RAN = 1
 _SINGLE = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Thread pools that libraries start when they are imported would forbid forking."""
@@ -29,35 +47,59 @@ class Preimported:
     """
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start the pre-importing process; does not wait for its imports."""
-        self._socket, theirs = socket.socketpair()
-        self._buffer = LineBuffer()
+        """Start the pre-importing process; does not wait for its imports.
+
+        Raises:
+            OSError: the system cannot start a process.
+        """
+        self._modules = tuple(modules)
+        self._environment = environment
         self._live: set[int] = set()
-        self._ends: list[tuple[int, int, str]] = []
+        self._pids: dict[int, int] = {}
+        """Process ids of forks and spares, by their ids."""
+        self._ends: list[Exit] = []
         self._spares = SparePool()
-        self._failure: str | None = None
-        self._is_ready = False
-        """It has imported all modules."""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         self._printed_bytes = 0
         """Its size when the last spare was asked for; they are made one after the other."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start the process, or another one after the last has died."""
+        self._is_over = True  # if it cannot be started
+        self._buffer = LineBuffer()
+        self._failure: str | None = None
+        self._is_ready = False
+        """It has imported all modules."""
+        self._outgoing = b""
+        """What it has had no room for yet."""
+        self._num_unanswered = 0
+        self._silent_s = 0.0
+        """How long it has said nothing, or has left a request unanswered."""
+        self._looked_at = time.monotonic()
+        self._socket, theirs = socket.socketpair()
+        self._socket.setblocking(False)
         with theirs:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-u", "-m", "systems.runtime.zygote"),
-                    *(str(os.getpid()), str(theirs.fileno()), *modules),
+                    *(str(os.getpid()), str(theirs.fileno()), *self._modules),
                 ],
-                env={**os.environ, **environment, **_SINGLE},
+                env={**os.environ, **self._environment, **_SINGLE},
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+        self._is_over = False
 
     def start(self, handle: int, spec: ProcessSpec) -> None:
-        """Ask for a fork, or give a spare its work if the specification wants one."""
-        self._live.add(handle)
+        """Ask for a fork, or give a spare its work if the specification wants one.
+
+        Raises:
+            OSError: the process has died, and the system cannot start another one.
+        """
         request = {
             "kind": "start",
             "id": handle,
@@ -67,21 +109,24 @@ class Preimported:
             "cores": list(spec.cores),
             "log": str(spec.log_path.absolute()),
         }
+        self._listen()
         if spec.warmth.is_kept:
-            self._listen()
             spare = self._spares.take(spec)
             if spare is not None:
                 request |= {"kind": "use", "spare": spare}
+                self._pids.pop(spare, None)
         self._send(request)
+        self._live.add(handle)
 
     def signal(self, handle: int, signum: signal.Signals) -> None:
         """Have a fork signalled, if it still lives."""
         if handle in self._live:
             self._send({"kind": "signal", "id": handle, "signum": int(signum)})
 
-    def ended(self) -> list[tuple[int, int, str]]:
-        """Handle, return code and, where the log cannot say it, the reason of every end."""
+    def ended(self) -> list[Exit]:
+        """Return every end; its reason is empty where the log says it."""
         self._listen()
+        self._judge()
         self._prepare()
         found, self._ends = self._ends, []
         return found
@@ -113,57 +158,141 @@ class Preimported:
             )
 
     def _listen(self) -> None:
-        """Take all that the process has said."""
+        """Take all that the process has said, and send what it had no room for."""
+        if self._is_over:
+            return
+        self._flush()
         while True:
             try:
-                data = self._socket.recv(1 << 16, socket.MSG_DONTWAIT)
+                data = self._socket.recv(1 << 16)
             except BlockingIOError:
                 return
             except OSError:
                 data = b""
             if not data:
                 break
+            self._silent_s = 0.0
             for message in self._buffer.feed(data):
                 self._heard(message)
-        reason = self._failure or f"the pre-importing process has died: {self._last_words()}"
-        self._ends += [(handle, CODE_NEVER_RAN, reason) for handle in sorted(self._live)]
+        self._process.kill()  # its end of the socket is closed: it has died, or is about to
+        self._wait()
+        self._lost(self._failure or f"the pre-importing process has died: {self._last_words()}")
+
+    def _judge(self) -> None:
+        """Kill the process if it has left a request unanswered for too long."""
+        now = time.monotonic()
+        passed_s, self._looked_at = now - self._looked_at, now
+        if self._is_over:
+            return
+        self._silent_s += min(passed_s, MOST_PASSED_S)
+        if not self._num_unanswered:
+            if self._live and self._silent_s > PING_EVERY_S:
+                self._send({"kind": "ping"})
+            return
+        limit_s = ANSWER_TIMEOUT_S if self._is_ready else IMPORT_TIMEOUT_S
+        if self._silent_s > limit_s:
+            self._process.kill()
+            self._wait()
+            self._lost(f"the pre-importing process did not answer for {limit_s:g} s and was killed")
+
+    def _lost(self, reason: str) -> None:
+        """The process has died: all that it forked has ended, and what is asked next starts
+        another one."""
+        self._is_over = True
+        self._socket.close()
+        # The kernel has killed the forks themselves. What they have started is in their groups; a
+        # group's number is not given away while it has a member, nor so soon after the last.
+        for pid in self._pids.values():
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+        self._ends += [
+            Exit(handle, CODE_NEVER_RAN, reason, of_machine=True) for handle in sorted(self._live)
+        ]
+        if self._failure is None:
+            print(
+                f"warning: {reason}; the {len(self._live)} processes forked from it have ended,"
+                " and another one is started when it is needed",
+                file=sys.stderr,
+            )
         self._live.clear()
-        self._spares.give_up(reason)
+        self._pids.clear()
+        self._spares.lost(reason)
 
     def _heard(self, message: Message) -> None:
-        if message["kind"] == "ready":
+        kind, number = message["kind"], message.get("id", 0)
+        if kind == "taken":
+            self._num_unanswered -= 1
+        elif kind == "started":
+            self._pids[number] = message["pid"]
+        elif kind == "ready":
             self._is_ready = True
-        elif message["kind"] == "spare_ready":
-            self._spares.ready(message["id"])
-        elif message["kind"] == "failed":
+        elif kind == "spare_ready":
+            self._spares.ready(number)
+        elif kind == "failed":
             self._failure = message["reason"]
-        elif message["kind"] == "exited" and message["id"] < 0:
-            self._spares.ended(message["id"], partial(self._how_spare_ended, message["returncode"]))
-        elif message["kind"] == "exited":
-            self._live.discard(message["id"])
-            self._ends.append((message["id"], message["returncode"], ""))
+        elif number < 0:  # the end of a spare
+            self._pids.pop(number, None)
+            said = message.get("reason")
+            code = message.get("returncode", CODE_NEVER_RAN)
+            how = partial(self._how_spare_ended, code) if said is None else partial(str, said)
+            self._spares.ended(number, how)
+        else:
+            self._pids.pop(number, None)
+            self._live.discard(number)
+            is_refused = kind == "refused"
+            code = CODE_NEVER_RAN if is_refused else message["returncode"]
+            reason = message["reason"] if is_refused else ""
+            self._ends.append(Exit(number, code, reason, of_machine=is_refused))
 
     def close(self) -> None:
         """End the process and with it all its forks; waits for them."""
         self._listen()
-        if not self._is_ready:  # importing, perhaps for seconds: it does not look at its socket
-            self._process.kill()
-        self._socket.close()
-        try:
-            self._process.wait(CLOSE_TIMEOUT_S)
-        except subprocess.TimeoutExpired:  # its forks then die with it
-            self._process.kill()
-            self._process.wait()
+        if not self._is_over:
+            # It would not see the end of its socket while it imports, or has stopped.
+            if not self._is_ready or self._num_unanswered:
+                self._process.kill()
+            self._socket.close()
+            self._is_over = True
+            if not self._wait():  # its forks then die with it
+                self._process.kill()
+                self._wait()
         self._log.close()
 
+    def _wait(self) -> bool:
+        """Wait for the end of the process, but not for ever: what waits for a disk that does not
+        answer dies when it answers. Whether it has ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLOSE_TIMEOUT_S)
+        return self._process.returncode is not None
+
     def _send(self, request: Mapping[str, object]) -> None:
+        """Send a request, to another process if the last has died; does not wait.
+
+        Raises:
+            OSError: that cannot be started.
+        """
+        if self._is_over:
+            self._begin()
+        if not self._num_unanswered:
+            self._silent_s = 0.0
+        self._num_unanswered += 1
+        self._outgoing += encode(request)
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send what there is room for; the rest follows with the next look."""
         try:
-            self._socket.sendall(encode(request))
+            while self._outgoing:
+                sent = self._socket.send(self._outgoing)
+                self._outgoing = self._outgoing[sent:]
+        except BlockingIOError:
+            return
         except OSError:
-            return  # it has died; ``ended`` will say so for every process it had
+            self._outgoing = b""  # it has died; ``ended`` will say so for every process it had
 
     def _last_words(self) -> str:
-        return f"exit code {self._process.poll()}; {self._last_line()}"
+        code = self._process.returncode
+        return f"{'it runs' if code is None else describe_code(code)}; {self._last_line()}"
 
     def _how_spare_ended(self, code: int) -> str:
         """For a person; who is killed has no last words."""

@@ -38,15 +38,11 @@ class SparePool:
         self._failures: Counter[Kind] = Counter()
         self._reasons: dict[Kind, str] = {}
         """Why spares of a kind cannot be made."""
-        self._end = ""
-        """Why none can be made any more."""
         self._last = 0
         self._used = self._missed = 0
 
     def want(self, specs: Sequence[SpareSpec]) -> list[int]:
         """Have one spare for each of ``specs`` from now on; returns those to kill."""
-        if self._end:
-            return []
         self._specs = {_kind(spec): spec for spec in specs}
         wanted = Counter(map(_kind, specs))
         for kind in wanted.keys() - self._wanted.keys():  # what failed before may do now
@@ -106,12 +102,18 @@ class SparePool:
             self._missing = [kind for kind in self._missing if kind != spare.kind]
             self._reasons[spare.kind] = f"a spare could not be prepared: {how()}"
 
-    def give_up(self, reason: str) -> None:
-        """Their parent has died, and they with it."""
-        self._end = reason
-        self._wanted.clear()
-        self._missing.clear()
+    def lost(self, reason: str) -> None:
+        """Have all that are wanted made again: their parent has died, and they with it.
+
+        A spare that was being prepared may have ended its parent, so that counts as its failure.
+        """
+        for spare in self._spares.values():
+            if self._is_preparing(spare):
+                self._failures[spare.kind] += 1
+                if not self._can_be_made(spare.kind):
+                    self._reasons[spare.kind] = f"a spare could not be prepared: {reason}"
         self._spares.clear()
+        self._missing = [kind for kind in self._wanted.elements() if self._can_be_made(kind)]
 
     def standing(self) -> Spares:
         """How they stand."""
@@ -122,9 +124,7 @@ class SparePool:
             alive=len(spares),
             used=self._used,
             missed=self._missed,
-            failure=self._end
-            or next((r for k, r in self._reasons.items() if k in self._wanted), ""),
-            are_over=bool(self._end),
+            failure=next((r for k, r in self._reasons.items() if k in self._wanted), ""),
         )
 
     def _can_be_made(self, kind: Kind) -> bool:

@@ -7,10 +7,8 @@ driver that was held up has asked nothing meanwhile.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 import psutil
@@ -18,6 +16,7 @@ import psutil
 from systems.runtime.control import BEAT, Message
 from systems.runtime.control_server import Connection
 from systems.runtime.heartbeat import HeartbeatWatch
+from systems.runtime.step_log import LineWriter
 
 DRIVER = "driver"
 """The accuser of a process that the driver itself has missed."""
@@ -129,13 +128,12 @@ def _processor_s(connection: Connection) -> float | None:
 
 
 def write_accusation(
-    job_dir: Path, *, at: float, worker: str, accuser: str, silent_s: float
+    log: LineWriter, at: float, worker: str, accuser: str, silent_s: float
 ) -> None:
     """Write a kill for silence into the job's ``accusations.jsonl``: only so can it be told from
-    other deaths."""
-    entry = {"at": at, "worker": worker, "accuser": accuser, "silent_s": silent_s}
-    with (job_dir / "accusations.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(entry) + "\n")
+    other deaths. A full disk does not end the run: the line waits for the next one."""
+    log.add({"at": at, "worker": worker, "accuser": accuser, "silent_s": silent_s})
+    log.try_flush()
 
 
 def after_silence(reason: str, silent_s: float) -> str:

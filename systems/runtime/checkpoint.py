@@ -10,15 +10,17 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from systems.runtime.state import optimizer_state, parameters_of
+from systems.runtime.tensor_file import write_tensors
 
 VERSION = 4
 
@@ -49,17 +51,38 @@ def save(
     It is on the disk when this returns: both files and their names are synchronised. Others in
     ``folder`` stay: ``keep_only`` removes them, once whoever might want one of them has been told
     of this one.
+
+    Raises:
+        OSError: the disk has no room for it, or refuses. Nothing of it is left, and the checkpoint
+            before it is as it was.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    manifest = folder / f"step-{at.step:08d}.json"
+    try:
+        _write(manifest, at, model, optimizer)
+    except OSError:
+        # Data that have a manifest are those of an earlier checkpoint of this step.
+        left = (".partial",) if manifest.exists() else (".partial", ".safetensors")
+        for suffix in left:
+            with suppress(OSError):
+                manifest.with_suffix(suffix).unlink()
+        raise
+    return manifest
+
+
+def _write(
+    manifest: Path,
+    at: Checkpoint,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+) -> None:
     state = optimizer_state(optimizer)
     tensors: dict[str, torch.Tensor] = {}
     tensors |= {f"parameter/{name}": value for name, value in model.named_parameters()}
     tensors |= {f"buffer/{name}": value for name, value in model.named_buffers()}
     tensors |= {f"optimizer/{name}": value for name, value in state.tensors.items()}
-    name = f"step-{at.step:08d}"
-    data, manifest = folder / f"{name}.safetensors", folder / f"{name}.json"
-    partial = data.with_suffix(".partial")
-    save_file({key: _owned(value) for key, value in tensors.items()}, partial)
+    data = manifest.with_suffix(".safetensors")
+    partial = write_tensors(data, {key: _owned(value) for key, value in tensors.items()})
     sha256 = _synchronise(partial)
     partial.replace(data)
     entry = {
@@ -79,8 +102,7 @@ def save(
     partial.write_text(json.dumps(entry), encoding="utf-8")
     _synchronise(partial)
     partial.replace(manifest)
-    _synchronise_folder(folder)
-    return manifest
+    _synchronise_folder(manifest.parent)
 
 
 def newest(folder: Path) -> Path | None:

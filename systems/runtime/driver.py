@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import signal
+import sys
 import time
 from functools import partial
 
@@ -193,6 +194,9 @@ class Driver:
                 self._server.close_connection(connection)
         elif connection in self._speakers:
             self._speakers[connection].heard(connection, message)
+            if message["kind"] == "warning" and connection.greeting is not None:
+                job_id = connection.greeting["job_id"]
+                print(f"warning: job {job_id}: {message['text']}", file=sys.stderr)
 
     def _on_closed(self, connection: Connection) -> None:
         job = self._speakers.pop(connection, None)

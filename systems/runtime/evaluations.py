@@ -16,7 +16,7 @@ class Evaluations:
         """
         self._session = session
         self._every = every_epochs * session.workload.num_samples
-        self._path = session.job_dir / "evaluations.jsonl"
+        self._log = LineWriter(session.job_dir / "evaluations.jsonl")
 
     def now(self) -> dict[str, float]:
         """What the workload says of the model, and after how many epochs (``epochs``).
@@ -31,14 +31,16 @@ class Evaluations:
         return found
 
     def after_step(self, global_batch: int) -> None:
-        """Evaluate if an evaluation fell due in the step of this batch that ended last.
+        """Evaluate if an evaluation fell due in the step of this batch that ended last."""
+        consumed = self._session.data_state.consumed
+        if not self._every or consumed // self._every == (consumed - global_batch) // self._every:
+            return
+        self._log.add({"step": self._session.step, **self.now()})
+
+    def flush(self) -> None:
+        """Write out what is still in memory.
 
         Raises:
             OSError: the log cannot be written.
         """
-        consumed = self._session.data_state.consumed
-        if not self._every or consumed // self._every == (consumed - global_batch) // self._every:
-            return
-        log = LineWriter(self._path)
-        log.add({"step": self._session.step, **self.now()})
-        log.flush()
+        self._log.flush()

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 
 from harness.contracts.evidence import COMMON, Evidence, Stage
 from harness.contracts.training import Batch
@@ -20,6 +19,7 @@ from systems.runtime.data_order import DataOrder, Range, epochs_of
 from systems.runtime.operator_watch import OperatorWatch
 from systems.runtime.state import optimizer_state, parameters_of
 from systems.runtime.step_log import LineWriter
+from systems.runtime.tensor_file import write_tensors
 
 DIGEST_BYTES = 8
 
@@ -148,6 +148,15 @@ class Recorder:
         self._add(COMMON, Stage.UPDATED, updated)
         self._save(COMMON)
 
+    def flush(self) -> None:
+        """Write out what the disk had no room for.
+
+        Raises:
+            OSError: it has none now.
+        """
+        for writer in self._writers.values():
+            writer.flush()
+
     def _on_gradient(self, name: str, gradient: torch.Tensor) -> None:
         if self._is_on:
             before = self._gradients.get(name)
@@ -176,9 +185,7 @@ class Recorder:
         folder = self._job_dir / "evidence"
         folder.mkdir(exist_ok=True)
         path = folder / f"step-{self._step:08d}-{worker}.safetensors"
-        partial_path = path.with_suffix(".partial")
-        save_file(tensors, partial_path)
-        partial_path.replace(path)
+        write_tensors(path, tensors).replace(path)
 
 
 def random_digests(device: torch.device) -> dict[str, str]:

@@ -27,6 +27,8 @@ class WorkerFailure:
     reason: str
     collective: bool
     """Whether it looks like the consequence of another worker's death."""
+    of_machine: bool = False
+    """Whether the disk or the system refused, so that the program is not at fault."""
 
 
 @dataclass
@@ -69,6 +71,12 @@ class Generation:
             not connection.is_open and rank not in self.exits
             for rank, connection in self.connections.items()
         )
+
+    @property
+    def is_of_machine(self) -> bool:
+        """Whether the machine failed one of the processes."""
+        of_ends = any(end.of_machine for end in self.exits.values())
+        return of_ends or any(failure.of_machine for failure in self.failures)
 
     def rank_of(self, handle: int) -> int | None:
         """The rank of a process, or None if it is not of this generation."""
@@ -122,7 +130,9 @@ class Generation:
             self.left.add(rank)
             self._let_go()
         elif kind == "failed":
-            self.failures.append(WorkerFailure(rank, message["reason"], message["collective"]))
+            reason, of_machine = message["reason"], message.get("of_machine", False)
+            failure = WorkerFailure(rank, reason, message["collective"], of_machine)
+            self.failures.append(failure)
             self.failed_at = self.failed_at or time.monotonic()
         elif kind in ("checkpoint", "saved"):
             self.saved = Saved.from_message(message)

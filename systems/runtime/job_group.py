@@ -34,8 +34,10 @@ from systems.runtime.job_life import (
     Ending,
     Fate,
     Phase,
+    not_started,
     tell_late_exit,
 )
+from systems.runtime.step_log import LineWriter
 
 Make: TypeAlias = Callable[["JobGroup", Change], Generation]
 """Makes the next generation of a job, with nothing started."""
@@ -76,6 +78,7 @@ class JobGroup:
         self.samples = 0
         self._timeouts = timeouts
         self._beats = Beats(timeouts.hang_s, hands.send)
+        self._accusations = LineWriter(order.job_dir / "accusations.jsonl")
         self._make = make
         self._ending: Ending | None = None
         self._step_s = 0.0
@@ -231,7 +234,7 @@ class JobGroup:
         try:
             generation.spawn()
         except Exception as error:  # a launcher may fail in any way it likes
-            self._end(Ending(Fate.FAILED, f"no workers: {error}; logs: {self.order.job_dir}"))
+            self._end(not_started("workers", error, f"logs: {self.order.job_dir}"))
 
     def _first_step(self, generation: Generation, message: Mapping[str, Any]) -> None:
         self.phase = Phase.RUNNING
@@ -260,7 +263,8 @@ class JobGroup:
                 return
             own = [failure for failure in generation.failures if not failure.collective]
             first = min(own or generation.failures, key=lambda failure: failure.rank)
-            fate = Fate.FAILED if own else Fate.LOST
+            is_own = own and not generation.is_of_machine
+            fate = Fate.FAILED if is_own else Fate.LOST
             self._end(Ending(fate, f"worker {first.rank}: {first.reason}; {where}"))
         elif self._deadline is not None and time.monotonic() > self._deadline:
             action = "start" if self.phase is Phase.STARTING else "save and stop"
@@ -279,9 +283,7 @@ class JobGroup:
             rank = int(worker.partition(".")[2])
             generation.silent_s[rank] = silent_s
             self.hands.kill(generation.handles[rank])
-            write_accusation(
-                self.order.job_dir, at=now, worker=worker, accuser=DRIVER, silent_s=silent_s
-            )
+            write_accusation(self._accusations, now, worker, DRIVER, silent_s)
 
     def _end(self, ending: Ending, *, kill: bool = True) -> None:
         assert self.generation is not None
@@ -311,14 +313,14 @@ class JobGroup:
             self.change = None
             self._say(ReportKind.FINISHED, results=ending.results, reason=ending.reason)
         else:
-            self._lost_or_failed(ending)
+            self._lost_or_failed(ending, ending.of_machine or generation.is_of_machine)
 
-    def _lost_or_failed(self, ending: Ending) -> None:
+    def _lost_or_failed(self, ending: Ending, of_machine: bool) -> None:
         self.step = self.checkpoint.step if self.checkpoint else 0
         self.samples = self.checkpoint.samples if self.checkpoint else 0
         self._step_s = 0.0
         if ending.fate is Fate.LOST:
-            self._say(ReportKind.LOST, reason=ending.reason)
+            self._say(ReportKind.LOST, reason=ending.reason, of_machine=of_machine)
             self.change = None
             return
         starting = self.change is not None and self.change.kind in (

@@ -63,6 +63,8 @@ class Ending:
     fate: Fate
     reason: str = ""
     results: Mapping[str, float | str] = field(default_factory=dict)
+    of_machine: bool = False
+    """With ``LOST``: whether its processes could not be started, which is not the job's fault."""
 
 
 def tell_late_exit(job_id: str, processes: Sequence[str]) -> str:
@@ -73,3 +75,13 @@ def tell_late_exit(job_id: str, processes: Sequence[str]) -> str:
     )
     _log.warning("job %s: %s", job_id, text)
     return text
+
+
+def not_started(what: str, error: Exception, where: str) -> Ending:
+    """Return the end of a job whose processes could not be started.
+
+    What the system refuses (``OSError``) is no fault of the job, which can be resumed.
+    """
+    of_machine = isinstance(error, OSError)
+    fate = Fate.LOST if of_machine else Fate.FAILED
+    return Ending(fate, f"no {what}: {error}; {where}", of_machine=of_machine)

@@ -13,11 +13,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.engines.consumed import read_consumed, read_lines
+from harness.failures import is_of_machine
 from systems.runtime.data_order import DataOrder, Plan, Range
 
 __all__ = [
@@ -41,50 +42,93 @@ class LineWriter:
     They are written out about once a second and when told to; or each ``at_once``, so that
     none is lost when the process is killed: one system call on a descriptor that is kept. What a
     process that was killed left of a line is taken out first, or the next would be lost with it.
+
+    Lines that the disk has no room for are kept, in order, and tried again with the next one.
+    Only ``flush`` and ``close`` raise for them, so that nothing ends with lines unwritten.
     """
 
     def __init__(self, path: Path, *, at_once: bool = False) -> None:
-        """Opens the file, if it is to be written at once.
+        """Opens the file, if it is to be written at once and the disk has room for it.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: it cannot be opened, for another reason than a full or broken disk.
         """
         self._path = path
-        self._lines: list[str] = []
+        self._at_once = at_once
+        self._unwritten = b""
+        """Whole lines."""
         self._flushed_at = time.monotonic()
         self._descriptor: int | None = None
-        self._is_mended = at_once
         if at_once:
-            self._descriptor = _open(path)
-            _mend(self._descriptor)
+            self._try(self._opened)
 
     def add(self, entry: Mapping[str, Any]) -> None:
         """Add a line."""
-        line = _encode(entry) + "\n"
-        if self._descriptor is not None:
-            os.write(self._descriptor, line.encode())
-            return
-        self._lines.append(line)
-        if time.monotonic() - self._flushed_at > FLUSH_EVERY_S:
-            self.flush()
+        self._unwritten += (_encode(entry) + "\n").encode()
+        if self._at_once or time.monotonic() - self._flushed_at > FLUSH_EVERY_S:
+            self.try_flush()
+
+    def try_flush(self) -> None:
+        """Write out what was added, as far as the disk has room for it."""
+        self._try(self.flush)
 
     def flush(self) -> None:
-        """Write out what was added, as one append."""
+        """Write out what was added, as one append.
+
+        Raises:
+            OSError: it cannot be written; it is kept for the next time.
+        """
         self._flushed_at = time.monotonic()
-        if self._lines:
-            with open(_open(self._path), "a", encoding="utf-8") as file:
-                if not self._is_mended:
-                    _mend(file.fileno())
-                    self._is_mended = True
-                file.write("".join(self._lines))
-            self._lines.clear()
+        if not self._unwritten:
+            return
+        descriptor = self._opened()
+        try:
+            self._write(descriptor)
+        finally:
+            if not self._at_once:
+                os.close(descriptor)
+                self._descriptor = None
 
     def close(self) -> None:
-        """Write out what was added and give the descriptor back. Safe to call twice."""
-        self.flush()
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        """Write out what was added and give the descriptor back. Safe to call twice.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        try:
+            self.flush()
+        finally:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+    def _opened(self) -> int:
+        """Return a descriptor of the file, which ends with a whole line."""
+        if self._descriptor is None:
+            self._descriptor = _open(self._path)
+            _mend(self._descriptor)
+        return self._descriptor
+
+    def _write(self, descriptor: int) -> None:
+        """Write all lines; where the disk has no room, whole lines only, and keep the rest."""
+        lines, num_written = self._unwritten, 0
+        try:
+            while num_written < len(lines):
+                num_written += os.write(descriptor, lines[num_written:])
+        finally:
+            num_whole = lines.rfind(b"\n", 0, num_written) + 1
+            if num_whole < num_written:
+                _mend(descriptor)
+            self._unwritten = lines[num_whole:]
+
+    @staticmethod
+    def _try(action: Callable[[], object]) -> None:
+        """Do it, or leave it to the next time where the machine refuses."""
+        try:
+            action()
+        except OSError as error:
+            if not is_of_machine(error):
+                raise
 
 
 def _open(path: Path) -> int:

@@ -17,6 +17,7 @@ from systems.runtime.joining import Joined, join
 from systems.runtime.mark import Mark
 from systems.runtime.order import WorkerOrder
 from systems.runtime.pace import Pacer
+from systems.runtime.periodic_checkpoint import PeriodicCheckpoint
 from systems.runtime.session import Stopwatch, begin, load, save
 from systems.runtime.standby import program_for
 from systems.runtime.state import digests
@@ -94,8 +95,10 @@ class _Loop:
         job_dir = Path(order.job_dir)
         self.steps = LineWriter(job_dir / "steps.jsonl")
         self.digests = LineWriter(job_dir / "digests.jsonl")
+        self.generations = LineWriter(job_dir / "generations.jsonl")
         self.evaluations = Evaluations(session, order.evaluate_epochs)
         self.checkpoints = job_dir / "checkpoints"
+        self.periodic = PeriodicCheckpoint(client, lambda: self._save("checkpoint"))
         self.recent: deque[float] = deque(maxlen=RECENT_STEPS)
         self.reported_at = 0.0
         self.ended_at = 0.0
@@ -104,8 +107,7 @@ class _Loop:
         """All steps, then the way out."""
         session = self.session
         if self.is_first:
-            generations = LineWriter(Path(self.order.job_dir) / "generations.jsonl")
-            generations.add(
+            self.generations.add(
                 {
                     "generation": self.order.generation,
                     "resumed_at": session.step,
@@ -115,7 +117,7 @@ class _Loop:
                     "threads": self.order.num_threads,
                 }
             )
-            generations.flush()
+            self.generations.try_flush()
         try:
             target_step = self._train()
         finally:  # whatever ends it: what was executed is on record
@@ -184,7 +186,7 @@ class _Loop:
             self.digests.add({"step": session.step, **digests(session.model, session.optimizer)})
         self.evaluations.after_step(self.trainer.global_batch)
         if order.checkpoint_every and session.step % order.checkpoint_every == 0:
-            self._save("checkpoint")
+            self.periodic.write(session.step)
 
     def _standing(self) -> dict[str, Any]:
         step_s = sum(self.recent) / len(self.recent) if self.recent else 0.0
@@ -196,10 +198,13 @@ class _Loop:
         }
 
     def _save(self, kind: str) -> None:
-        """Write a checkpoint; the logs first, so that no saved step is without its line."""
+        """Write a checkpoint; the logs first, so that no saved step is without its line.
+
+        Raises:
+            OSError: the disk has no room; the checkpoint before is as it was.
+        """
         started = time.monotonic()
-        self.steps.flush()
-        self.digests.flush()
+        self._flush_logs()
         with self.mark.during(Doing.SAVE):
             manifest = save(self.session, self.checkpoints)
         now = time.monotonic()
@@ -212,8 +217,12 @@ class _Loop:
     def _flush(self) -> None:
         self.trainer.close()
         self.session.prefetcher.close()
-        for writer in (self.steps, self.digests):
-            writer.flush()
+        self._flush_logs()
+
+    def _flush_logs(self) -> None:
+        logs = (self.generations, self.steps, self.digests, self.evaluations, self.session.recorder)
+        for log in logs:
+            log.flush()
 
     def _leave(self, *, finished: bool) -> None:
         """The step loop is over on all workers: save or evaluate, and go when all may go.

@@ -130,7 +130,7 @@ class Warming:
         now, on_trial = time.monotonic(), self._on_trial()
         if spares.ready != self._ready or spares.ready >= spares.alive:
             self._ready, self._since = spares.ready, now
-        if not on_trial or spares.are_over:  # that is no program's fault
+        if not on_trial:
             return
         is_late = now - self._since > self._options.start_timeout_s
         if spares.failure or is_late:

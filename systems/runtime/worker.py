@@ -12,8 +12,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NoReturn, TypeAlias
 
+from harness.failures import is_of_machine
 from systems.runtime.control import TOKEN_VARIABLE, ControlClient, ControlError, Message
 from systems.runtime.order import WorkerOrder
 
@@ -53,14 +55,23 @@ def work(client: ControlClient, train: Train) -> NoReturn:
             raise ControlError(f"the driver sent {message.get('kind')!r} instead of an order")
         train(message, client, time.monotonic())
     except Exception as error:
-        traceback.print_exc()
-        client.send({"kind": "failed", "reason": _reason(error), "collective": _is_lost(error)})
+        with suppress(OSError):  # a log that cannot be written
+            traceback.print_exc()
+        client.send(
+            {
+                "kind": "failed",
+                "reason": _reason(error),
+                "collective": _is_lost(error),
+                "of_machine": is_of_machine(error),
+            }
+        )
         code = 1
     else:
         code = 0
     client.leave()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
     # Tearing an interpreter with a training library down takes long and has nothing left to
     # save: everything this process had to say is written and sent.
     os._exit(code)

@@ -5,10 +5,14 @@ what it is told, checks that this left no thread behind, and then only waits on 
 for requests (JSON lines) and on the kernel for the ends of its children.
 
 Requests: ``{"kind": "start", "id", "entry", "argv", "env", "cores", "log"}``,
-``{"kind": "signal", "id", "signum"}``; for spares (``spare``) ``{"kind": "spare", "id", "entry",
-"argv", "env", "cores"}`` and ``{"kind": "use", "spare"}`` with all that ``start`` has. Answers:
-``ready``, ``failed`` (the imports), ``spare_ready`` with an id, ``exited`` with an id and a
-return code. When the socket ends, so does everything.
+``{"kind": "signal", "id", "signum"}``, ``{"kind": "ping"}``; for spares (``spare``) ``{"kind":
+"spare", "id", "entry", "argv", "env", "cores"}`` and ``{"kind": "use", "spare"}`` with all that
+``start`` has.
+
+Answers: ``ready``, ``failed`` (the imports), ``started`` with an id and its process id,
+``refused`` with an id and why the system would not fork, ``spare_ready`` with an id, ``exited``
+with an id and a return code. Every request is also answered with ``taken``, from which the
+launcher knows that this process has not stopped. When the socket ends, so does everything.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from harness.failures import is_of_machine
 from harness.parent_death import adopt_orphans, die_with_parent
 from systems.runtime.control import LineBuffer, Message, encode
 from systems.runtime.process import call_entry, children, num_threads, pin
@@ -123,6 +128,7 @@ class _Zygote:
                     return
                 for request in buffer.feed(data):
                     self._handle(request)
+                    self._say("taken")
 
     def _handle(self, request: Message) -> None:
         if request["kind"] == "start":
@@ -131,10 +137,11 @@ class _Zygote:
             ours, theirs = socket.socketpair()
             child = self._start(request, ours, theirs)
             theirs.close()
-            self._selector.register(ours, selectors.EVENT_READ, child)
+            if child is not None:
+                self._selector.register(ours, selectors.EVENT_READ, child)
         elif request["kind"] == "use":
             self._use(request)
-        else:
+        elif request["kind"] == "signal":
             for pid, child in self._children.items():
                 if child.number == request["id"]:
                     child.work = None  # its end, from now on, is its own
@@ -146,26 +153,35 @@ class _Zygote:
         request: Message,
         ours: socket.socket | None = None,
         theirs: socket.socket | None = None,
-    ) -> _Child:
-        """Fork; with the two ends of a connection the fork is a spare."""
+    ) -> _Child | None:
+        """Fork; with the two ends of a connection the fork is a spare. None: the system refused."""
         zygote = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # too many processes, or no memory: the others live on
+            self._say("refused", id=request["id"], reason=f"cannot fork: {error.strerror}")
+            return None
         if pid == 0:
             if ours is not None:
                 ours.close()
             self._become(request, zygote, theirs)
         child = self._children[pid] = _Child(request["id"], ours)
+        self._say("started", id=child.number, pid=pid)
         return child
+
+    def _say(self, kind: str, **details: object) -> None:
+        self._socket.sendall(encode({"kind": kind, **details}))
 
     def _use(self, request: Message) -> None:
         """Give a spare its work; if it has died, a fork does it."""
-        for child in self._children.values():
+        for pid, child in self._children.items():
             if child.number == request["spare"] and child.socket is not None:
                 try:
                     child.socket.sendall(encode(request))
                 except OSError:
                     break
                 child.number, child.work = request["id"], request
+                self._say("started", id=child.number, pid=pid)
                 return
         self._start(request)
 
@@ -178,7 +194,7 @@ class _Zygote:
         except OSError:  # it ended without having read its work, or its children hold the other end
             said = b""
         if READY in said:
-            self._socket.sendall(encode({"kind": "spare_ready", "id": child.number}))
+            self._say("spare_ready", id=child.number)
         if BEGUN in said:
             child.work = None
         if BEGUN in said or not said:
@@ -217,8 +233,7 @@ class _Zygote:
             if child.work is not None:  # it died before it could begin
                 self._start(child.work)
                 continue
-            answer = {"kind": "exited", "id": child.number, "returncode": code}
-            self._socket.sendall(encode(answer))
+            self._say("exited", id=child.number, returncode=code)
 
     def _end(self) -> None:
         for pid in self._children:
@@ -244,7 +259,7 @@ class _Zygote:
             if sock is not None:
                 request = prepare_and_wait(request, sock)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            log = _open_log(request["log"])
             os.dup2(log, 1)
             os.dup2(log, 2)
             os.close(log)
@@ -260,6 +275,18 @@ class _Zygote:
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(code)
+
+
+def _open_log(path: str) -> int:
+    """Open a log to append to; where the disk has no room for it, nothing is logged: a worker that
+    trains is worth more than what it prints."""
+    flags = os.O_WRONLY | os.O_APPEND
+    try:
+        return os.open(path, flags | os.O_CREAT, 0o644)
+    except OSError as error:
+        if not is_of_machine(error):
+            raise
+        return os.open(os.devnull, flags)
 
 
 def _ended_child() -> int | None:

@@ -32,7 +32,15 @@ from systems.runtime.driven_job import (
     Hands,
     Saved,
 )
-from systems.runtime.job_life import EXIT_TIMEOUT_S, Ending, Fate, Phase, tell_late_exit
+from systems.runtime.job_life import (
+    EXIT_TIMEOUT_S,
+    Ending,
+    Fate,
+    Phase,
+    not_started,
+    tell_late_exit,
+)
+from systems.runtime.step_log import LineWriter
 from systems.torchrun.agents import Agents, end_of
 from systems.torchrun.membership import Agent, Round
 from systems.torchrun.options import TorchrunOptions
@@ -75,6 +83,7 @@ class TorchrunJob:
         """It waits for the others to go on without an agent that died."""
         self._ending: Ending | None = None
         self._beats = Beats(options.runtime.hang_timeout_s, hands.send)
+        self._accusations = LineWriter(order.job_dir / "accusations.jsonl")
         self._deadline: float | None = None
         self._began = 0.0
         """When the change was asked for, or the first agent died."""
@@ -102,7 +111,7 @@ class TorchrunJob:
             self._agents.start_store(self._count(), change.slots[0])
             self._agents.start(self._count, change.slots)
         except Exception as error:  # a launcher may fail in any way it likes
-            self._end(Ending(Fate.FAILED, f"no agents: {error}; logs: {self.order.job_dir}"))
+            self._end(not_started("agents", error, f"logs: {self.order.job_dir}"))
 
     def alter(self, change: Change) -> None:
         """RESCALE and MIGRATE by agents that come and go; SUSPEND by way of a checkpoint."""
@@ -130,7 +139,7 @@ class TorchrunJob:
                 self._agents.start(self._count, change.slots)
                 self._agents.admit(self._wanted)
             except Exception as error:
-                self._lose(f"no agents: {error}")
+                self._lose(f"no agents: {error}", of_machine=isinstance(error, OSError))
 
     def stop(self, change: Change) -> None:
         """Kill the job, whatever it is doing; a change in flight has failed with that."""
@@ -246,6 +255,9 @@ class TorchrunJob:
 
     def _heard_worker(self, round_: Round, rank: int, message: Mapping[str, Any]) -> None:
         kind = message["kind"]
+        if kind == "failed" and message["of_machine"]:
+            self._lose(f"worker {rank}: {message['reason']}", of_machine=True)
+            return
         if kind == "failed" and not message["collective"]:
             # TorchElastic would start it again until max_restarts, to the same end.
             reason = f"worker {rank}: {message['reason']}; logs: {self.order.job_dir}"
@@ -332,8 +344,7 @@ class TorchrunJob:
 
         for name, silent_s in self._beats.silent(now, needed).items():
             self._agents.kill_silent(name, self._rounds.needed().get(name), silent_s)
-            job_dir = self.order.job_dir
-            write_accusation(job_dir, at=now, worker=name, accuser=DRIVER, silent_s=silent_s)
+            write_accusation(self._accusations, now, name, DRIVER, silent_s)
 
     def _agent_lost(self, agent: Agent, end: Exit) -> None:
         """An agent has ended that should not have: the others go on, if there are any."""
@@ -353,8 +364,9 @@ class TorchrunJob:
             self._wanted = tuple(slot for slot in self._wanted if slot != agent.slot.slot_id)
             self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
 
-    def _lose(self, reason: str) -> None:
-        self._end(Ending(Fate.LOST, f"{reason}; logs: {self.order.job_dir}"))
+    def _lose(self, reason: str, *, of_machine: bool = False) -> None:
+        reason = f"{reason}; logs: {self.order.job_dir}"
+        self._end(Ending(Fate.LOST, reason, of_machine=of_machine))
 
     def _end(self, ending: Ending, *, kill: bool = True) -> None:
         self._ending = ending
@@ -388,7 +400,8 @@ class TorchrunJob:
             lost = ending.fate is Fate.LOST
             if not lost and self.change is not None and self.change.kind not in _STARTS:
                 self.change = None  # not the change but the job has failed
-            self._say(ReportKind.LOST if lost else ReportKind.FAILED, reason=ending.reason)
+            kind = ReportKind.LOST if lost else ReportKind.FAILED
+            self._say(kind, reason=ending.reason, of_machine=ending.of_machine)
         self.change = None
 
     def _accept(self, change: Change, phase: Phase) -> None:

@@ -1,6 +1,7 @@
 """Deaths, damage and delays at awkward moments."""
 
 import json
+import resource
 import threading
 import time
 
@@ -129,6 +130,32 @@ def test_a_lost_job_goes_on_from_its_last_checkpoint_and_repeats_no_sample(world
     assert count_samples(world.job_dir(), end.step) == (0, 0)
     steps = [line["step"] for line in read_lines(world.job_dir() / "steps.jsonl")]
     assert steps[-24:] == list(range(17, 41))
+
+
+def test_a_job_whose_forking_process_was_killed_is_not_at_fault_and_resumes(worlds):
+    world = worlds(checkpoint_every=8)
+    world.until_change(world.start((0, 1), 40, step_s=0.01))
+    world.until_step(8)
+    descendants()[0].parent().kill()
+    lost = world.until_end(ReportKind.LOST)
+    assert lost.of_machine
+    assert lost.step >= 8
+    assert world.do(ChangeKind.RESUME, (0,)).step == lost.step + 1
+    assert world.until_end().step == 40
+
+
+def test_a_job_whose_workers_the_system_refuses_to_start_is_not_at_fault(launcher, tmp_path):
+    world = World(StopResume(), launcher, tmp_path)
+    _, most = before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))  # no file can be opened any more
+    try:
+        world.start((0, 1))
+        lost = world.until_end(ReportKind.LOST)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert lost.of_machine
+    assert "no workers: [Errno 24] Too many open files" in lost.reason
+    world.backend.close()
 
 
 def test_a_worker_killed_during_a_rescale_loses_the_job_in_the_end(worlds):

@@ -16,6 +16,7 @@ from systems.backends.stop_resume import StopResume
 from systems.backends.virtual_thread import VirtualThread
 from systems.backends.warm_restart import WarmRestart
 from systems.launchers.local import SPARE_BYTES, Local
+from systems.launchers.spare_pool import MOST_FAILURES
 from systems.runtime.recipe import Recipe
 from tests.backends.world import (
     CLUSTER,
@@ -159,25 +160,27 @@ def test_a_program_that_takes_its_standbys_along_is_left_out(
     assert len(pids(workers()) & ready) == 1
 
 
-def test_no_program_is_blamed_for_the_death_of_the_process_that_forks(tmp_path, capsys):
+@pytest.mark.long
+def test_standbys_do_without_a_program_that_ends_the_process_that_forks(tmp_path, capsys):
     path, launcher = tmp_path / "builders", warm_launcher()
     launcher.open()
     world = World(StopFree(start="standby"), launcher, tmp_path / "jobs")
+    said = ""
     try:
         details = {"builders": str(path), "builds": 1, "otherwise": "parent"}
         world.until_change(world.start((0,), step_s=0.01, **details))
         end = world.until(lambda report: report.kind in ENDS)
-        assert len(builders(path)) == 2, "the worker, and the standby that ended it"
-        assert "the pre-importing process has died" in end.reason
-        world.poll(0.2)
-        world.poll(0.2)
-        standing = launcher.spares()
-        assert standing.are_over
-        assert (standing.wanted, standing.alive) == (0, 0)
+        assert (end.kind, end.of_machine) == (ReportKind.LOST, True)
+        assert "the pre-importing process has died: killed by SIGKILL" in end.reason
+        while "standbys do without" not in said or launcher.spares().ready < CLUSTER.num_slots:
+            world.poll(0.2)
+            said += capsys.readouterr().err
+        assert len(builders(path)) == 1 + MOST_FAILURES, "the worker, and the standbys"
     finally:
         world.backend.close()
         launcher.close()
-    assert "standbys do without" not in capsys.readouterr().err
+    assert said.count("the pre-importing process has died") == MOST_FAILURES + 1
+    assert f"standbys do without {TINY}: a spare could not be prepared: the pre-imp" in said
 
 
 @pytest.mark.parametrize("loose", ["tensor", pytest.param("list", marks=pytest.mark.long)])

@@ -1,9 +1,11 @@
 """The logs of samples: what survives a kill, which lines count, what is missed or repeated."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given
@@ -175,3 +177,43 @@ def test_a_file_that_is_all_of_a_torn_line_is_begun_anew(tmp_path):
     lines.add({"step": 1})
     lines.flush()
     assert list(read_lines(path)) == [{"step": 1}]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_lines_that_the_disk_has_no_room_for_follow_when_it_has(tmp_path, at_once):
+    path = tmp_path / "lines.jsonl"
+    lines = LineWriter(path, at_once=at_once)
+    lines.add({"step": 1})
+    lines.flush()
+    with room_for(path.stat().st_size + 20):  # for one line and a part of the next
+        for step in range(2, 6):
+            lines.add({"step": step})
+            lines.try_flush()
+        with pytest.raises(OSError, match="File too large"):
+            lines.flush()
+        assert [line["step"] for line in read_lines(path)] == [1, 2]
+        assert path.read_bytes().endswith(b"\n"), "no part of a line is in the file"
+        if at_once:
+            LineWriter(path, at_once=True).close()  # a full disk keeps nobody from beginning
+    lines.add({"step": 6})
+    lines.close()
+    assert [line["step"] for line in read_lines(path)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_log_that_cannot_be_closed_says_so(tmp_path):
+    lines = LineWriter(tmp_path / "lines.jsonl", at_once=True)
+    with room_for(5):
+        lines.add({"step": 1})
+        with pytest.raises(OSError, match="File too large"):
+            lines.close()
+
+
+@contextmanager
+def room_for(num_bytes):
+    """No file may be longer: the system refuses to write it, as it does on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -8,12 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.contracts.engine import Change, ChangeKind, EventKind
 from harness.contracts.launcher import Warmth
 from harness.contracts.training import Report, ReportKind, WorkloadSpec
 from harness.engines.live import Live
 from harness.engines.live_engine import LiveEngine
 from harness.engines.live_job import LiveJob
+from harness.engines.machine_failures import MOST_IN_A_ROW, MachineError, MachineFailures
 from harness.trace.events import TraceEvent, TraceEventKind
 from tests.engines.setups import setup
 from tests.replay.worlds import job, profile
@@ -29,15 +32,17 @@ class LosesAll:
     warmth = Warmth.COLD
     checkpoint_every = 0
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_machine: bool = False) -> None:
         self._reports: list[Report] = []
+        self._of_machine = of_machine
 
     def open(self, *_: object) -> None:
         pass
 
     def start(self, change: Change, *_: object) -> None:
         number = change.change_id
-        self._reports = [Report(ReportKind.LOST, "a", 0.0, change_id=number, reason="killed")]
+        lost = Report(ReportKind.LOST, "a", 0.0, change_id=number, reason="killed")
+        self._reports = [replace(lost, of_machine=self._of_machine)]
 
     def hold(self, *_: object) -> None:
         pass
@@ -47,9 +52,9 @@ class LosesAll:
         return found
 
 
-def opened(tmp_path: Path, *events: TraceEvent) -> LiveEngine:
+def opened(tmp_path: Path, *events: TraceEvent, of_machine: bool = False) -> LiveEngine:
     """An engine whose backend loses every start."""
-    fake = LosesAll()
+    fake = LosesAll(of_machine=of_machine)
     changed: dict[str, Any] = {
         "run_dir": tmp_path,
         "launcher": fake,
@@ -83,6 +88,29 @@ def ends(tmp_path: Path, count: int, *events: TraceEvent) -> list[EventKind]:
 def test_workers_that_die_by_themselves_are_started_three_times(tmp_path: Path) -> None:
     lost = EventKind.GRANT_LOST
     assert ends(tmp_path, 3) == [lost, lost, EventKind.JOB_FAILED]
+
+
+def test_failures_of_the_machine_end_no_job_but_in_the_end_the_run(tmp_path: Path) -> None:
+    engine = opened(tmp_path, of_machine=True)
+    for number in range(MOST_IN_A_ROW):
+        assert engine.wait(float(number)) == []
+        engine.apply([Change(number, ChangeKind.START, JOB, (), (0,), 8)])
+        if number == MOST_IN_A_ROW - 1:
+            with pytest.raises(MachineError, match=r"job a, 5 times in a row: killed\)"):
+                engine.wait(math.inf)
+            return
+        assert [event.kind for event in engine.wait(math.inf)] == [EventKind.GRANT_LOST]
+        engine._skipped_s = number + 0.9
+
+
+def test_a_job_that_gets_further_each_time_is_never_the_end_of_the_run() -> None:
+    failures, live = MachineFailures(), LiveJob(JOB, 8)
+    for number in range(3 * MOST_IN_A_ROW):
+        failures.note(live, float(number), "killed")
+    for _ in range(MOST_IN_A_ROW - 2):
+        failures.note(live, 1.0, "killed")
+    with pytest.raises(MachineError):
+        failures.note(live, 1.0, "killed")
 
 
 def test_what_the_slots_took_along_is_not_held_against_the_job(tmp_path: Path) -> None:

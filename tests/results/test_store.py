@@ -27,7 +27,7 @@ from harness.records import (
     StepRecord,
     SystemRecord,
 )
-from harness.store import RunStore, RunWriter, StoreError, iter_runs, load_run
+from harness.store import RunStore, RunWriter, StoreError, failed_runs, iter_runs, load_run
 from harness.tables import TABLES, TableError, columns
 from tests.examples import examples
 from tests.patience import outcome
@@ -156,10 +156,14 @@ def test_leaving_unfinished_keeps_logs_after_an_error_and_nothing_after_ctrl_c(
     kept = tmp_path / ".failed-x"
     assert (kept / "worker.log").read_text() == "Traceback"
     assert str(kept) in caught.value.__notes__[0]
+    assert list(failed_runs(tmp_path)) == [("x", "broken")]
     with pytest.raises(KeyboardInterrupt):
         _leave(store.create("y", {}, "{}"), KeyboardInterrupt())
     assert [path.name for path in tmp_path.iterdir()] == [".failed-x"]
     assert list(iter_runs(tmp_path)) == []
+    with store.create("x", {}, "{}") as writer:
+        writer.finish(RunRecords(), {})
+    assert list(failed_runs(tmp_path)) == []
 
 
 def test_another_schema_version_is_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from sample_runs import simulate, write_run
 
 from harness.records import GrantRecord, OutageRecord, RunRecords
+from harness.store import RunStore
 from harness.validate import check_records, main
 
 
@@ -38,6 +40,32 @@ def test_in_brief_copies_are_only_counted(
 def test_no_run_is_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path)]) == 2
     assert "no finished run" in capsys.readouterr().err
+
+
+def test_a_run_that_failed_is_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "deeper")
+    writer = RunStore(tmp_path / "deeper").create("x", {}, "{}")
+    with suppress(RuntimeError), writer:
+        (writer.path / "worker.log").touch()
+        raise RuntimeError("the disk is full")
+    assert main([str(tmp_path)]) == 2
+    assert "deeper: run x failed: the disk is full; run the point" in capsys.readouterr().err
+
+
+def test_jobs_that_the_machine_failed_are_no_result() -> None:
+    records = simulate()
+    reasons = [
+        "worker 0: the pre-importing process has died: exit code -9; no output; logs: jobs/a",
+        "worker 1: OSError: [Errno 28] No space left on device: 'steps.jsonl'; logs: jobs/b",
+        "worker 0: ValueError: No such sample; logs: jobs/c",
+    ]
+    failed = [replace(records.jobs[0], state="failed", job_id=r[-1], reason=r) for r in reasons]
+    found = [
+        text
+        for text in check_records(RunRecords(jobs=failed))
+        if "failed by the machine, which is no result" in text
+    ]
+    assert [text.split()[1] for text in found] == ["a", "b"]
 
 
 def test_all_problems_are_shown_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

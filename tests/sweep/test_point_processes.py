@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import processes
 from harness.processes import PointProcess, stop_all
 from tests.patience import eventually
 
@@ -24,6 +25,14 @@ print("ready", flush=True)
 while True:
     with open(sys.argv[1], "w") as file:
         file.write("x" * 10_000)
+"""
+
+COMPUTES = """
+import sys, time
+print("ready", flush=True)
+while time.process_time() < 3.0:
+    pass
+sys.exit(7)
 """
 
 
@@ -61,6 +70,15 @@ def test_who_ends_by_itself_is_not_told(point):
     stop_all([process], signal.SIGTERM, 30.0, said.append)
     assert process.returncode == -signal.SIGTERM
     assert said == []
+
+
+@pytest.mark.parametrize("code", [DEAF, COMPUTES], ids=["idle", "busy"])
+@pytest.mark.long
+def test_a_process_that_is_waited_for_is_killed_once_it_uses_no_core(point, monkeypatch, code):
+    monkeypatch.setattr(processes, "IDLE_TIMEOUT_S", 2.0)
+    process = point(code)
+    assert process.wait() == (7 if code is COMPUTES else -signal.SIGKILL)
+    assert process.returncode is not None
 
 
 @contextmanager
