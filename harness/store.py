@@ -8,12 +8,12 @@ moved there in one step when it is complete: a run that is listed is whole.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import shutil
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +26,8 @@ import yaml
 
 from harness.archive import ArchiveError, archive_of, is_archive, shown, unpacked
 from harness.benchmark import BENCHMARK_VERSION, KEY
+from harness.owned_names import owned, stem_if_left
+from harness.put_in_place import REPLACED, put_in_place
 from harness.records import SCHEMA_VERSION, RunRecords
 from harness.tables import TABLES, TableError, read_frame, read_table, write_table
 from harness.text_file import read_text, text_path
@@ -155,7 +157,7 @@ class RunWriter:
         self._config = config
         self._final = root / run_id
         self._kept = root / f"{_FAILED}{run_id}"
-        self.path = root / f"{_PARTIAL}{run_id}-{os.getpid()}-{socket.gethostname()}"
+        self.path = root / owned(f"{_PARTIAL}{run_id}")
 
     def __enter__(self) -> RunWriter:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -171,7 +173,8 @@ class RunWriter:
         self.manifest["status"] = "finished"
         try:
             self._write(records, metrics)
-            self._move()
+            put_in_place(self.path, self._final)
+            _sync(self._final.parent)
         except OSError as error:
             shutil.rmtree(self.path, ignore_errors=True)
             raise StoreError(_explain(error, self._final)) from error
@@ -186,8 +189,7 @@ class RunWriter:
         if not self.path.exists():
             return
         if isinstance(error, Exception) and any(self.path.iterdir()):
-            shutil.rmtree(self._kept, ignore_errors=True)
-            self.path.rename(self._kept)
+            put_in_place(self.path, self._kept)
             error.add_note(f"logs of the run are kept in {self._kept}")
         else:
             shutil.rmtree(self.path, ignore_errors=True)
@@ -207,14 +209,6 @@ class RunWriter:
         self.manifest["sha256"] = {name: sha256(self.path / name) for name in (FACTS, METRICS)}
         _write_json(self.path / MANIFEST, self.manifest, sort_keys=False)
         _sync(self.path)
-
-    def _move(self) -> None:
-        replaced = self.path.with_name(self.path.name + "-replaced")
-        if self._final.exists():
-            self._final.rename(replaced)
-        self.path.rename(self._final)
-        _sync(self._final.parent)
-        shutil.rmtree(replaced, ignore_errors=True)
 
 
 def sha256(path: Path) -> str:
@@ -253,24 +247,55 @@ class RunStore:
         return RunWriter(self.root, run_id, manifest, config_yaml)
 
     def clear_leftovers(self) -> list[Path]:
-        """Remove the partial directories of processes of this host that are gone."""
-        ending = f"-{socket.gethostname()}"
+        """Remove the partial directories of processes of this host that are gone.
+
+        A process that was killed between the two renames of ``put_in_place`` has left a finished
+        run under the name of a replaced one. It is put back if its place is free.
+        """
         gone = []
         for path in sorted(self.root.glob(f"{_PARTIAL}*")):
-            owner, found, rest = path.name.rpartition(ending)
-            pid = owner.rpartition("-")[2]
-            if found and rest in ("", "-replaced") and pid.isdigit() and not _alive(int(pid)):
-                shutil.rmtree(path, ignore_errors=True)
-                gone.append(path)
+            stem = stem_if_left(path.name.removesuffix(REPLACED))
+            if stem is None:
+                continue
+            place = self.root / stem.removeprefix(_PARTIAL)
+            if path.name.endswith(REPLACED) and has_run(path) and not place.exists():
+                with contextlib.suppress(OSError):  # another process has put a run there
+                    path.rename(place)
+            shutil.rmtree(path, ignore_errors=True)
+            gone.append(path)
         return gone
 
 
 def load_run(path: Path) -> StoredRun:
     """Open a finished run; its tables are read later.
 
+    All that is read here is of one run, also while other processes store runs of this id.
+
     Raises:
         StoreError: no run is there, or another version of the program wrote it.
     """
+    while True:
+        before = _folder(path)
+        try:
+            run = _read_run(path)
+        except StoreError:
+            if _folder(path) == before:
+                raise
+            continue
+        if _folder(path) == before:
+            return run
+
+
+def _folder(path: Path) -> tuple[int, int] | None:
+    """Return what tells the folder at a path from another one that is put in its place."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns
+
+
+def _read_run(path: Path) -> StoredRun:
     manifest = _read_json(text_path(path, MANIFEST))
     version = manifest.get("schema_version")
     if version != SCHEMA_VERSION:
@@ -322,16 +347,6 @@ def iter_runs(root: Path) -> Iterator[StoredRun]:
         StoreError: one cannot be read.
     """
     return map(load_run, run_paths(root))
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _explain(error: OSError, place: Path) -> str:
