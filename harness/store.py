@@ -16,7 +16,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -173,12 +173,13 @@ class RunWriter:
         self.manifest["status"] = "finished"
         try:
             self._write(records, metrics)
+            run = load_run(self.path)  # later, another process may have put its run in the place
             put_in_place(self.path, self._final)
             _sync(self._final.parent)
         except OSError as error:
             shutil.rmtree(self.path, ignore_errors=True)
             raise StoreError(_explain(error, self._final)) from error
-        return load_run(self._final)
+        return replace(run, path=self._final)
 
     def __exit__(
         self,
