@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 BATCH = 1000
 """Most metrics MLflow takes in one call; of parameters and tags it takes a tenth."""
 REFILL = "python -m harness.tracking"
-LOCK_WAIT_S = 60.0
+LOCK_WAIT_S = 300.0
 """Seconds of waiting for an embedded store that another process has locked. A holder that works
-needs less: 10 to make a new store, a few to mirror a run, several times that on a busy machine."""
+needs 10 to make a new store, or a few to mirror a run; more than 60 on an overloaded machine."""
 _SILENT_S = 2.0
 """Seconds of waiting before a line tells of it."""
 _DIGEST_LENGTH = 36
