@@ -6,15 +6,30 @@ import signal
 import pytest
 from hypothesis import settings
 
+from tests.examples import choose, examples
+
 # Several tests run at once, and a thread that waits for another one spins: with a thread for each
 # core the tests of models take three times as long. Before torch and numpy are imported; workers
 # of jobs have what their slots say.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-# An example's time says nothing on a machine that also trains.
-settings.register_profile("elastrace", deadline=None)
-settings.load_profile("elastrace")
+
+def pytest_configure(config):
+    """Choose how many examples properties are tried with; before test modules are imported."""
+    choose(config.option.markexpr)
+    # An example's time says nothing on a machine that also trains.
+    settings.register_profile("elastrace", deadline=None, max_examples=examples(100))
+    settings.load_profile("elastrace")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest drops what the expression of markers leaves out
+def pytest_collection_modifyitems(config, items):
+    """Let properties be part of the long suite as well, with all their examples."""
+    if choose(config.option.markexpr):
+        for item in items:
+            if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+                item.add_marker("long")
 
 
 @pytest.fixture(scope="session", autouse=True)

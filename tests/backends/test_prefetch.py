@@ -26,6 +26,7 @@ from systems.runtime.prefetch import Prefetcher
 from tests.backends.picture_workload import Pictures
 from tests.backends.tiny_workload import Tiny
 from tests.backends.world import ENDS, World, consumed_ids, descendants, warm_launcher
+from tests.examples import examples
 
 PICTURES = "tests.backends.picture_workload.Pictures"
 KINDS = ["positions", "blocks"]
@@ -90,7 +91,7 @@ def test_batches_are_the_same_through_changes(kind, num_loaders):
     prefetcher.close()
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     kind=st.sampled_from(KINDS),
     depth=st.integers(0, 5),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from harness.replay.occupancy import Occupancy
 from systems.placements.buddy import Buddy
+from tests.examples import examples
 from tests.replay.worlds import cluster
 
 
@@ -53,7 +54,7 @@ def test_jobs_of_seven_strand_slots_and_powers_of_two_do_not():
     assert place(4, where, free) == (12, 13, 14, 15)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(taken=st.sets(st.integers(0, 31)), power=st.integers(0, 4))
 def test_a_free_block_is_found_if_there_is_one(taken, power):
     where, size = cluster(4, 8), 1 << power

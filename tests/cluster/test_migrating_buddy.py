@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.contracts.scheduler import Occupant
 from harness.replay.occupancy import Occupancy
 from systems.placements.migrating_buddy import MigratingBuddy
+from tests.examples import examples
 from tests.replay.worlds import cluster
 
 
@@ -205,7 +206,7 @@ def crowded(draw, num_slots: int):
     return jobs, draw(st.sampled_from(sizes))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(case=crowded(16))
 def test_sixteen_slots_against_the_fewest_moves(case):
     jobs, size = case
@@ -230,7 +231,7 @@ def assert_needed(moved: list[str], before: dict[str, tuple[int, ...]], world: S
         assert not moved
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(steps=STEPS)
 def test_any_sequence_of_powers_of_two_finds_blocks(steps):
     """Figure 5's promise: a job finds a block whenever there are enough slots for it."""

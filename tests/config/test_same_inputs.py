@@ -89,6 +89,7 @@ def test_another_content_makes_another_run(command, folder, file, old, new):
     assert run_id(command, folder) != first
 
 
+@pytest.mark.long
 def test_an_edited_input_is_run_again_and_never_found_stored(command, folder):
     own = (f"trace={folder / 'lab.yaml'}", f"profile={folder / 'speeds.yaml'}", *WORDS)
     words = (*own, "seed=0,1", "-m", "sweep=lab")

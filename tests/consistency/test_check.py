@@ -29,6 +29,7 @@ def kept(command):
     return sorted((command.results.parent / "fixed_size").iterdir())
 
 
+@pytest.mark.long
 def test_a_job_that_grew_and_shrank_is_what_two_fixed_workers_train(tmp_path, command):
     answer = command(*checked(write_files(tmp_path), *grow_and_shrink()))
     assert answer.code == 0, answer.err

@@ -16,6 +16,7 @@ def words(tmp_path):
     return checked(write_files(tmp_path), "scheduler=fifo", "dry=true")
 
 
+@pytest.mark.long
 def test_a_check_is_planned_with_the_time_it_takes(words, command):
     answer = command(*words)
     assert (answer.code, answer.err) == (0, "")
@@ -61,6 +62,7 @@ def test_a_backend_names_a_reference_if_it_promises_bits(name):
 
 
 @pytest.mark.parametrize("sweep", [(), ("seed=0,1", "-m")])
+@pytest.mark.long
 def test_bits_that_slots_of_two_types_may_cost_are_announced_once(tmp_path, command, sweep):
     if not {InstructionSet.SSE41, InstructionSet.AVX2} <= sets_of_this_machine():
         pytest.skip("this machine's CPU is no x86 with AVX2: its slots cannot be of two types")

@@ -57,6 +57,7 @@ def test_steps_are_logged_with_times_and_exact_losses(world):
     assert [line["step"] for line in read_lines(world.job_dir() / "digests.jsonl")] == [8, 16]
 
 
+@pytest.mark.long
 def test_cold_workers_do_the_same_as_forked_ones(world, launcher, tmp_path):
     world.start((0, 1), steps=12)
     warm = world.until_end().results

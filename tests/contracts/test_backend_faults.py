@@ -153,8 +153,8 @@ def test_workers_listen_on_the_hosts_own_address_only(world):
     assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
-SOON = ("static-cold", "stop_resume-preimported", "warm_restart-preimported", "stop_free-spare")
-"""Each backend in one warmth; the other warmths are for the long tests."""
+SOON = ("stop_resume-preimported", "stop_free-spare")
+"""One backend of each kind in one warmth; all others are for the long tests."""
 
 
 @pytest.mark.parametrize(

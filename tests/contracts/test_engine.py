@@ -31,7 +31,10 @@ NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 BATCH = 16
 # Those beside `live` are the same engine with other options.
 ENGINES = [pytest.param(n, marks=pytest.mark.long if n.startswith("live_") else ()) for n in NAMES]
+SOON = [pytest.param(n, marks=pytest.mark.long if n.startswith("live") else ()) for n in NAMES]
+"""Live engines wait for real processes: most of their suite is long."""
 every_engine = pytest.mark.parametrize("name", ENGINES)
+every_engine_soon = pytest.mark.parametrize("name", SOON)
 CLUSTER = uniform_cluster(
     name="two", num_hosts=1, devices_per_host=2, device_type="cpu", cores_per_slot=1, num_cores=2
 )
@@ -206,7 +209,7 @@ def test_two_jobs_run_at_once_and_one_is_stopped(opened):
         opened.wait(math.inf)
 
 
-@every_engine
+@every_engine_soon
 def test_slots_go_down_with_their_workers_and_jobs_are_cancelled(name, tmp_path):
     events = (
         TraceEvent(20.0, TraceEventKind.SLOTS_DOWN, (1,)),
@@ -235,7 +238,7 @@ def test_slots_go_down_with_their_workers_and_jobs_are_cancelled(name, tmp_path)
             opened.wait(math.inf)
 
 
-@every_engine
+@every_engine_soon
 def test_programs_crash_and_fail_for_good(name, tmp_path):
     """A crash takes all workers, and no slot; the job goes on from its checkpoint. One that never
     ran does not notice."""
@@ -261,7 +264,7 @@ def test_programs_crash_and_fail_for_good(name, tmp_path):
             opened.wait(math.inf)
 
 
-@every_engine
+@every_engine_soon
 def test_nobody_is_started_on_a_slot_that_went_down_after_the_request(name, tmp_path):
     events = (
         # Late enough for a slow machine to have started the job; until then steps are credited.

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.cluster import Cluster, Host, Slot
 from harness.contracts.scheduler import Arranging, Occupant
 from harness.replay.occupancy import Occupancy
+from tests.examples import examples
 from tests.replay.worlds import cluster
 from tests.schedulers.world import built, shipped
 
@@ -53,7 +54,7 @@ def situations(draw):
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(situation=situations())
 def test_gives_exactly_the_slots_there_are_and_keeps_what_is_held(name, situation):
     where, occupancy, held, free, num_slots = situation
@@ -73,7 +74,7 @@ def test_gives_exactly_the_slots_there_are_and_keeps_what_is_held(name, situatio
         assert [slot for slot in held if slot in answer] == list(answer)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(situation=situations())
 def test_consolidated_is_on_the_fewest_hosts_that_any_choice_has(situation):
     where, occupancy, held, free, num_slots = situation
@@ -83,7 +84,7 @@ def test_consolidated_is_on_the_fewest_hosts_that_any_choice_has(situation):
         assert where.num_hosts_of(answer) == fewest
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(situation=situations())
 def test_spread_is_on_the_most_hosts_and_no_choice_is_more_even(situation):
     where, occupancy, held, free, num_slots = situation
@@ -129,7 +130,7 @@ def arrangements(draw):
 
 
 @pytest.mark.parametrize("name", ARRANGING)
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(situation=arrangements())
 def test_who_waits_and_who_moves_get_slots_of_their_own_and_can_have_them(name, situation):
     where, occupancy, leaving, waiting, settled = situation

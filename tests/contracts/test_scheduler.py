@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from harness.contracts.scheduler import Decision, Grant, Knowledge, Refuse, Requirement, Suspend
 from harness.trace.job import DeadlineKind, JobSpec
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine
 from tests.schedulers.curves import curve_profile
@@ -149,7 +150,7 @@ def examine(recorder, every=None) -> None:
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(jobs=traces())
 def test_every_job_that_fits_is_served(name, jobs):
     records, recorder = run(jobs, built("scheduler", name), WHERE, known=PROFILE)
@@ -159,7 +160,7 @@ def test_every_job_that_fits_is_served(name, jobs):
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(jobs=traces(), storm=storms())
 def test_the_same_under_delays_failures_and_outages(name, jobs, storm):
     chaos = ChaosEngine(WHERE, **storm)
@@ -169,7 +170,7 @@ def test_the_same_under_delays_failures_and_outages(name, jobs, storm):
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(jobs=traces(), storm=storms())
 def test_same_views_same_decisions_and_views_stay_as_they_were(name, jobs, storm):
     """Views are kept to the end of the run, then shown again, in order, to a new scheduler."""
@@ -191,7 +192,7 @@ def test_same_views_same_decisions_and_views_stay_as_they_were(name, jobs, storm
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(jobs=traces())
 def test_undeclared_knowledge_changes_nothing(name, jobs):
     """What a scheduler did not declare is replaced by nonsense; its decisions stay."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 from harness.contracts.scheduler import Grant
 from tests.contracts.test_scheduler import EVERY, SCHEDULERS, examine, examine_ends, traces
+from tests.examples import examples
 from tests.schedulers.mixed import mixed, run_mixed, speeds
 from tests.schedulers.world import built
 
@@ -21,7 +22,7 @@ MIXING = [
 
 
 @pytest.mark.parametrize("name", MIXING)
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(jobs=traces())
 def test_no_type_is_over_its_capacity_and_everybody_ends(name, jobs):
     records, recorder = run_mixed(jobs, built("scheduler", name), WHERE, KNOWN)

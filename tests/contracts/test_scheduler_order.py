@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.contracts.test_scheduler import PROFILE, WHERE, traces
+from tests.examples import examples
 from tests.schedulers.world import built, run
 
 IN_ORDER = [
@@ -25,7 +26,7 @@ IN_ORDER = [
 
 
 @pytest.mark.parametrize("name", IN_ORDER)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(jobs=traces())
 def test_jobs_start_in_order_of_arrival(name, jobs):
     """No starvation: whoever waits has only those before it to wait for."""

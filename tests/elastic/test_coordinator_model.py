@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.elastic.model_peer import CHECKPOINT_EVERY
 from tests.elastic.model_stories import WAYS, Story, tell_many
+from tests.examples import examples
 
 THINGS = [getattr(Story, name) for name in vars(Story) if name.startswith("do_")]
 
@@ -40,7 +41,7 @@ def tell(drawn, way):
         assert model.answered("adjust_kept") <= made
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(drawn=st.randoms(use_true_random=False), way=st.sampled_from(WAYS))
 def test_random_adjustments_and_deaths_leave_one_consistent_membership(drawn, way):
     tell(drawn, way)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from harness.contracts.training import ReportKind
 from tests.elastic.model_driver import DrivenModel
 from tests.elastic.model_stories import WAYS, Story, tell_many
+from tests.examples import examples
 
 SLOTS = range(5)
 ANSWERS = (ReportKind.DONE, ReportKind.FAILED, ReportKind.RETRY)
@@ -67,7 +68,7 @@ def tell(drawn, way):
     assert all(report.reason for report in driver.reports if report.kind is ReportKind.FAILED)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(drawn=st.randoms(use_true_random=False), way=st.sampled_from(WAYS))
 def test_the_driver_knows_what_becomes_of_random_changes_and_deaths(drawn, way):
     tell(drawn, way)

@@ -62,6 +62,7 @@ def steps(folder):
     return list(read_lines(folder / "steps.jsonl"))
 
 
+@pytest.mark.long
 def test_checkpoints_blocks_and_cold_newcomers(tmp_path):
     folder = tmp_path / "job"
     flags = ["--recovery", "consistent", "--checkpoint-every", "5", "--data-order", "blocks"]
@@ -84,6 +85,7 @@ def test_checkpoints_blocks_and_cold_newcomers(tmp_path):
 
 
 @pytest.mark.parametrize("start", ["preimported", "spare"])
+@pytest.mark.long
 def test_an_election_in_etcd_and_modules_imported_once(tmp_path, start):
     etcd = EtcdProcess()
     try:

@@ -319,6 +319,7 @@ def test_measuring_really_trains_and_writes_a_profile(tmp_path, monkeypatch, cap
     assert again.digest == profile.digest
 
 
+@pytest.mark.long
 def test_a_run_that_ended_before_all_changes_writes_no_profile(tmp_path):
     """With steps far shorter than the scheduler's pace, the way out is more of them."""
     made = made_up_records({1: 0.001, 2: 0.002}, stop_s=3.0, first_s=0.01, finish_s=0.1)

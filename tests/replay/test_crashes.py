@@ -17,6 +17,7 @@ from systems.schedulers.afs import Afs
 from systems.schedulers.fifo import Fifo
 from systems.schedulers.tiresias import Tiresias
 from systems.schedulers.uniform import Uniform
+from tests.examples import examples
 from tests.replay.test_trace_events import (
     LOSES,
     SURVIVES,
@@ -153,7 +154,7 @@ def test_what_goes_wrong_in_one_instant_goes_wrong_once():
     assert [g.start_s for g in records.grants] == [0, 30]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     rows=st.lists(
         st.tuples(st.integers(0, 60), st.integers(1, 3), st.integers(1, 200)),

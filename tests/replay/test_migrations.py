@@ -12,6 +12,7 @@ from harness.records import RunRecords
 from harness.replay import replay
 from systems.placements.buddy import Buddy
 from systems.placements.migrating_buddy import MigratingBuddy
+from tests.examples import examples
 from tests.replay.worlds import Driver, cluster, job, profile, simulate
 from tests.schedulers.chaos import ChaosEngine
 
@@ -98,7 +99,7 @@ def assert_books_balance(records: RunRecords, num_jobs: int) -> None:
         held ^= {slot}
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(JOBS, st.integers(0, 2**16), st.sampled_from([0.0, 1.5]), st.sampled_from([0.0, 3.0]))
 def test_every_job_trains_on_a_block_whatever_changes_cost(jobs, seed, preparation_s, pause_s):
     costs = {"preparation_s": preparation_s, "pause_s": pause_s}
@@ -110,7 +111,7 @@ def test_every_job_trains_on_a_block_whatever_changes_cost(jobs, seed, preparati
     assert all(is_block(change.to_slots) for change in reached)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     JOBS,
     st.integers(0, 2**16),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.contracts.scheduler import Decision, Grant, Suspend
+from tests.examples import examples
 from tests.replay.worlds import Driver, cluster, job, simulate
 
 NUM_SLOTS = 6
@@ -39,7 +40,7 @@ jobs_strategy = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     jobs_strategy,
     st.integers(0, 2**16),
@@ -82,7 +83,7 @@ def test_books_balance(rows, seed, preparation_s, pause_s):
         held ^= {slot}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(jobs_strategy)
 def test_gang_fifo_equals_a_naive_simulation_by_seconds(rows):
     """An independent simulator that advances one second at a time, for whole-second work."""

@@ -17,6 +17,7 @@ from harness.metrics import compute
 from harness.replay import DecisionError
 from harness.replay.occupancy import Occupancy
 from harness.trace.events import TraceEvent, TraceEventKind, on_devices
+from tests.examples import examples
 from tests.replay.worlds import Driver, Mechanism, job, simulate
 
 SHARES = Mechanism(Abilities(True, True, True, True, share_device=True))
@@ -289,7 +290,7 @@ def reckless(seed: int, where: Cluster):
     return Driver(rule)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(1, 200)), min_size=1, max_size=8),
     st.integers(0, 2**16),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.contracts.engine import EventKind, JobState
 from harness.contracts.scheduler import Decision, Grant
 from systems.schedulers.fifo import Fifo
+from tests.examples import examples
 from tests.replay.test_replay_invariants import erratic
 from tests.replay.worlds import Driver, cluster, job
 from tests.schedulers.chaos import ChaosEngine
@@ -84,7 +85,7 @@ class Slow(ChaosEngine):
         return super().apply(changes)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     st.lists(
         st.tuples(st.integers(0, 100), st.integers(1, 4), st.integers(1, 300)),

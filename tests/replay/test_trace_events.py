@@ -18,6 +18,7 @@ from harness.validate import check_records
 from systems.schedulers.fifo import Fifo
 from systems.schedulers.tiresias import Tiresias
 from systems.schedulers.uniform import Uniform
+from tests.examples import examples
 from tests.replay.worlds import Driver, Mechanism, cluster, job, simulate
 
 SURVIVES = Mechanism(abilities=Abilities(True, True, True, True, survive=True))
@@ -243,7 +244,7 @@ def outages(windows):
     return events
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     rows=st.lists(
         st.tuples(st.integers(0, 60), st.integers(1, 3), st.integers(1, 200)),

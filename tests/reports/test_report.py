@@ -153,6 +153,7 @@ def test_every_figure_says_how_many_trials_it_shows(drawings: dict[str, list[Dra
             assert re.search(r"\d trials? each", note), drawing.name
 
 
+@pytest.mark.long
 def test_the_same_records_give_the_same_figures(store: Path, tmp_path: Path) -> None:
     words = ["--results", str(store), "--figures", "jct_distribution"]
     for name in ("a", "b"):
@@ -244,6 +245,7 @@ def test_words_stand_to_the_left_and_numbers_to_the_right() -> None:
     assert '<td class="text">live</td><td>1.5</td>' in page
 
 
+@pytest.mark.long
 def test_reports_load_no_training_library_and_no_tracking() -> None:
     code = (
         "import sys, reports.__main__;"
@@ -256,6 +258,7 @@ def test_reports_load_no_training_library_and_no_tracking() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.long
 def test_a_run_made_here_comes_before_the_committed_one_and_others_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

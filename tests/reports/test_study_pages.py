@@ -120,6 +120,7 @@ def test_figures_need_no_table_beyond_those_named(name: str, tmp_path: Path) -> 
     assert not FIGURES[name](select([tmp_path]))[0].missing
 
 
+@pytest.mark.long
 def test_what_another_machine_measured_of_the_same_points_is_told(tmp_path: Path) -> None:
     for place, cpu in (("a", "Example CPU"), ("b", "Other(R) Processor")):
         hardware = {"cpu": cpu, "cores": 2, "memory_bytes": 8 << 30, "accelerators": []}

@@ -277,6 +277,7 @@ def test_the_ledger_has_every_entry():
             assert claim.relation, claim.id
 
 
+@pytest.mark.long
 def test_runs_keep_the_digests_of_what_judges_them():
     in_ledger: dict[str, dict[str, str]] = {}
     for paper in ledger.load():
@@ -351,6 +352,7 @@ def test_what_fails_has_an_analysis_with_ablations_on_record(on_record):
                 assert judge_one(claim.id, each, on_record[each.study], 1).cells, claim.id
 
 
+@pytest.mark.long
 def test_the_report_fails_until_changed_verdicts_are_accepted(tmp_path, capsys):
     root = tmp_path / "runs"
     write_run(root)

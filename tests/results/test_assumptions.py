@@ -78,6 +78,7 @@ def test_terminal_compare_report_and_mlflow_tell_the_same(tmp_path, lab, capsys)
     assert all(f"Warning: {text}." in header for text in texts)
 
 
+@pytest.mark.long
 def test_outcomes_as_recorded_are_next_to_those_of_the_replay(tmp_path, lab, capsys):
     simulated(tmp_path, lab, "cluster=dgx8")
     row = next(line for line in capsys.readouterr().out.splitlines() if "as recorded" in line)

@@ -305,6 +305,7 @@ def test_compare_shows_recorded_outcomes_of_compared_runs_only(edited, capsys):
     ]
 
 
+@pytest.mark.long
 def test_a_report_leaves_the_earlier_out_and_says_so(edited, capsys):
     (shown,) = select([edited / "b"])
     assert shown.stored.manifest["trace"]["digest"] == "b" * 64

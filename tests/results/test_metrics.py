@@ -21,6 +21,7 @@ from harness.records import (
     OutageRecord,
     RunRecords,
 )
+from tests.examples import examples
 
 
 def job(job_id: str, arrival: float, finish: float | None, **fields: object) -> JobRecord:
@@ -293,7 +294,7 @@ def test_a_run_of_no_length_has_no_rates() -> None:
     assert not {"slot_utilization_mean", "throughput_samples_per_s"} & set(found)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     seed=st.integers(0, 5),
     num_jobs=st.integers(1, 20),

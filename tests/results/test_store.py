@@ -29,6 +29,7 @@ from harness.records import (
 )
 from harness.store import RunStore, RunWriter, StoreError, iter_runs, load_run
 from harness.tables import TABLES, TableError, columns
+from tests.examples import examples
 from tests.patience import outcome
 
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
@@ -66,7 +67,9 @@ records_strategy = st.builds(
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(records=records_strategy)
 def test_any_records_come_back_exactly(tmp_path: Path, records: RunRecords) -> None:

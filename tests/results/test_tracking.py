@@ -73,6 +73,7 @@ def fill(results: Path, config: dict[str, str]) -> str:
     ).stdout.strip()
 
 
+@pytest.mark.long
 def test_mirror_report_and_refill_after_erasing(tmp_path: Path, config: dict[str, str]) -> None:
     results = tmp_path / "results"
     live = write_run(results, live=True)
@@ -110,6 +111,7 @@ def test_mirror_report_and_refill_after_erasing(tmp_path: Path, config: dict[str
     assert mirrored(config["uri"]) == held
 
 
+@pytest.mark.long
 def test_the_search_that_a_page_names_finds_its_runs(
     tmp_path: Path, config: dict[str, str]
 ) -> None:

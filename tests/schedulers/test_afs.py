@@ -11,6 +11,7 @@ from harness.contracts.scheduler import Decision, Grant
 from systems.schedulers.afs import Afs, Share, preferred
 from systems.schedulers.sizes import Levels
 from tests.contracts.test_scheduler import PROFILE, WHERE, traces
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.curves import curve_profile
 from tests.schedulers.world import periods, run
@@ -32,7 +33,7 @@ def share(name, work, rates, level):
     return Share((work / rates[1], 0.0, name), Levels(counts, rates), work, level)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(gains, gains, st.floats(1, 100), st.floats(1, 100), st.integers(1, 3), st.integers(1, 3))
 def test_a_slot_goes_where_the_sum_of_both_ends_is_less(a, b, work_a, work_b, at_a, at_b):
     """The two outcomes computed second by second: to the first and then to the other, or to the
@@ -173,7 +174,7 @@ def plain_counts(view):
         counts[best.job_id] = next_size(best)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(jobs=traces())
 def test_equal_to_a_plain_version(jobs):
     records, _ = run(jobs, Plain(), WHERE, known=PROFILE)

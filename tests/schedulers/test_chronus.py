@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from systems.schedulers.chronus import Chronus
 from systems.schedulers.lease_plan import LeaseJob, plan_leases
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.world import deadline_job, periods, run
 
@@ -43,7 +44,7 @@ def most_kept(jobs, num_slots):
     return 0
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.lists(
         st.tuples(st.sampled_from([1, 2, 4]), st.integers(1, 3), st.integers(0, 4)),

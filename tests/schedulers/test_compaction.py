@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from systems.schedulers.compaction import Compaction, Donor, Move
 from systems.schedulers.slot_claims import SlotClaims
+from tests.examples import examples
 from tests.replay.worlds import cluster
 
 BENT = (0.0, 1.0, 1.8, 2.4, 2.8, 3.0, 3.1)
@@ -122,7 +123,7 @@ def gain_on(hosts, where, claims, donors, worth, least, requested):
     return best
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(worlds(), concave(), st.data())
 def test_the_greatest_gain_by_brute_force(world, worth, data):
     where, per_host, claims, donors = world
@@ -140,7 +141,7 @@ def test_the_greatest_gain_by_brute_force(world, worth, data):
         assert (slot in claims[donor]) if donor else all(slot not in s for s in claims.values())
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(worlds(), concave(), st.data())
 def test_a_request_wider_than_a_host_gains_the_most_that_its_hosts_can_give(world, worth, data):
     """Which hosts it takes is not always the best choice; what it does with them is."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from systems.schedulers.edf import Edf
 from systems.schedulers.edf_admission import EdfAdmission
 from systems.schedulers.edf_forecast import Runner, ends_s
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.curves import curve_profile
 from tests.schedulers.world import deadline_job, periods, run
@@ -27,7 +28,7 @@ def test_forecast_by_hand():
     assert ends_s([], 4, 0.0) == []
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     rows=st.lists(
         st.tuples(

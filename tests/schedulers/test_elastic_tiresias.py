@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from harness.contracts.scheduler import Decision, Grant, Knowledge, Suspend
 from systems.schedulers.elastic_tiresias import ElasticTiresias
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine
 from tests.schedulers.curves import curve_profile
@@ -185,7 +186,7 @@ def made(rows):
     ]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(JOBS, OPTIONS, st.sampled_from([(2, 3), (3, 2), (1, 6), (2, 4)]))
 def test_equal_to_a_version_that_remembers_nothing(rows, options, hosts):
     records, _ = run(made(rows), Compared(*options), cluster(*hosts), known=KNOWN)
@@ -221,7 +222,7 @@ class Watched(ElasticTiresias):
         return decision
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     JOBS,
     OPTIONS,

@@ -14,6 +14,7 @@ from systems.schedulers.edf_admission import EdfAdmission
 from systems.schedulers.edf_elastic import EdfElastic
 from systems.schedulers.elasticflow import ElasticFlow
 from systems.schedulers.min_share import Plan, fill_all
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine
 from tests.schedulers.curves import curve_profile
@@ -235,7 +236,7 @@ PROMISING = {
 
 
 @pytest.mark.parametrize("name", PROMISING)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(jobs=tight_traces())
 def test_a_job_that_is_admitted_meets_its_deadline(name, jobs):
     """With exact times: changes of slots are free. Everybody else is served in the end."""

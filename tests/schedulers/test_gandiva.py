@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from harness.contracts.scheduler import Decision, Grant, Suspend
 from systems.schedulers.gandiva import Gandiva
+from tests.examples import examples
 from tests.replay.worlds import cluster, job, simulate
 from tests.schedulers.chaos import ChaosEngine
 from tests.schedulers.world import Recorder, periods, run
@@ -145,7 +146,7 @@ class Compared:
         return decision
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(ROWS)
 def test_equal_to_turns_planned_anew(rows):
     jobs = [job(f"{i:02d}", a, slots, slots * s) for i, (a, slots, s) in enumerate(rows)]
@@ -153,7 +154,7 @@ def test_equal_to_turns_planned_anew(rows):
     assert {record.state for record in records.jobs} == {"finished"}
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(ROWS)
 def test_nobody_waits_longer_than_a_turn_of_everybody(rows):
     """No starvation: who has waited longest comes first in the next round, and each comes once."""

@@ -18,6 +18,7 @@ from systems.schedulers.hu.pool import legal_counts
 from systems.schedulers.hu_greedy import HuGreedy
 from systems.schedulers.hu_milp import HuMilp
 from tests.contracts.test_scheduler import PROFILE, WHERE, examine, storms, traces
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine
 from tests.schedulers.hu_cases import best_by_brute_force, hu_job
@@ -186,7 +187,7 @@ def test_with_the_delay_of_15_s_a_job_stays_on_its_nodes_and_shrinking_is_immedi
 
 
 @pytest.mark.parametrize("make", [HuMilp, HuGreedy])
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples(10))
 @given(jobs=traces(), storm=storms())
 def test_activations_in_the_midst_of_delays_failures_and_outages(make, jobs, storm):
     weather(make, jobs, storm)
@@ -202,7 +203,7 @@ def weather(make, jobs, storm):
 
 @pytest.mark.long
 @pytest.mark.parametrize("make", [HuMilp, HuGreedy])
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(jobs=traces(), storm=storms())
 def test_many_activations_in_the_midst_of_delays_failures_and_outages(make, jobs, storm):
     weather(make, jobs, storm)
@@ -211,7 +212,7 @@ def test_many_activations_in_the_midst_of_delays_failures_and_outages(make, jobs
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("make", [HuMilp, HuGreedy])
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 @given(jobs=traces(), storm=storms())
 def test_very_many_activations_in_the_midst_of_all_that(make, jobs, storm):
     weather(make, jobs, storm)

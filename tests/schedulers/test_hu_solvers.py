@@ -13,6 +13,7 @@ from systems.schedulers.hu.knapsack import choose
 from systems.schedulers.hu.solve import METHODS, solve_by_columns, solve_certified
 from systems.schedulers.hu.tables import Tables
 from systems.schedulers.hu.tight import solve_tight
+from tests.examples import examples
 from tests.schedulers.hu_cases import (
     COUNTS,
     SPEEDS,
@@ -204,7 +205,7 @@ def test_the_same_instance_has_the_same_plan():
     assert len(plans) == 1
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 10**6), st.integers(0, 12), st.integers(0, 1 << 20))
 def test_a_knapsack_is_solved_exactly_whatever_price_it_starts_from(seed, capacity, near):
     instance = small(seed)

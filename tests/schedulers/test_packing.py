@@ -17,6 +17,7 @@ from harness.tables import RECORD_TYPES
 from systems.placements.consolidated import Consolidated
 from systems.schedulers.gandiva import Gandiva
 from tests.contracts.test_scheduler_snapshot import Keeper, StoppedError
+from tests.examples import examples
 from tests.replay.test_shared_devices import SHARES, shared
 from tests.replay.worlds import cluster, engine, job, profile
 from tests.schedulers.chaos import ChaosEngine
@@ -206,7 +207,7 @@ def on_devices(view):
     return found
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(rows=sizes, speed=speeds, above=st.sampled_from([0.0, 1.0]))
 def test_two_at_most_and_nobody_waits_longer_than_a_turn_of_each(rows, speed, above):
     jobs = [job(f"{i:02d}", at, slots, slots * s) for i, (at, slots, s) in enumerate(rows)]
@@ -226,7 +227,7 @@ def test_two_at_most_and_nobody_waits_longer_than_a_turn_of_each(rows, speed, ab
             assert start_s - before_s <= longest_s, (one.job_id, before_s, start_s)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     rows=sizes,
     seed=st.integers(0, 2**16),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from harness.contracts.scheduler import ClusterView, Decision, Refuse
 from systems.schedulers.elasticflow import ElasticFlow
 from systems.schedulers.patient import Patient
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine
 from tests.schedulers.curves import curve_profile
@@ -191,7 +192,7 @@ def tight_traces(draw):
 @pytest.mark.parametrize(
     "options", [{}, {"powers_of_two": False, "answer_after": 0.2}, {"answer_after": 0.0}]
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(jobs=tight_traces())
 def test_a_job_that_is_promised_meets_its_deadline(options, jobs):
     """With exact times: changes of slots are free. Nobody is refused who was promised; a job with
@@ -226,7 +227,7 @@ def most_kept(jobs):
     return 0
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.lists(st.tuples(st.integers(1, 24), st.integers(1, 9)), min_size=1, max_size=7))
 def test_of_a_burst_as_many_are_kept_as_by_any_choice(burst):
     jobs = [line(f"{index}", 0, float(work), float(end)) for index, (work, end) in enumerate(burst)]

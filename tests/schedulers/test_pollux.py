@@ -15,6 +15,7 @@ from harness.profiles.curves import Family
 from systems.schedulers.goodput import efficiency, goodput_table, realloc_factor
 from systems.schedulers.pollux import Pollux
 from systems.schedulers.share_search import Genetic, exact_shares, losses
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.curves import curve_profile
 from tests.schedulers.world import periods, run
@@ -77,7 +78,7 @@ def worths(draw):
     return np.array(rows)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(values=worths(), num_slots=st.integers(1, 6), power=st.sampled_from([-1.0, 1.0, -10.0]))
 def test_exact_shares_by_brute_force(values, num_slots, power):
     loss = losses(values, power)

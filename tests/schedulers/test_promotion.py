@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systems.schedulers.tiresias import Tiresias
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.world import periods, run
 
@@ -134,7 +135,7 @@ def test_the_bound_worked_by_hand_is_reached():
     assert promoted.waits()[0] == (30.0, 50.0)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.lists(
         st.tuples(st.integers(0, 80), st.sampled_from([1, 1, 1, 2, 3, 4]), st.integers(1, 60)),

@@ -17,6 +17,7 @@ from harness.profiles import load_profile
 from harness.profiles.curves import Family
 from harness.profiles.read import SHIPPED
 from systems.schedulers.saxena_dp import SaxenaDp
+from tests.examples import examples
 from tests.replay.worlds import cluster, job, profile
 from tests.schedulers.chaos import ChaosEngine
 from tests.schedulers.naive_saxena import NaiveAutoscaler
@@ -210,7 +211,7 @@ def profiles(draw):
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(jobs=traces(), known=profiles(), drops=st.booleans(), num_slots=st.integers(6, 9))
 def test_decisions_are_those_of_the_naive_autoscaler(jobs, known, drops, num_slots):
     scheduler = SaxenaDp(
@@ -230,7 +231,7 @@ def test_decisions_are_those_of_the_naive_autoscaler(jobs, known, drops, num_slo
         assert found == naive.decide(view)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     jobs=traces(),
     known=profiles(),
@@ -272,7 +273,7 @@ def test_batches_and_slots_stay_in_their_ranges_and_only_newcomers_are_dropped(
         assert record.state == "finished" or (newcomers == "drop" and not record.attained_slot_s)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(jobs=traces(), outages=st.lists(st.integers(0, 7), max_size=4, unique=True))
 def test_a_job_that_lost_its_slots_is_not_dropped(jobs, outages):
     chaos = ChaosEngine(

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systems.schedulers.scalability import AllReduce, ScalabilityAnalyser
+from tests.examples import examples
 from tests.replay.worlds import job
 
 TABLE_2 = {8: 0.86, 11: 1.06, 16: 1.3, 22: 1.45, 32: 1.66}
@@ -139,7 +140,7 @@ def test_the_slots_a_job_may_have():
     assert counts(category_1(slots=3, elastic=False)) == (3, 3)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     low=st.integers(1, 40),
     width=st.integers(0, 200),

@@ -13,6 +13,7 @@ from systems.schedulers.free_over_time import FreeOverTime
 from systems.schedulers.growth import grow
 from systems.schedulers.min_share import Demand, fill_all
 from systems.schedulers.sizes import Levels
+from tests.examples import examples
 from tests.schedulers import naive_elasticflow as naive
 
 # Figure 4(a): 1, 1.5 and 2 units with 1, 2 and 4 GPUs.
@@ -98,7 +99,7 @@ def worlds(draw, most_slots=8, most_jobs=7, most_time=9, powers=None):
     return sorted(jobs, key=lambda job: job.end), num_slots
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(world=worlds(), start=st.integers(0, 3), skip=st.booleans())
 def test_filling_is_that_of_the_text(world, start, skip):
     jobs, num_slots = world
@@ -123,7 +124,7 @@ def test_filling_is_that_of_the_text(world, start, skip):
     assert plan.short_of(plan.now) == (start + min(more) if more else None)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(
     world=worlds(),
     waiting=worlds(most_jobs=4),
@@ -198,7 +199,7 @@ def test_against_brute_force(powers, cases):
     assert wasteful <= (cases // 100 if powers else 0)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(world=worlds(most_slots=6))
 def test_theorem_1_linear_curves(world):
     """With one unit for each slot and time slot, the test of Theorem 1 decides."""

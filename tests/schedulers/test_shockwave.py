@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from systems.schedulers.shockwave.scheduler import Shockwave
 from systems.schedulers.shockwave.window import Share, best_counts, objective, pack
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.world import periods, run
 
@@ -26,7 +27,7 @@ def shares(draw, widths=(1, 2, 3)):
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.lists(shares(), min_size=1, max_size=3),
     st.integers(1, 4),
@@ -51,7 +52,7 @@ def slot_rounds(jobs, counts):
     return sum(one.width * count for one, count in zip(jobs, counts, strict=True))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.sampled_from([(1,), (2,), (1, 2, 4)]),
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5)), min_size=1, max_size=8),

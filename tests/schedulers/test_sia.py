@@ -17,6 +17,7 @@ from systems.schedulers.sia.configurations import (
 )
 from systems.schedulers.sia.scheduler import Sia
 from tests.contracts.test_scheduler import examine, storms, traces
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine
 from tests.schedulers.curves import curve_profile
@@ -39,7 +40,7 @@ def programs(draw):
     ], totals
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(programs())
 def test_the_program_against_every_assignment(program):
     rows, totals = program
@@ -116,14 +117,14 @@ def test_a_job_that_gains_more_takes_the_faster_type_and_the_other_moves():
     assert at[3601] == {"slow": Grant(1, device_type="t")}
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples(10))
 @given(jobs=traces(), storm=storms())
 def test_several_types_under_delays_failures_and_outages(jobs, storm):
     weather_a_storm(jobs, storm, round_s=30.0)
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(jobs=traces(), storm=storms())
 def test_several_types_in_rounds_that_meet_changes_in_flight(jobs, storm):
     weather_a_storm(jobs, storm, round_s=5.0)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from systems.schedulers.slot_split import Worth, best_split
+from tests.examples import examples
 from tests.schedulers.naive_saxena import optimise
 
 NONE = -np.inf
@@ -75,7 +76,7 @@ def test_among_equal_sums_the_last_job_has_the_fewest():
     assert best_split([worth(line)] * 3, 5) == [3, 1, 1]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(found=jobs(), num_slots=st.integers(0, 16))
 def test_equal_to_the_table_of_the_algorithm_and_best_of_all_splits(found, num_slots):
     shares = best_split([worth(values) for values in found], num_slots)
@@ -90,7 +91,7 @@ def test_equal_to_the_table_of_the_algorithm_and_best_of_all_splits(found, num_s
     assert value == pytest.approx(best, rel=1e-12)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(found=jobs(), num_slots=st.integers(0, 16))
 def test_more_slots_are_never_worth_less(found, num_slots):
     def value(slots):

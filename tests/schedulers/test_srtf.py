@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from harness.contracts.scheduler import Decision, Grant, Suspend
 from systems.schedulers.srtf import Srtf
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.world import periods, run
 
@@ -34,7 +35,7 @@ def test_by_service_a_wide_job_counts_for_its_slots():
         Srtf("size")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=5))
 def test_the_least_mean_completion_time_on_one_slot(rows):
     """Against every priority order of the jobs, which on one slot contains an optimum."""
@@ -81,7 +82,7 @@ class Compared:
         return decision
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.lists(
         st.tuples(st.integers(0, 40), st.sampled_from([1, 1, 2, 3, 4, 6]), st.integers(1, 30)),

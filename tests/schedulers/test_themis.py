@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from systems.schedulers.best_subset import best_subset
 from systems.schedulers.themis import Themis
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.world import periods, run
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     rows=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 6)), max_size=7),
     num_slots=st.integers(0, 12),

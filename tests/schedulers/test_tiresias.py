@@ -12,6 +12,7 @@ from harness.contracts.engine import Event, EventKind
 from harness.contracts.scheduler import Decision, Grant, Suspend
 from systems.schedulers.fifo import Fifo
 from systems.schedulers.tiresias import Tiresias
+from tests.examples import examples
 from tests.replay.worlds import cluster, job
 from tests.schedulers.chaos import ChaosEngine
 from tests.schedulers.naive_tiresias import NaiveTiresias
@@ -125,7 +126,7 @@ def _jobs(rows):
     ]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(TRACES, st.sampled_from([None, 0.5, 3.0]), st.sampled_from([(7,), (5, 30), (1, 2, 60)]))
 def test_equal_to_a_full_rebuild(rows, promote_after, limits):
     compared = Compared(limits, promote_after)
@@ -134,7 +135,7 @@ def test_equal_to_a_full_rebuild(rows, promote_after, limits):
     assert compared.num_changes >= len(rows)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     TRACES,
     st.sampled_from([None, 2.0]),

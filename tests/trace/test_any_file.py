@@ -25,6 +25,7 @@ from harness.trace.pai import PaiReader
 from harness.trace.philly import PhillyReader
 from harness.trace.philly_json import PhillyJsonReader
 from harness.trace.trace import TraceError
+from tests.examples import examples
 from tests.trace.examples import ITP_HEADER, PHILLY_HEADER
 from tests.trace.test_other_formats import PODS
 
@@ -369,7 +370,7 @@ FILES_IN_ALL = int(os.environ.get("ELASTRACE_ANY_FILES", "5000"))
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_few_files(tmp_path, kind):
-    stand(tmp_path, kind, 100)
+    stand(tmp_path, kind, examples(100))
 
 
 @pytest.mark.long

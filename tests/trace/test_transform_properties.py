@@ -21,6 +21,7 @@ from harness.trace.transforms import (
     TimeWindow,
     TransformContext,
 )
+from tests.examples import examples
 from tests.trace.examples import job, trace
 
 
@@ -88,7 +89,7 @@ CHOOSING = st.one_of(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(traces(), st.lists(KEEPING, min_size=1, max_size=5), st.integers(0, 2**31))
 def test_chains_keep_jobs_and_order_and_are_deterministic(before, chain, seed):
     context = TransformContext(seed=seed, profile=Linear())
@@ -110,7 +111,7 @@ def test_chains_keep_jobs_and_order_and_are_deterministic(before, chain, seed):
     assert before.history == ()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(traces(), CHOOSING)
 def test_choosing_keeps_what_a_job_is_and_starts_at_zero(before, transform):
     try:
@@ -141,7 +142,7 @@ def test_choosing_keeps_what_a_job_is_and_starts_at_zero(before, transform):
     assert kept == [j.job_id for j in before.jobs if j.job_id in set(kept)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(traces(), st.integers(1, 64))
 def test_a_stretched_cap_keeps_slot_seconds(before, max_slots):
     after = CapDemand(max_slots=max_slots).apply(before, TransformContext())

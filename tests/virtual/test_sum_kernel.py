@@ -11,6 +11,7 @@ from systems.virtual import sum_kernel
 from systems.virtual.running_sum import RunningSum
 from systems.virtual.small_parameters import is_small
 from systems.virtual.sum_kernel import CompiledPieces, Piece, TorchPieces, pieces_of
+from tests.examples import examples
 
 ODD = (0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-45, -3e-39, 1.2e-38, 3.4e38)
 """Values whose product with 1/N is rounded in another way, or not at all."""
@@ -44,7 +45,7 @@ def sums(kind, sizes, num_workers, seed):
 
 
 @compiled
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     sizes=st.lists(st.sampled_from([1, 3, 64, 2047, 2048, 2049, 5000]), min_size=1, max_size=4),
     num_workers=st.integers(1, 7),

@@ -94,7 +94,13 @@ def test_loss_falls_and_held_out_accuracy_rises(target, data, num_steps, remaini
     assert workload.evaluate(model)["accuracy"] > accuracy
 
 
-@pytest.mark.parametrize(("target", "data"), [values[:2] for values in OTHERS])
+@pytest.mark.parametrize(
+    ("target", "data"),
+    [
+        pytest.param(*values[:2], marks=pytest.mark.long if "vision" in values[0] else ())
+        for values in OTHERS
+    ],
+)
 def test_a_batch_that_is_seen_again_is_learnt(target, data):
     losses, _, _ = trained(target, the_same(30), data=data)
     assert fmean(losses[-5:]) < 0.85 * fmean(losses[:5])

@@ -1,11 +1,13 @@
 """Workers are forked from a process that has imported their workloads: it must have no thread."""
 
+import pytest
 import yaml
 
 from systems.launchers.local import PREIMPORT, Local
 from tests.backends.world import CONFIGS, World, configured
 
 
+@pytest.mark.long
 def test_workers_of_every_workload_can_be_forked(tmp_path):
     pools = [yaml.safe_load(path.read_text())["pool"] for path in CONFIGS.glob("workload/*.yaml")]
     modules = {entry["_target_"].rpartition(".")[0] for pool in pools for entry in pool.values()}

@@ -117,6 +117,7 @@ def test_a_forward_pass_has_the_published_operations(name):
 
 
 @pytest.mark.parametrize("name", ["resnet50", "vgg16", "bert"])
+@pytest.mark.long
 def test_a_step_is_three_forward_passes(name):
     workload, model = built(name)
     forward = counted(workload, model, backward=False)

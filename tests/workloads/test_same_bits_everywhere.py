@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from workloads.data.counter import random_floats, random_integers, random_words
 from workloads.data.synthetic import marked_texts, mirrored_sentences, synthetic_pictures
@@ -64,6 +65,7 @@ def fresh(code, *words, **environment):
     return result.stdout
 
 
+@pytest.mark.long
 def test_processes_compute_the_same_bits_and_load_what_they_need():
     """Two interpreters answer both, as each loads all libraries for seconds.
 

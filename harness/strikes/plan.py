@@ -1,0 +1,120 @@
+"""What one trial does to its run, drawn from the trial's number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import numpy as np
+
+_STREAM: Final = 0x57B1
+"""Keeps the draws of trials apart from those of other programs with small seeds."""
+_FEWEST_S: Final = 0.2
+_MOST_S: Final = 4.0
+"""Seconds from one strike to the next: within a change of workers, and well after one."""
+
+
+class Victim(StrEnum):
+    """What is struck."""
+
+    WORKER = "worker"
+    STORE = "store"
+    """The process in which the workers of a job elect their leader."""
+    FORK_SERVER = "fork server"
+    DRIVER = "driver"
+    """The command itself."""
+    DISK = "disk"
+
+
+class How(StrEnum):
+    """How a victim is struck."""
+
+    KILL = "kill"
+    """SIGKILL."""
+    STOP = "stop"
+    """SIGSTOP; the driver is continued after some seconds, other processes never are."""
+    FILL = "fill"
+    """The results' disk is full for some seconds."""
+
+
+BACKENDS: Final[Mapping[str, Sequence[str]]] = {
+    "static": ("backend=static", "backend.start=preimported", "scheduler=fifo"),
+    "stop_resume": (
+        "backend=stop_resume",
+        "backend.start=preimported",
+        "backend.checkpoint_every=200",
+    ),
+    "warm_restart": ("backend=warm_restart", "backend.checkpoint_every=200"),
+    "torchrun": ("backend=torchrun", "backend.checkpoint_every=200"),
+    "stop_free": ("backend=stop_free", "backend.start=preimported"),
+    # The bits of every job are compared with those of stock training on fixed workers.
+    "virtual_thread": (
+        "backend=virtual_thread",
+        "backend.start=preimported",
+        "engine.check_reference=true",
+    ),
+}
+"""Backends, and the words with which their runs are started."""
+
+_STRIKES: Final = (
+    (Victim.WORKER, How.KILL),
+    (Victim.WORKER, How.STOP),
+    (Victim.STORE, How.KILL),
+    (Victim.STORE, How.STOP),
+    (Victim.FORK_SERVER, How.KILL),
+    (Victim.FORK_SERVER, How.STOP),
+    (Victim.DRIVER, How.KILL),
+    (Victim.DRIVER, How.STOP),
+    (Victim.DISK, How.FILL),
+)
+_SHARES: Final = (0.26, 0.16, 0.1, 0.08, 0.1, 0.08, 0.08, 0.06, 0.08)
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """One blow."""
+
+    victim: Victim
+    how: How
+    after_s: float
+    """Seconds since the blow before it, or since the first worker has started."""
+    lasting_s: float
+    """Seconds until a driver is continued or a disk has room again; else without a meaning."""
+    choice: float
+    """Which of several victims it is: a share of their number, in [0, 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPlan:
+    """A run and what happens to it."""
+
+    number: int
+    backend: str
+    strikes: tuple[Strike, ...]
+
+    def record(self) -> dict[str, Any]:
+        """Return the plan as JSON can hold it."""
+        return asdict(self)
+
+
+def draw(number: int, *, can_fill: bool) -> TrialPlan:
+    """Draw the plan of one trial; the same number gives the same plan.
+
+    Args:
+        number: of the trial, from 0.
+        can_fill: whether this machine has a small disk to fill; without one workers are killed.
+    """
+    rng = np.random.default_rng([number, _STREAM])
+    names = sorted(BACKENDS)
+    strikes = []
+    for _ in range(int(rng.integers(3, 8))):
+        victim, how = _STRIKES[int(rng.choice(len(_STRIKES), p=_SHARES))]
+        if victim is Victim.DISK and not can_fill:
+            victim, how = Victim.WORKER, How.KILL
+        after_s, lasting_s = float(rng.uniform(_FEWEST_S, _MOST_S)), float(rng.uniform(0.5, 4.0))
+        strikes.append(Strike(victim, how, after_s, lasting_s, float(rng.random())))
+        if (victim, how) == (Victim.DRIVER, How.KILL):
+            break  # the run is over
+    return TrialPlan(number, names[number % len(names)], tuple(strikes))

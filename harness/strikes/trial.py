@@ -1,0 +1,144 @@
+"""One trial: a live replay that is struck, and what the same command makes of the rest.
+
+A trial is right if every command ends within its bound and leaves no process, and if either the
+first command finishes the run, or says why the run failed and the second command finishes the run.
+A finished run has all jobs finished, no sample missed or repeated, and for backends that promise
+them the bits of an undisturbed run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from harness.store import StoreError, iter_runs
+from harness.strikes.plan import BACKENDS, Strike, TrialPlan
+from harness.strikes.running import Outcome, Running
+
+WITHIN_S: Final = 240.0
+"""Longest time of a command: twice the longest time-out of a worker (``stop_timeout_s``)."""
+_RUNS: Final = "runs"
+TRACE: Final = """\
+name: struck
+source: made for trials in which processes are struck from outside
+licence: Apache-2.0
+reader:
+  _target_: harness.trace.columns.ColumnsReader
+  path: struck.csv
+  columns: {arrival: arrival, slots: slots, max_slots: max_slots, work: work}
+  constants: {workload: toy, batch: 24}
+transforms: []
+"""
+_JOBS: Final = """\
+arrival,slots,max_slots,work
+0,1,3,72000
+1,2,4,96000
+4,1,2,48000
+6,1,4,72000
+"""
+WORDS: Final = (
+    "workload=toy",
+    "cluster=cpu4",
+    "profile=recorded",
+    "scheduler=uniform",
+    "scheduler.use_throughput=false",
+    "engine=live",
+    "engine.fast_forward=false",
+    "tracking=none",
+)
+
+
+@dataclass(slots=True)
+class Trial:
+    """What happened in one trial."""
+
+    plan: TrialPlan
+    outcomes: list[Outcome] = field(default_factory=list)
+    """Of the commands, in order."""
+    problems: list[str] = field(default_factory=list)
+    """What should not have happened."""
+
+    def record(self) -> dict[str, Any]:
+        """Return the trial as JSON can hold it."""
+        return {
+            "number": self.plan.number,
+            "backend": self.plan.backend,
+            "is_right": not self.problems,
+            "commands": [asdict(outcome) for outcome in self.outcomes],
+            "problems": self.problems,
+        }
+
+
+def run_trial(plan: TrialPlan, folder: Path) -> Trial:
+    """Run, strike and judge.
+
+    Args:
+        plan: of the trial.
+        folder: empty; the run's results go there. Its disk is filled if the plan says so.
+    """
+    trial = Trial(plan)
+    words = _prepare(folder, plan.backend)
+    code = _command(trial, words, folder, plan.strikes)
+    if code == 0 or code is None:
+        if code == 0:
+            trial.problems += judge(folder)
+        return trial
+    if not trial.outcomes[-1].said and code > 0:
+        trial.problems.append(f"the command ended with {code} and said nothing")
+    again = _command(trial, words, folder, ())
+    if again == 0:
+        trial.problems += judge(folder)
+    elif again is not None:
+        trial.problems.append(f"the second command ended with {again}: {trial.outcomes[-1].said}")
+    return trial
+
+
+def judge(folder: Path) -> list[str]:
+    """Return what is wrong with the one finished run of a folder."""
+    try:
+        runs = list(iter_runs(folder / _RUNS))
+    except StoreError as error:
+        return [str(error)]
+    if len(runs) != 1:
+        return [f"{len(runs)} finished runs after the command ended with 0"]
+    metrics = runs[0].metrics
+    wanted = {"jobs_submitted": 4, "jobs_finished": 4, "samples_missed": 0, "samples_repeated": 0}
+    if "bitwise_equal" in metrics:
+        wanted["bitwise_equal"] = 1
+    return [
+        f"{name} is {metrics.get(name)}, not {value}"
+        for name, value in wanted.items()
+        if metrics.get(name) != value
+    ]
+
+
+def _prepare(folder: Path, backend: str) -> list[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "struck.yaml").write_text(TRACE, encoding="utf-8")
+    (folder / "struck.csv").write_text(_JOBS, encoding="utf-8")
+    return [
+        f"trace={folder / 'struck.yaml'}",
+        f"results_dir={folder / _RUNS}",
+        *WORDS,
+        *BACKENDS[backend],
+    ]
+
+
+def _command(
+    trial: Trial, words: Sequence[str], folder: Path, strikes: Sequence[Strike]
+) -> int | None:
+    """Run the command once, strike, and note what should not have happened.
+
+    Returns:
+        The exit code; None if the command had to be killed.
+    """
+    log_path = folder / f"command-{len(trial.outcomes)}.txt"
+    outcome = Running(words, folder, log_path, WITHIN_S).finish(strikes)
+    trial.outcomes.append(outcome)
+    if outcome.exit_code is None:
+        trial.problems.append(f"the command did not end within {WITHIN_S:g} s")
+    if outcome.left:
+        trial.problems.append(f"processes left: {outcome.left}")
+    return outcome.exit_code

@@ -1,0 +1,82 @@
+"""The processes of a running command, by what they do for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from harness.strikes.plan import Victim
+
+_FORK_SERVER: Final = "systems.runtime.zygote"
+_HELPERS: Final = ("store", "agent")
+"""Beginnings of the logs of processes that a job has next to its workers."""
+
+
+def find(driver: psutil.Process, victim: Victim) -> list[psutil.Process]:
+    """Return the living processes of one kind, by process id.
+
+    A forked process has the command of the fork server that made it. So workers and stores are
+    known by the log file to which they write.
+
+    Args:
+        driver: the command's own process.
+        victim: a kind of process.
+    """
+    if victim is Victim.DRIVER:
+        return [driver] if driver.is_running() else []
+    found = []
+    for process in below(driver):
+        if _kind(process, driver) is victim:
+            found.append(process)
+    return sorted(found, key=lambda process: process.pid)
+
+
+def below(driver: psutil.Process) -> list[psutil.Process]:
+    """Return the living processes that a process has started, and those that these have."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [process for process in driver.children(recursive=True) if _lives(process)]
+    return []
+
+
+def kill_all(processes: list[psutil.Process]) -> None:
+    """Kill processes, stopped ones as well."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGKILL)
+    psutil.wait_procs(processes, timeout=10.0)
+
+
+def _kind(process: psutil.Process, driver: psutil.Process) -> Victim | None:
+    try:
+        log = output(process)
+        if log == output(driver):
+            return Victim.FORK_SERVER if _FORK_SERVER in process.cmdline() else None
+        if not log.endswith(".log"):
+            return None
+        name = Path(log).name
+        if name.startswith(_HELPERS[0]):
+            return Victim.STORE
+        return None if name.startswith(_HELPERS) else Victim.WORKER
+    except (psutil.Error, OSError):
+        return None
+
+
+def output(process: psutil.Process) -> str:
+    """Return the file to which a process writes.
+
+    Raises:
+        OSError: the process has ended.
+    """
+    return os.readlink(f"/proc/{process.pid}/fd/1")
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
