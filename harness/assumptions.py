@@ -93,7 +93,7 @@ def _programs(manifest: Mapping[str, Any]) -> Iterator[Assumption]:
         yield Assumption(
             "programs",
             f"the trace names no program{share}: a job on w slots is taken to be w times as fast as"
-            " on one, up to any size",
+            " on one, at every size that it may have",
         )
 
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from harness import sweep
 from harness.archive import ArchiveError, located
 from harness.as_recorded import recorded_rows
 from harness.assumptions import lines
+from harness.claims import Claims
 from harness.compose import is_file, understand, value_of
 from harness.config import GROUPS, RunConfig, hash_json
 from harness.estimate import estimate_wall_s
@@ -219,26 +220,48 @@ def _read_base(arguments: Arguments) -> Mapping[str, Any] | None:
 
 def _run_one(planned: Plan, command: list[str], mirroring: bool) -> int:
     config, out = planned.config, console()
-    stored = None if config.force else planned.stored()
-    if stored is None and mirroring:  # a sweep has told them already
+    found = planned.reusable()
+    if found is None and mirroring:  # a sweep has told them already
         tell_cautions([planned])
     if config.dry:
         jobs = f"{len(planned.trace.jobs):,} jobs on {planned.setup.cluster.num_slots} slots"
-        when = "stored already" if stored else f"about {seconds(estimate_wall_s(planned))}"
+        when = "stored already" if found else f"about {seconds(estimate_wall_s(planned))}"
         out.print(f"1 point: {planned.run_id}: {jobs}, {when}. dry=true: nothing was started.")
         return 0
-    code, status = 0, "done" if stored is None else "stored"
-    if stored is None:
-        with RunProgress(len(planned.trace.jobs), config.progress) as progress:
-            shown = (progress.show, progress.say) if config.progress else ()
-            path = execute(planned, command, *shown)
-        stored = load_run(path)
+    with _claimed(planned, is_point=not mirroring) as found:
+        stored = found or _run(planned, command)
+    code, status = 0, "stored"
+    if found is None:
+        status = "done"
         out.print(f"Run {planned.run_id} finished.")
         code = _mirror(stored, config) if mirroring else 0
     else:
         out.print(f"Run {planned.run_id} is stored already; force=true runs it again.")
     _show_run(config, stored, status)
     return code
+
+
+def _claimed(planned: Plan, is_point: bool) -> AbstractContextManager[StoredRun | None]:
+    """Claim a run, or wait until another command has stored it.
+
+    A sweep has claimed its points, and their processes have the claims.
+    """
+    if is_point:
+        return nullcontext(planned.reusable())
+    claims = Claims(Path(planned.config.results_dir), _say)
+    return claims.claimed(planned.run_id, planned.reusable, alone=planned.engine.exclusive)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _run(planned: Plan, command: list[str]) -> StoredRun:
+    """Run a plan with its progress on the terminal; the stored run."""
+    is_shown = planned.config.progress
+    with RunProgress(len(planned.trace.jobs), is_shown) as progress:
+        shown = (progress.show, progress.say) if is_shown else ()
+        return load_run(execute(planned, command, *shown))
 
 
 def _mirror(stored: StoredRun, config: RunConfig) -> int:

@@ -48,7 +48,7 @@ from harness.trace.build import load_trace
 from harness.trace.events import on_devices
 from harness.trace.trace import Trace
 from harness.trace.transforms import TransformContext
-from harness.tracking import Target, TrackingError, mirror
+from harness.tracking import LockedError, Target, TrackingError, mirror
 from harness.workload_check import workload_problems
 
 FIXED_SIZE = "fixed_size"
@@ -87,6 +87,14 @@ class Plan:
             StoreError: it is there but cannot be read.
         """
         return RunStore(Path(self.config.results_dir)).find(self.run_id)
+
+    def reusable(self) -> StoredRun | None:
+        """The finished run, unless ``force`` asks for another one.
+
+        Raises:
+            StoreError: as for ``stored``.
+        """
+        return None if self.config.force else self.stored()
 
     @property
     def cautions(self) -> list[str]:
@@ -185,7 +193,7 @@ def plan(
         engine=engine,
         setup=setup,
     )
-    if check_workloads and engine.exclusive and (config.force or planned.stored() is None):
+    if check_workloads and engine.exclusive and planned.reusable() is None:
         _check_workloads(setup, library)
     return planned
 
@@ -386,12 +394,18 @@ def _warn(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def mirror_run(run: StoredRun, tracking: Mapping[str, Any]) -> None:
-    """Mirror a stored run; where that fails, say on stderr how to do it later."""
+def mirror_run(run: StoredRun, tracking: Mapping[str, Any]) -> bool:
+    """Mirror a stored run; where that fails, say on stderr how to do it later.
+
+    Returns:
+        False where another process has the store: the next run would wait for it as long.
+    """
     try:
         mirror(run, tracking)
     except TrackingError as error:
         print(f"warning: {error}", file=sys.stderr)
+        return not isinstance(error, LockedError)
+    return True
 
 
 def _peak_memory_bytes() -> float:

@@ -37,6 +37,8 @@ class PointProcess:
     """What is run with ``python -m``."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables besides those of this process."""
+    descriptors: Sequence[int] = ()
+    """Open files that it inherits: locks on them last until it has ended, too."""
     started_s: float = field(default_factory=time.monotonic)
     _process: subprocess.Popen[bytes] | None = None
 
@@ -53,6 +55,7 @@ class PointProcess:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self.environment, "PYTHONPATH": os.pathsep.join(paths)},
                 process_group=0,
+                pass_fds=self.descriptors,
                 preexec_fn=partial(die_with_parent, os.getpid()),
             )
 

@@ -124,7 +124,12 @@ class SweepProgress(_Shown):
         self._num_ended += 1
         self.say(f"[{self._num_ended}/{self._total}] {title}: {status} in {seconds(wall_s)}")
 
+    def stored_elsewhere(self, title: str) -> None:
+        """Another command has stored a point."""
+        self._num_ended += 1
+        self.say(f"[{self._num_ended}/{self._total}] {title}: stored by another command")
+
     def waiting(self, remaining_s: float, running: Sequence[str]) -> None:
-        """Points are running."""
+        """Points are running; none: all that are left wait for other commands."""
         shown = ", ".join(running[:2]) + (", ..." if len(running) > 2 else "")
-        self.update(self._num_ended, remaining_s, f"now {shown}")
+        self.update(self._num_ended, remaining_s, f"now {shown or 'waiting'}")

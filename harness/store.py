@@ -8,16 +8,16 @@ moved there in one step when it is complete: a run that is listed is whole.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import shutil
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +27,8 @@ import yaml
 
 from harness.archive import ArchiveError, archive_of, is_archive, shown, unpacked
 from harness.benchmark import BENCHMARK_VERSION, KEY
+from harness.owned_names import owned, stem_if_left
+from harness.put_in_place import REPLACED, put_in_place
 from harness.records import SCHEMA_VERSION, RunRecords
 from harness.tables import TABLES, TableError, read_frame, read_table, write_table
 from harness.text_file import read_text, text_path
@@ -158,7 +160,7 @@ class RunWriter:
         self._config = config
         self._final = root / run_id
         self._kept = root / f"{_FAILED}{run_id}"
-        self.path = root / f"{_PARTIAL}{run_id}-{os.getpid()}-{socket.gethostname()}"
+        self.path = root / owned(f"{_PARTIAL}{run_id}")
 
     def __enter__(self) -> RunWriter:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -174,11 +176,13 @@ class RunWriter:
         self.manifest["status"] = "finished"
         try:
             self._write(records, metrics)
-            self._move()
+            run = load_run(self.path)  # later, another process may have put its run in the place
+            put_in_place(self.path, self._final)
+            _sync(self._final.parent)
         except OSError as error:
             shutil.rmtree(self.path, ignore_errors=True)
             raise StoreError(_explain(error, self._final)) from error
-        return load_run(self._final)
+        return replace(run, path=self._final)
 
     def __exit__(
         self,
@@ -189,10 +193,9 @@ class RunWriter:
         if not self.path.exists():
             return
         if isinstance(error, Exception) and any(self.path.iterdir()):
-            shutil.rmtree(self._kept, ignore_errors=True)
             with suppress(OSError):  # perhaps it failed since the disk is full
                 _write_json(self.path / FAILURE, {"run_id": self._final.name, "reason": str(error)})
-            self.path.rename(self._kept)
+            put_in_place(self.path, self._kept)
             error.add_note(f"logs of the run are kept in {self._kept}")
         else:
             shutil.rmtree(self.path, ignore_errors=True)
@@ -212,14 +215,6 @@ class RunWriter:
         self.manifest["sha256"] = {name: sha256(self.path / name) for name in (FACTS, METRICS)}
         _write_json(self.path / MANIFEST, self.manifest, sort_keys=False)
         _sync(self.path)
-
-    def _move(self) -> None:
-        replaced = self.path.with_name(self.path.name + "-replaced")
-        if self._final.exists():
-            self._final.rename(replaced)
-        self.path.rename(self._final)
-        _sync(self._final.parent)
-        shutil.rmtree(replaced, ignore_errors=True)
 
 
 def sha256(path: Path) -> str:
@@ -258,24 +253,55 @@ class RunStore:
         return RunWriter(self.root, run_id, manifest, config_yaml)
 
     def clear_leftovers(self) -> list[Path]:
-        """Remove the partial directories of processes of this host that are gone."""
-        ending = f"-{socket.gethostname()}"
+        """Remove the partial directories of processes of this host that are gone.
+
+        A process that was killed between the two renames of ``put_in_place`` has left a finished
+        run under the name of a replaced one. It is put back if its place is free.
+        """
         gone = []
         for path in sorted(self.root.glob(f"{_PARTIAL}*")):
-            owner, found, rest = path.name.rpartition(ending)
-            pid = owner.rpartition("-")[2]
-            if found and rest in ("", "-replaced") and pid.isdigit() and not _alive(int(pid)):
-                shutil.rmtree(path, ignore_errors=True)
-                gone.append(path)
+            stem = stem_if_left(path.name.removesuffix(REPLACED))
+            if stem is None:
+                continue
+            place = self.root / stem.removeprefix(_PARTIAL)
+            if path.name.endswith(REPLACED) and has_run(path) and not place.exists():
+                with contextlib.suppress(OSError):  # another process has put a run there
+                    path.rename(place)
+            shutil.rmtree(path, ignore_errors=True)
+            gone.append(path)
         return gone
 
 
 def load_run(path: Path) -> StoredRun:
     """Open a finished run; its tables are read later.
 
+    All that is read here is of one run, also while other processes store runs of this id.
+
     Raises:
         StoreError: no run is there, or another version of the program wrote it.
     """
+    while True:
+        before = _folder(path)
+        try:
+            run = _read_run(path)
+        except StoreError:
+            if _folder(path) == before:
+                raise
+            continue
+        if _folder(path) == before:
+            return run
+
+
+def _folder(path: Path) -> tuple[int, int] | None:
+    """Return what tells the folder at a path from another one that is put in its place."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns
+
+
+def _read_run(path: Path) -> StoredRun:
     manifest = _read_json(text_path(path, MANIFEST))
     version = manifest.get("schema_version")
     if version != SCHEMA_VERSION:
@@ -341,16 +367,6 @@ def failed_runs(folder: Path) -> Iterator[tuple[str, str]]:
         run_id = str(told.get("run_id"))
         if not has_run(folder / run_id):
             yield run_id, str(told.get("reason"))
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _explain(error: OSError, place: Path) -> str:

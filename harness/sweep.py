@@ -2,7 +2,8 @@
 
 Simulated points run in parallel. Points that occupy the machine (the live engine) run
 afterwards, one at a time and alone, so that nothing disturbs their clock. What is finished
-stays finished: after any stop the same command goes on where it was.
+stays finished: after any stop the same command goes on where it was. Points that another command
+runs are left to it, and taken as stored when they are (see ``claims.py``).
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from typing import Any
 
 from harness.as_recorded import recorded_rows
 from harness.assumptions import lines
+from harness.claims import LOOK_S, Claim, Claims, Refusal
 from harness.compose import compose, defaults, quote, understand
 from harness.config import RunConfig, read_config
 from harness.estimate import estimate_wall_s
 from harness.experiment import Library, Plan, config_yaml, mirror_run, plan, tell_cautions
 from harness.interrupts import Interrupted, interruptible
 from harness.json_file import write_json
+from harness.owned_names import owned, stem_if_left
 from harness.problems import UserError
 from harness.processes import PointProcess, stop_all
 from harness.progress import SweepProgress
@@ -59,6 +62,7 @@ class Entry:
     estimate_s: float
     status: str = "to run"
     process: PointProcess | None = None
+    claim: Claim | None = None
     stored: StoredRun | None = None
     wall_s: float = 0.0
 
@@ -105,7 +109,7 @@ def plan_sweep(
     if places:
         raise UserError(_placed(text, at, len(sweep.points)) for text, at in places.items())
     for entry in entries:
-        entry.stored = None if entry.planned.config.force else entry.planned.stored()
+        entry.stored = entry.planned.reusable()
         entry.status = "to run" if entry.stored is None else "stored"
     return entries
 
@@ -223,6 +227,7 @@ def run_sweep(sweep: Sweep, entries: list[Entry]) -> int:
         for entry in entries:
             if entry.process is not None and entry.process.returncode is None:
                 entry.process.kill()
+            _release(entry)
     failed = [entry for entry in entries if entry.status.startswith("failed")]
     write_points(folder, sweep, entries)
     show_summary(entries, folder)
@@ -240,41 +245,94 @@ def _run_all(sweep: Sweep, entries: Sequence[Entry], folder: Path, progress: Swe
         (entry for entry in entries if entry.is_open), key=lambda e: e.planned.engine.exclusive
     )
     running: list[Entry] = []
+    roots = {entry.planned.config.results_dir for entry in entries}
+    claims = {root: Claims(Path(root), progress.say) for root in roots}
+    next_look_s = 0.0
     while waiting or running:
-        while waiting and has_room(waiting[0], running, width):
-            entry = waiting.pop(0)
-            entry.process = _process(entry, folder)
-            entry.process.start()
-            entry.status = "running"
-            running.append(entry)
-        for entry in [e for e in running if e.process and e.process.returncode is not None]:
+        ended = [e for e in running if e.process and e.process.returncode is not None]
+        for entry in ended:
             running.remove(entry)
             _finish(entry)
             progress.ended(_title(entry), entry.status, entry.wall_s)
+        # Room comes with every end; what other commands have is looked at now and then.
+        if ended or time.monotonic() >= next_look_s:
+            _start(waiting, running, width, claims, folder, progress)
+            next_look_s = time.monotonic() + LOOK_S
         progress.waiting(remaining_s(entries, width), [_title(entry) for entry in running])
         time.sleep(0.1)
 
 
-def _process(entry: Entry, folder: Path) -> PointProcess:
+def _start(
+    waiting: list[Entry],
+    running: list[Entry],
+    width: int,
+    claims: Mapping[str, Claims],
+    folder: Path,
+    progress: SweepProgress,
+) -> None:
+    """Move the points that have room, and that no other command runs, from waiting to running.
+
+    Points that were stored meanwhile are taken out of ``waiting``.
+    """
+    for entry in list(waiting):
+        if not has_room(entry, running, width):
+            return
+        planned = entry.planned
+        taken = claims[planned.config.results_dir].take(
+            planned.run_id, planned.reusable, alone=planned.engine.exclusive
+        )
+        if isinstance(taken, Refusal):
+            if taken.is_of_machine:
+                return
+            continue
+        waiting.remove(entry)
+        if not isinstance(taken, Claim):
+            entry.stored, entry.status = taken, "stored"
+            progress.stored_elsewhere(_title(entry))
+            continue
+        entry.claim = taken
+        entry.process = _process(entry, folder, taken.descriptors)
+        entry.process.start()
+        entry.status = "running"
+        running.append(entry)
+
+
+def _process(entry: Entry, folder: Path, descriptors: Sequence[int]) -> PointProcess:
     """The point from its resolved configuration, so that editing files does not change it."""
     planned = entry.planned
-    path = folder / "points" / f"{planned.run_id}.yaml"
-    path.parent.mkdir(exist_ok=True)
+    path = _own_file(folder / "points", planned.run_id, ".yaml")
     path.write_text(config_yaml(planned.config), encoding="utf-8")
     words = ["--from", str(path), f"results_dir={quote(planned.config.results_dir)}"]
     words += [f"sweep={quote(planned.config.sweep)}", f"force={quote(planned.config.force)}"]
-    log = folder / "logs" / f"{planned.run_id}.log"
-    return PointProcess([*words, "progress=false", "--point"], log)
+    log = _own_file(folder / "logs", planned.run_id, ".log")
+    return PointProcess([*words, "progress=false", "--point"], log, descriptors=descriptors)
+
+
+def _own_file(folder: Path, run_id: str, suffix: str) -> Path:
+    """Return a path that no other command uses; remove this run's files of commands that ended.
+
+    Other commands may have a point of the same run, and show the end of its log as theirs.
+    """
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob(f"{run_id}-*{suffix}"):
+        if stem_if_left(path.name.removesuffix(suffix)) == run_id:
+            path.unlink(missing_ok=True)
+    return folder / f"{owned(run_id)}{suffix}"
 
 
 def mirror_all(entries: Sequence[Entry]) -> None:
     """Mirror every stored point, by this one process; what is there already is left alone.
 
-    Points do not do it themselves: loading MLflow takes longer than most simulated points.
+    Points do not do it themselves: loading MLflow takes longer than most simulated points. A store
+    that another process has is waited for once, and not for every point.
     """
+    locked: list[Mapping[str, Any]] = []
     for entry in entries:
-        if entry.stored is not None:
-            mirror_run(entry.stored, entry.planned.config.tracking)
+        tracking = entry.planned.config.tracking
+        if entry.stored is None or tracking in locked:
+            continue
+        if not mirror_run(entry.stored, tracking):
+            locked.append(tracking)
 
 
 def has_room(entry: Entry, running: Sequence[Entry], width: int) -> bool:
@@ -296,6 +354,16 @@ def _finish(entry: Entry) -> None:
     entry.stored = store.find(entry.planned.run_id) if code == 0 else None
     ended = f"failed ({code})" if code else "failed (another run was stored)"
     entry.status = "done" if entry.stored is not None else ended
+    _release(entry)
+
+
+def _release(entry: Entry) -> None:
+    """Let other commands have a point that has ended.
+
+    A process that could not be killed yet keeps the claim that it has inherited.
+    """
+    if entry.claim and entry.process and entry.process.returncode is not None:
+        entry.claim.release()
 
 
 def sweep_folder(sweep: Sweep, entries: Sequence[Entry]) -> Path:

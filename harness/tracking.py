@@ -19,6 +19,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from harness.interrupts import run_command
 from harness.problems import UserError
@@ -51,8 +52,11 @@ if TYPE_CHECKING:
 BATCH = 1000
 """Most metrics MLflow takes in one call; of parameters and tags it takes a tenth."""
 REFILL = "python -m harness.tracking"
-LOCK_TIMEOUT_S = 300.0
-"""Longest wait for another process that makes the store, which takes it half a minute at most."""
+LOCK_WAIT_S = 300.0
+"""Seconds of waiting for an embedded store that another process has locked. A holder that works
+needs 10 to make a new store, or a few to mirror a run; more than 60 on an overloaded machine."""
+_SILENT_S = 2.0
+"""Seconds of waiting before a line tells of it."""
 END_TIMEOUT_S = 10.0
 _DIGEST_LENGTH = 36
 _CONTENTS = "elastrace.contents"
@@ -63,6 +67,10 @@ class TrackingError(UserError):
 
     def __init__(self, text: str) -> None:
         super().__init__([text])
+
+
+class LockedError(TrackingError):
+    """Another process has had the store's lock for too long; other runs would wait as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +122,16 @@ def mirror(run: StoredRun, config: Mapping[str, Any]) -> bool:
     A run of the same id that is there with other contents is replaced.
 
     Raises:
-        TrackingError: MLflow failed. The run is safe in the results; the text says how to
-            mirror it later.
+        LockedError: another process had the store's lock for ``LOCK_WAIT_S``. The run is safe in
+            the results, as after other errors; the text says how to mirror it later.
+        TrackingError: MLflow failed.
     """
     where = target(config)
     if not where.enabled:
         return False
-    with _errors(where):
+    with _errors(where, [run.path.parent]):
         client, experiment = _open(where)
-        return _mirror(client, experiment, run)
+        return _mirror(where, client, experiment, run)
 
 
 def attach_report(figures: Path, config: Mapping[str, Any]) -> int:
@@ -170,14 +179,15 @@ def refill(directories: Iterable[Path], config: Mapping[str, Any]) -> tuple[int,
     """
     where = target(config)
     mirrored, present, unreadable = 0, 0, []
+    directories = list(directories)
     paths: dict[str, Path] = {}
     for path in (path for directory in directories for path in run_paths(directory)):
         paths.setdefault(path.name, path)
-    with _errors(where):
+    with _errors(where, directories):
         client, experiment = _open(where)
         for path in paths.values():
             try:
-                if _mirror(client, experiment, load_run(path)):
+                if _mirror(where, client, experiment, load_run(path)):
                     mirrored += 1
                 else:
                     present += 1
@@ -202,20 +212,22 @@ def mirrored_metrics(config: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         }
 
 
-def _mirror(client: MlflowClient, experiment: str, run: StoredRun) -> bool:
+def _mirror(where: Target, client: MlflowClient, experiment: str, run: StoredRun) -> bool:
     digest = contents_digest(run)
-    for found in _search(client, experiment, f"tags.run_id = '{run.run_id}'"):
-        if found.data.tags.get(_CONTENTS) == digest:
-            return False
-        client.delete_run(found.info.run_id)
-    start_ms = began_ms(run)
-    name = display_name(run)
-    made = client.create_run(experiment, start_time=start_ms, tags=tags(run), run_name=name)
-    run_id = made.info.run_id
-    _log(client, run_id, run)
-    client.set_tag(run_id, _CONTENTS, digest)
-    wall_ms = int(1000 * run.facts.get("replay_wall_s", 0.0))
-    client.set_terminated(run_id, "FINISHED", start_ms + wall_ms)
+    # Of two sweeps with one run, the second would take the first's unfinished copy for an old one.
+    with _locked(where):
+        for found in _search(client, experiment, f"tags.run_id = '{run.run_id}'"):
+            if found.data.tags.get(_CONTENTS) == digest:
+                return False
+            client.delete_run(found.info.run_id)
+        start_ms = began_ms(run)
+        name = display_name(run)
+        made = client.create_run(experiment, start_time=start_ms, tags=tags(run), run_name=name)
+        run_id = made.info.run_id
+        _log(client, run_id, run)
+        client.set_tag(run_id, _CONTENTS, digest)
+        wall_ms = int(1000 * run.facts.get("replay_wall_s", 0.0))
+        client.set_terminated(run_id, "FINISHED", start_ms + wall_ms)
     return True
 
 
@@ -266,7 +278,7 @@ def _open(where: Target) -> tuple[MlflowClient, str]:
     database.parent.mkdir(parents=True, exist_ok=True)
     artifacts = Path(where.artifacts).resolve()
     artifacts.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{database}.lock", timeout=LOCK_TIMEOUT_S):
+    with _locked(where):
         client = MlflowClient(f"sqlite:///{database.resolve()}")
         experiment = _experiment(client, where.experiment, artifacts.as_uri())
     return client, experiment
@@ -295,18 +307,63 @@ def _search(client: MlflowClient, experiment: str, text: str) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _errors(where: Target) -> Iterator[None]:
-    """Turn whatever MLflow raises into one message with the way out."""
+def _locked(where: Target) -> Iterator[None]:
+    """Hold the lock of an embedded store, so that one process at a time writes; servers have none.
+
+    Raises:
+        Timeout: another process has had it for ``LOCK_WAIT_S``.
+    """
+    if where.database is None:
+        yield
+        return
+    lock = FileLock(f"{where.database}.lock")
+    try:
+        lock.acquire(timeout=_SILENT_S)
+    except Timeout:
+        text = f"Waiting up to {LOCK_WAIT_S:g} s for {lock.lock_file}: another process has it."
+        print(text, file=sys.stderr, flush=True)
+        lock.acquire(timeout=LOCK_WAIT_S)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def _errors(where: Target, results: Sequence[Path] = ()) -> Iterator[None]:
+    """Turn whatever MLflow raises into one message with the way out.
+
+    Args:
+        where: the store.
+        results: folders of the runs to fill it from later; empty: the usual ones.
+    """
+    way_out = (
+        "Finished runs are safe in the results folder; fill MLflow from them later:"
+        f" {_refill_command(where, results)}"
+    )
     try:
         yield
     except (TrackingError, StoreError, TableError):
         raise
+    except Timeout as timeout:
+        raise LockedError(
+            f"{timeout.lock_file}: another process has had this lock for {LOCK_WAIT_S:g} s, so"
+            f" MLflow was not filled. {way_out}"
+        ) from timeout
     except Exception as error:
         lines = str(error).splitlines() or [type(error).__name__]
-        raise TrackingError(
-            f"MLflow at {where.uri} failed: {lines[0]}. Finished runs are safe in the results"
-            f" folder; fill MLflow from them later: {REFILL}"
-        ) from error
+        raise TrackingError(f"MLflow at {where.uri} failed: {lines[0]}. {way_out}") from error
+
+
+def _refill_command(where: Target, results: Sequence[Path]) -> str:
+    """Return the command that fills this store from these folders."""
+    words = [*REFILL.split(), "fill"]
+    if set(results) - set(RESULT_DIRS):
+        words += ["--results", *map(str, results)]
+    for key in ("uri", "artifacts", "experiment"):
+        if getattr(where, key) != getattr(Target(), key):
+            words += [f"--{key}", getattr(where, key)]
+    return shlex.join(words)
 
 
 def _batches(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

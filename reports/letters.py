@@ -6,6 +6,7 @@ lacks is drawn in an installed font that has it, else as its code point.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing
 import re
@@ -188,8 +189,19 @@ def _others(missing: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
     return tuple(families), frozenset(map(chr, left))
 
 
+@functools.cache
+def _add_new() -> None:
+    """Tell matplotlib of fonts that were installed after it made its list, which it keeps."""
+    listed = {entry.fname for entry in font_manager.fontManager.ttflist}
+    for file in font_manager.findSystemFonts():
+        if file not in listed:
+            with contextlib.suppress(OSError, RuntimeError):  # it is damaged, or has no outlines
+                font_manager.fontManager.addfont(file)
+
+
 def _installed() -> list[tuple[str, str]]:
     """Return names and files of the fonts that may serve, best first."""
+    _add_new()
     upright = {
         entry.name: entry.fname
         for entry in font_manager.fontManager.ttflist

@@ -1,6 +1,10 @@
 """Names of whatever letters are drawn: no mathematics, no boxes."""
 
+import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import matplotlib as mpl
 import pytest
@@ -32,9 +36,8 @@ def fresh():
     letters._width_elsewhere.cache_clear()
 
 
-@pytest.fixture
-def han_font(tmp_path):
-    """A font with two Chinese letters, known to matplotlib for one test."""
+def save_han_font(path):
+    """A font with two Chinese letters."""
     pen = TTGlyphPen(None)
     for x, y in ((100, 0), (100, 800), (900, 800), (900, 0)):
         (pen.lineTo if (x, y) != (100, 0) else pen.moveTo)((x, y))
@@ -49,8 +52,14 @@ def han_font(tmp_path):
     builder.setupNameTable({"familyName": "Two Han Letters", "styleName": "Regular"})
     builder.setupOS2()
     builder.setupPost()
-    path = tmp_path / "han.ttf"
     builder.save(path)
+
+
+@pytest.fixture
+def han_font(tmp_path):
+    """A font with two Chinese letters, known to matplotlib for one test."""
+    path = tmp_path / "han.ttf"
+    save_han_font(path)
     listed = list(font_manager.fontManager.ttflist)
     font_manager.fontManager.addfont(path)
     font_manager.fontManager._findfont_cached.cache_clear()
@@ -170,3 +179,27 @@ def test_a_report_on_jobs_of_any_name(tmp_path, capsys):
         assert trace_main([str(path), "--cluster", "cpu4", "--out", str(figure)]) == 0
     assert figure.stat().st_size
     assert len(list(site.glob("figures/*.png"))) == 2
+
+
+FINDS = "from reports import letters; print(letters._others(frozenset('中')))"
+
+
+def test_a_font_that_was_installed_after_matplotlib_made_its_list_is_found(tmp_path):
+    """The list is kept between processes, so the first process here makes it."""
+    folders = {"MPLCONFIGDIR": str(tmp_path / "mpl"), "XDG_DATA_HOME": str(tmp_path / "data")}
+    (tmp_path / "data" / "fonts").mkdir(parents=True)
+
+    def found() -> str:
+        return subprocess.run(
+            [sys.executable, "-c", FINDS],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, **folders},
+            check=True,
+            text=True,
+            capture_output=True,
+        ).stdout
+
+    assert "Two Han Letters" not in found()
+    assert list((tmp_path / "mpl").glob("fontlist*.json"))
+    save_han_font(tmp_path / "data" / "fonts" / "han.ttf")
+    assert "Two Han Letters" in found()

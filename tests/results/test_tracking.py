@@ -7,14 +7,17 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from mlflow.entities import ViewType
 from mlflow.tracking import MlflowClient
 from sample_runs import write_run
 
 from harness import levels, tracking, tracking_rows
+from harness.command_line import main as run_command_line
 from harness.records import StepRecord
 from harness.store import StoredRun
 from reports.__main__ import main as draw
@@ -198,3 +201,76 @@ def test_long_curves_are_thinned_and_keep_both_ends(tmp_path: Path) -> None:
         assert f"loss/{name}" in {point.key for point in tracking_rows.curves(run)}
     assert [losses[0].step, losses[-1].step] == [1, 5000]
     assert [point.step for point in losses] == sorted({point.step for point in losses})
+
+
+HOLDS = """
+import sys
+from filelock import FileLock
+with FileLock(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def held_lock(tmp_path: Path) -> Iterator[Path]:
+    """The lock of the store, held by another process."""
+    path = tmp_path / "mlflow" / "mlflow.db.lock"
+    path.parent.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield path
+    process.communicate()
+
+
+def test_a_store_that_another_process_has_is_waited_for_once_and_filled_later(
+    tmp_path: Path,
+    config: dict[str, str],
+    held_lock: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(tracking, "LOCK_WAIT_S", 0.3)
+    results = tmp_path / "runs"
+    words = ["trace=five_jobs", "cluster=dgx8", "scheduler=fifo", "seed=0,1", "-m"]
+    words += [f"tracking.{key}={config[key]}" for key in ("uri", "artifacts")]
+    assert run_command_line([*words, f"results_dir={results}", "progress=false"]) == 0
+    said = capsys.readouterr().err
+    assert said.count(f"Waiting up to 0.3 s for {held_lock}: another process has it.\n") == 1
+    (warning,) = (line for line in said.splitlines() if line.startswith("warning: "))
+    assert f"warning: {held_lock}: another process has had this lock for 0.3 s" in warning
+    command = warning.rpartition("later: ")[2]
+    expected = f"python -m harness.tracking fill --results {results} --uri {config['uri']}"
+    assert command == f"{expected} --artifacts {config['artifacts']}"
+    with pytest.raises(tracking.LockedError):
+        tracking.prepare(config)
+    monkeypatch.setattr(tracking, "LOCK_WAIT_S", 0.1)
+    assert tracking.main(command.split()[3:]) == 2
+
+
+@pytest.mark.long
+def test_two_processes_that_mirror_the_same_runs_make_no_copies(
+    tmp_path: Path, config: dict[str, str]
+) -> None:
+    for name in ("fifo", "edf", "uniform"):
+        write_run(tmp_path / "runs", scheduler=name, live=True)
+    words = [sys.executable, "-m", "harness.tracking", "--results", str(tmp_path / "runs")]
+    words += [f"--{key}={value}" for key, value in config.items()]
+    root = Path(__file__).parents[2]
+    fillers = [
+        subprocess.Popen(words, cwd=root, text=True, stdout=subprocess.PIPE) for _ in range(3)
+    ]
+    said = [filler.communicate()[0] for filler in fillers]
+    assert [filler.returncode for filler in fillers] == [0, 0, 0]
+    assert sum(int(line.split()[1]) for line in said) == 3, said
+    client = MlflowClient(config["uri"])
+    experiment = client.get_experiment_by_name("elastrace")
+    assert experiment is not None
+    found = client.search_runs([experiment.experiment_id], run_view_type=ViewType.ALL)
+    assert len(found) == 3, "none was made twice or deleted"

@@ -1,0 +1,243 @@
+"""Claims: what keeps two commands from running one point, and two live points from running at once.
+
+A claim is a lock (``flock``) on files in the folder of the runs. The command that runs a point
+holds it, and so does the point's own process. The kernel drops a claim when both have ended,
+however they end, so a killed command leaves none.
+
+Each point has a file ``.claim-RUN``, which one command on all hosts holds. Each machine has a file
+``.machine-HOST``: a live point holds it alone, simulated points share it. So nothing of this
+folder disturbs a live point's clock, as within one sweep.
+
+On NFS claims hold across hosts too, unless it is mounted with ``nolock`` or ``local_lock``: then
+they hold on one machine only. The server drops the claims of a lost host after its lease (NFS 4:
+90 s by default), or when the host is back (NFS 3). File systems without any locks (Lustre mounted
+without ``flock``) get a warning, and commands run without claims.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from harness.owned_names import is_alive
+from harness.store import StoredRun
+
+LOOK_S = 1.0
+"""Seconds between two looks at what another command holds: on NFS, each is a message or two."""
+_CLAIM, _MACHINE = ".claim-", ".machine-"
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The command that holds the claim of a point."""
+
+    run_id: str
+    pid: int
+    host: str
+    since_s: float
+    """When it claimed the point, seconds since 1970."""
+
+    def __str__(self) -> str:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since_s))
+        return f"process {self.pid} on {self.host}, which runs {self.run_id} since {since}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A claim that another command has."""
+
+    is_of_machine: bool
+    """No other point like this one can be claimed either: a live point runs alone."""
+    holder: Holder | None
+    """None: the command has not written its name yet."""
+
+    def __str__(self) -> str:
+        why = "; a live point runs alone on its machine" if self.is_of_machine else ""
+        return f"Waiting for {self.holder or 'another command'}{why}."
+
+
+class Claim:
+    """The locks of one point, until ``release`` or the end of all processes that have them."""
+
+    def __init__(self, locks: Sequence[_Lock] = ()) -> None:
+        self._locks = locks
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Open files for the point's process to inherit: it keeps the locks if we are killed."""
+        return tuple(lock.descriptor for lock in self._locks)
+
+    def release(self) -> None:
+        """Let other commands have the point. Its process must have ended."""
+        for lock in self._locks:
+            lock.release()
+        self._locks = ()
+
+
+class Claims:
+    """Claims of the points whose runs are stored in one folder."""
+
+    def __init__(self, root: Path, say: Callable[[str], None]) -> None:
+        """Args: ``root`` is the folder; ``say`` shows a line."""
+        self._root = root
+        self._say = say
+        self._told: set[object] = set()
+
+    def take(
+        self, run_id: str, find: Callable[[], StoredRun | None], *, alone: bool
+    ) -> StoredRun | Claim | Refusal:
+        """Claim a point, unless its run is stored or another command has the claim; do not wait.
+
+        A line tells once of every command that has it.
+
+        Args:
+            run_id: of the point.
+            find: finds its stored run, if there is one.
+            alone: nothing else of this folder may run on this machine (a live point).
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        if (found := find()) is not None:
+            return found
+        self._root.mkdir(parents=True, exist_ok=True)
+        try:
+            taken = self._take(run_id, alone)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            way_out = "run one command at a time with this folder"
+            fact = f"its file system has no locks ({error.strerror})"
+            self._tell(None, f"warning: {self._root}: {fact}; {way_out}")
+            return Claim()
+        if isinstance(taken, Refusal):
+            holder = taken.holder and (taken.holder.pid, taken.holder.host)
+            self._tell((None if taken.is_of_machine else run_id, holder), str(taken))
+        elif (found := find()) is not None:  # its last holder stored it since the first look
+            taken.release()
+            return found
+        return taken
+
+    @contextmanager
+    def claimed(
+        self, run_id: str, find: Callable[[], StoredRun | None], *, alone: bool
+    ) -> Iterator[StoredRun | None]:
+        """Wait for the claim of a point and hold it; or yield the run that is stored by then.
+
+        Args:
+            run_id: as for ``take``, and so are the others.
+            find: see there.
+            alone: see there.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        while isinstance(taken := self.take(run_id, find, alone=alone), Refusal):
+            time.sleep(LOOK_S)
+        try:
+            yield None if isinstance(taken, Claim) else taken
+        finally:
+            if isinstance(taken, Claim):
+                taken.release()
+
+    def _tell(self, key: object, line: str) -> None:
+        """Say a line the first time."""
+        if key not in self._told:
+            self._told.add(key)
+            self._say(line)
+
+    def _take(self, run_id: str, alone: bool) -> Claim | Refusal:
+        # The machine first: any command that has a point's claim can start the point at once.
+        machine = _lock(
+            self._root / f"{_MACHINE}{socket.gethostname()}",
+            fcntl.LOCK_EX if alone else fcntl.LOCK_SH,
+        )
+        if machine is None:
+            return Refusal(is_of_machine=True, holder=self._first_here())
+        path = self._root / f"{_CLAIM}{run_id}"
+        try:
+            point = _lock(path, fcntl.LOCK_EX)
+        except BaseException:
+            machine.release()
+            raise
+        if point is None:
+            machine.release()
+            return Refusal(is_of_machine=False, holder=_holder(path))
+        _write(point.descriptor, Holder(run_id, os.getpid(), socket.gethostname(), time.time()))
+        return Claim((machine, point))
+
+    def _first_here(self) -> Holder | None:
+        """Return the holder that has run a point on this machine for longest."""
+        holders = filter(None, map(_holder, self._root.glob(f"{_CLAIM}*")))
+        own = (os.getpid(), socket.gethostname())
+        here = [h for h in holders if h.host == own[1] and h.pid != own[0] and is_alive(h.pid)]
+        return min(here, key=lambda holder: holder.since_s, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lock:
+    """A locked file. The locks of two descriptors exclude each other, even in one process."""
+
+    path: Path
+    descriptor: int
+
+    def release(self) -> None:
+        """Unlock the file; the last that has it removes it."""
+        with contextlib.suppress(OSError):  # shared with others, or nothing can be removed here
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self.is_in_place():
+                self.path.unlink()
+        os.close(self.descriptor)
+
+    def is_in_place(self) -> bool:
+        """Whether the open file is the one that others find under its name."""
+        try:
+            return os.path.samestat(os.fstat(self.descriptor), self.path.stat())
+        except FileNotFoundError:
+            return False
+
+
+def _lock(path: Path, how: int) -> _Lock | None:
+    """Lock a file, which is made if there is none; None if another holder excludes it."""
+    while True:
+        lock = _Lock(path, os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
+        is_held = False
+        try:
+            fcntl.flock(lock.descriptor, how | fcntl.LOCK_NB)
+            # Its last holder may have removed the file since it was opened. Then others would
+            # lock the next file of this name, so this lock would exclude nothing.
+            is_held = lock.is_in_place()
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.ESTALE:  # on NFS: another host has removed the file
+                raise
+        finally:
+            if not is_held:
+                os.close(lock.descriptor)
+        if is_held:
+            return lock
+
+
+def _write(descriptor: int, holder: Holder) -> None:
+    """Say in the file who holds it. Only messages need that, so a full disk stops no run here."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(asdict(holder)).encode(), 0)
+
+
+def _holder(path: Path) -> Holder | None:
+    try:
+        return Holder(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None

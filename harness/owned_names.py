@@ -1,0 +1,38 @@
+"""Names of files and folders that say which process made them.
+
+Several commands may work in one folder. A name of its own keeps each from writing over another's
+file, and shows later whether the process that made the file is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+
+def owned(stem: str) -> str:
+    """Return ``STEM-PID-HOST`` for this process."""
+    return f"{stem}-{os.getpid()}-{socket.gethostname()}"
+
+
+def stem_if_left(name: str) -> str | None:
+    """Return the stem of a name whose process is gone.
+
+    None: the process lives, was on another host, or the name has no process in it.
+    """
+    owner, found, rest = name.rpartition(f"-{socket.gethostname()}")
+    stem, _, pid = owner.rpartition("-")
+    if not found or rest or not stem or not pid.isdigit() or is_alive(int(pid)):
+        return None
+    return stem
+
+
+def is_alive(pid: int) -> bool:
+    """Whether this host has a process of this id."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is another user's
+        return True
+    return True
