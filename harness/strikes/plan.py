@@ -40,7 +40,7 @@ class How(StrEnum):
 
 
 BACKENDS: Final[Mapping[str, Sequence[str]]] = {
-    "static": ("backend=static", "backend.start=preimported", "scheduler=fifo"),
+    "static": ("backend=static", "backend.start=preimported"),
     "stop_resume": (
         "backend=stop_resume",
         "backend.start=preimported",

@@ -12,7 +12,8 @@ import psutil
 
 from harness.strikes.plan import Victim
 
-_FORK_SERVER: Final = "systems.runtime.zygote"
+_FORK_SERVER: Final = ".zygote"
+"""End of the name of the module that a fork server runs."""
 _HELPERS: Final = ("store", "agent")
 """Beginnings of the logs of processes that a job has next to its workers."""
 
@@ -55,7 +56,8 @@ def _kind(process: psutil.Process, driver: psutil.Process) -> Victim | None:
     try:
         log = output(process)
         if log == output(driver):
-            return Victim.FORK_SERVER if _FORK_SERVER in process.cmdline() else None
+            is_fork_server = any(word.endswith(_FORK_SERVER) for word in process.cmdline())
+            return Victim.FORK_SERVER if is_fork_server else None
         if not log.endswith(".log"):
             return None
         name = Path(log).name
