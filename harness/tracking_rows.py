@@ -14,12 +14,15 @@ from typing import Any, NamedTuple
 from harness import assumptions, levels
 from harness.benchmark import KEY, version_of
 from harness.inputs import inputs_digest
+from harness.plain_output import plain
 from harness.store import StoredRun
 
 PARAM_LENGTH = 500
 """Longest value of a parameter, characters."""
 CURVE_POINTS = 1000
 """Most points of a curve; longer ones are thinned evenly. The records keep every step."""
+_MARKS = re.compile(r"[\\`*\[\]!|~#]")
+"""What Markdown takes for an order in the middle of a line; ``_`` is none within a word."""
 _BAD_NAME = re.compile(r"[^\w\-./ ]")
 
 
@@ -72,7 +75,7 @@ def tags(run: StoredRun) -> dict[str, str]:
     values = {
         **choices,
         "checked": level,
-        "mlflow.note.content": f"{scheduler}. {levels.MEANING}",
+        "mlflow.note.content": f"{_unmarked(scheduler)}. {levels.MEANING}",
         "system": choices.get("backend"),
         "pace": pace,
         "elastrace.emulated": str(pace == "profile").lower(),
@@ -153,6 +156,11 @@ def _name(text: str) -> str:
     parts = _BAD_NAME.sub("_", text)[:200].split("/")
     # MLflow takes a name for a path, and none that leads elsewhere.
     return "/".join(part if part.strip(".") else "_" * (len(part) or 1) for part in parts)
+
+
+def _unmarked(text: str) -> str:
+    """Return a text in which MLflow, which shows notes as Markdown, finds no link and no HTML."""
+    return _MARKS.sub(r"\\\g<0>", plain(text).replace("<", "&lt;"))
 
 
 def _thinned(rows: Sequence[Any]) -> Sequence[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from harness.bounded_file import read_text
 from harness.build import build
 from harness.cluster import Cluster
 from harness.problems import UserError, suggest
@@ -18,7 +19,7 @@ from harness.trace.submissions import Reader
 from harness.trace.table import display, read_header
 from harness.trace.trace import Trace, TraceError
 from harness.trace.transforms import Transform, TransformContext
-from harness.yaml_text import fault
+from harness.yaml_text import check_bounds, fault
 
 CONFIGS = TRACES.parent
 """Where the shipped configurations of every group are."""
@@ -75,7 +76,7 @@ def open_cluster(name: str) -> Cluster:
         UserError: there is none, or it is wrong.
     """
     path = Path(name)
-    content = _yaml(path) if path.suffix in _YAML else _named("cluster", name)
+    content = read_mapping(path) if path.suffix in _YAML else _named("cluster", name)
     found = build(content, f"cluster {name}")
     if not isinstance(found, Cluster):
         raise UserError([f"cluster {name}: builds no harness.cluster.Cluster; correct _target_"])
@@ -102,24 +103,30 @@ def _named(group: str, name: str) -> Mapping[str, Any]:
     path = CONFIGS / group / f"{name}.yaml"
     if not path.is_file():
         raise UserError([f"there is no {group} {name!r}; {suggest(name, names(group))}"])
-    return _yaml(path)
+    return read_mapping(path)
 
 
-def _yaml(path: Path) -> Mapping[str, Any]:
+def read_mapping(path: Path) -> Mapping[str, Any]:
+    """Return the mapping of a YAML file, of which nothing is built.
+
+    Raises:
+        TraceError: it cannot be read, or holds no mapping.
+    """
     shown = display(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, follow=True)
     except UnicodeDecodeError as error:
         fact = "cannot be read (it is not UTF-8 text)"
         raise TraceError([f"{shown}: {fact}; save it as UTF-8 YAML"]) from error
     except OSError as error:
         raise TraceError([f"{shown}: cannot be read ({error}); correct the path"]) from error
     try:
+        check_bounds(text)
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         line, fact = fault(error, text)
         raise TraceError([f"{shown}:{line}: {fact}; correct the YAML there"]) from error
-    except ValueError as error:
+    except Exception as error:  # the library's own constructors raise anything on a wrong tag
         raise TraceError([f"{shown}: {error}; quote or correct the value"]) from error
     if not isinstance(content, Mapping):
         raise TraceError([f"{shown}: is no mapping; docs/how-to-add-a-trace.md has an example"])
@@ -127,7 +134,7 @@ def _yaml(path: Path) -> Mapping[str, Any]:
 
 
 def _open_yaml(path: Path) -> Opened:
-    config = _yaml(path)
+    config = read_mapping(path)
     try:
         reader, transforms = build_parts(config, path.resolve().parent)
     except TraceError as error:
@@ -139,7 +146,7 @@ def _recognised(path: Path) -> Opened:
     columns = read_header(path)
     readers = set()
     for name in names("trace"):
-        config = _yaml(TRACES / f"{name}.yaml")
+        config = read_mapping(TRACES / f"{name}.yaml")
         reader_config = {**config.get("reader", {}), "path": str(path.resolve())}
         changed = {
             "name": path.name.split(".")[0],
