@@ -31,8 +31,9 @@ from harness.records import SCHEMA_VERSION, RunRecords
 from harness.stored_documents import (
     config_problems,
     digests_problems,
+    facts_problems,
     manifest_problems,
-    numbers_problems,
+    metrics_problems,
 )
 from harness.tables import TABLES, TableError, read_frame, read_table, write_table
 from harness.text_file import text_path
@@ -90,7 +91,7 @@ class StoredRun:
         Raises:
             StoreError: they are damaged.
         """
-        return _checked(self.path / FACTS, numbers_problems)
+        return _checked(self.path / FACTS, facts_problems)
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
@@ -306,7 +307,7 @@ def load_run(path: Path) -> StoredRun:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise StoreError(_damaged(config_path, error)) from error
     _refuse(config_path, config_problems(config))
-    return StoredRun(path, manifest, config, _checked(path / METRICS, numbers_problems))
+    return StoredRun(path, manifest, config, _checked(path / METRICS, metrics_problems))
 
 
 def has_run(path: Path) -> bool:

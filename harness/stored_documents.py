@@ -114,13 +114,26 @@ _MANIFEST: Mapping[str, Kind] = {
     "profile.digest": _TEXT,
     "profile.curves": _OF_MAPPINGS,
 }  # fmt: skip
-"""Keys of a manifest by dotted name, and what they hold where they are there and not null."""
+"""Keys of a manifest by dotted name, and what they hold where they are there."""
+_NULLABLE = frozenset(
+    {"name", "sweep", "git_commit", "seed", "repetition", "hardware.cores", "trace.as_recorded"}
+)
+_ABSENT = object()
 _CONFIG: Mapping[str, Kind] = {
     **dict.fromkeys(GROUPS, _ANY_MAPPING),
     "choices": _CHOICES,
     "seed": _WHOLE,
     "repetition": _WHOLE,
 }
+
+
+_COUNTED = frozenset(
+    {
+        "dilation", "num_devices", "num_events", "num_slots", "replay_wall_s", "steps_credited",
+        "steps_executed",
+    }
+)  # fmt: skip
+"""Facts that are shown as whole numbers, or divided by."""
 
 
 def manifest_problems(manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -140,10 +153,17 @@ def config_problems(config: Any) -> Iterator[str]:
     yield from _problems(config, _CONFIG)
 
 
-def numbers_problems(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the numbers of ``metrics.json`` or ``facts.json``, a fact each."""
+def metrics_problems(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with ``metrics.json``, a fact each."""
     for key, value in found.items():
         if not _number(value):
+            yield f"{key} is no finite number"
+
+
+def facts_problems(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with ``facts.json``, a fact each. A fact may be infinite, or NaN."""
+    for key, value in found.items():
+        if not _number(value) and (key in _COUNTED or not isinstance(value, float)):
             yield f"{key} is no finite number"
 
 
@@ -165,6 +185,8 @@ def _problems(document: Mapping[str, Any], kinds: Mapping[str, Kind]) -> Iterato
     for dotted, (what, is_right) in kinds.items():
         value: Any = document
         for key in dotted.split("."):
-            value = value.get(key) if isinstance(value, Mapping) else None
-        if value is not None and not is_right(value):
+            value = value.get(key, _ABSENT) if isinstance(value, Mapping) else _ABSENT
+        if value is None and dotted in _NULLABLE:
+            continue
+        if value is not _ABSENT and not is_right(value):
             yield f"{dotted} is not {what}"

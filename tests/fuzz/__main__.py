@@ -1,10 +1,10 @@
 """``python -m tests.fuzz --minutes 30 --out FILE``: hostile inputs for every reader, on record.
 
-Inputs come from atheris, which follows the code that they reach; without it (``pip install .[fuzz]``
-makes it) the command refuses. Targets take turns, each turn a process of its own, so that none starves
-and a crash of the interpreter itself costs one turn. The record counts, by target: inputs, crashes
-(any error but the project's own refusals), hangs, inputs that wrote elsewhere, started a process or
-imported what they name, the longest input in seconds of the processor, and the most memory.
+Inputs come from atheris (``pip install .[fuzz]``), which follows the code that they reach. Targets
+take turns, each turn a process of its own, so that none starves and a dead interpreter costs
+one turn. The record counts, by target: inputs, crashes (any error but the project's own refusals),
+hangs, inputs that wrote elsewhere, started a process or imported what they name, the longest input
+in seconds of the processor, and the most memory of a process.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ def _begun(out: Path) -> dict[str, Any]:
     if out.is_file():
         found: dict[str, Any] = json.loads(out.read_text())
         return found
+    made = environment(["python", "-m", "tests.fuzz", *sys.argv[1:]])
     bounds = {"cpu_s_per_input": MOST_CPU_S}
-    return {"schema_version": 1, **environment(["python", "-m", "tests.fuzz", *sys.argv[1:]]), "bounds": bounds, "total": {}, "targets": {}}
+    return {"schema_version": 1, **made, "bounds": bounds, "total": {}, "targets": {}}
 
 
 def _sum(record: dict[str, Any], key: str) -> int:

@@ -12,9 +12,10 @@ from tests.fuzz.edits import Choices
 from tests.fuzz.target import Target
 
 _NAMES = (
-    "study/run/manifest.json", "study/run/jobs.csv", "../outside/file", "/tmp/outside", "study/../../x",
-    "study/run/../file", "study/run/sub/file", "other/run/file", "study/run", "", ".", "study/./run/file",
-    "study//run/file", "study/run/" + "x" * 300, "study/run/\udcff", "study\\run\\file", "study/run/.csv",
+    "study/run/manifest.json", "study/run/jobs.csv", "../outside/file", "/tmp/outside",
+    "study/../../x", "study/run/../file", "study/run/sub/file", "other/run/file", "study/run", "",
+    ".", "study/./run/file", "study//run/file", "study/run/" + "x" * 300, "study/run/\udcff",
+    "study\\run\\file", "study/run/.csv",
 )  # fmt: skip
 _TYPES = (
     tarfile.REGTYPE, tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE,
@@ -23,7 +24,14 @@ _TYPES = (
 _SIZES = (0, 1, 100, 10_000)
 _SAID = (None, None, None, 1 << 20, 1 << 40, -1)
 _LINKS = ("", "/etc/passwd", "../../..", "study/run/manifest.json")
-_PAX = ({}, {}, {"size": "99999999999"}, {"path": "../x"}, {"GNU.sparse.size": "1" * 12}, {"size": "x"})
+_PAX = (
+    {},
+    {},
+    {"size": "99999999999"},
+    {"path": "../x"},
+    {"GNU.sparse.size": "1" * 12},
+    {"size": "x"},
+)
 
 
 def _read(data: bytes, folder: Path) -> None:
@@ -50,17 +58,17 @@ def _packed(content: bytes) -> bytes:
 def _entries(choices: Choices) -> bytes:
     packed = io.BytesIO()
     form = (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT)[choices.below(2)]
-    with tarfile.open(fileobj=packed, mode="w", format=form, errors="surrogateescape") as tar:
-        for _ in range(1 + choices.below(4)):
-            entry = tarfile.TarInfo(_NAMES[choices.below(len(_NAMES))])
-            entry.type = _TYPES[choices.below(len(_TYPES))]
-            entry.linkname = _LINKS[choices.below(len(_LINKS))]
-            entry.pax_headers = dict(_PAX[choices.below(len(_PAX))])
-            content = bytes(_SIZES[choices.below(len(_SIZES))])
-            said = _SAID[choices.below(len(_SAID))]
-            entry.size = len(content) if said is None else max(said, 0)
-            packed.write(entry.tobuf(form, "utf-8", "surrogateescape"))
-            packed.write(content + bytes(-len(content) % tarfile.BLOCKSIZE))
+    for _ in range(1 + choices.below(4)):
+        entry = tarfile.TarInfo(_NAMES[choices.below(len(_NAMES))])
+        entry.type = _TYPES[choices.below(len(_TYPES))]
+        entry.linkname = _LINKS[choices.below(len(_LINKS))]
+        entry.pax_headers = dict(_PAX[choices.below(len(_PAX))])
+        content = bytes(_SIZES[choices.below(len(_SIZES))])
+        said = _SAID[choices.below(len(_SAID))]
+        entry.size = len(content) if said is None else max(said, 0)
+        packed.write(entry.tobuf(form, "utf-8", "surrogateescape"))
+        packed.write(content + bytes(-len(content) % tarfile.BLOCKSIZE))
+    packed.write(bytes(2 * tarfile.BLOCKSIZE))
     return packed.getvalue()
 
 

@@ -9,12 +9,13 @@ from typing import Any
 from tests.fuzz.target import STRANGER
 
 ODD: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 2**31, 2**63, 10**400, 0.5, -0.0, 1e308, float("inf"), float("nan"),
-    "", "0", "a", "../../outside", "/etc/passwd", "/dev/zero", "~", ".", "..", "a/b", "\x00", "\x1b]0;x\x07",
-    "<script>alert(1)</script>", "'; DROP TABLE runs; --", "${oc.env:HOME}", "${a}", "$x_1$", "[bold]",
-    "\u202e", "\ud7ff", "x" * 3000, "9" * 5000, "1e999", "2026-01-01", "nan", "=1+1", f"{STRANGER}.Thing",
-    [], [[]], [None], [1, "a"], ["a"] * 40, {}, {"": None}, {"a": {}}, {1: 2, "a": 3},
-    {"_target_": f"{STRANGER}.Thing"}, {"path": "/etc/hostname"},
+    None, True, False, 0, 1, -1, 2**31, 2**63, 10**400, 0.5, -0.0, 1e308, float("inf"),
+    float("nan"), "", "0", "a", "../../outside", "/etc/passwd", "/dev/zero", "~", ".", "..", "a/b",
+    "\x00", "\x1b]0;x\x07", "<script>alert(1)</script>", "'; DROP TABLE runs; --",
+    "${oc.env:HOME}", "${a}", "$x_1$", "[bold]", "\u202e", "\ud7ff", "x" * 3000, "9" * 5000,
+    "1e999", "2026-01-01", "nan", "=1+1", f"{STRANGER}.Thing", [], [[]], [None], [1, "a"],
+    ["a"] * 40, {}, {"": None}, {"a": {}}, {1: 2, "a": 3}, {"_target_": f"{STRANGER}.Thing"},
+    {"path": "/etc/hostname"},
 )  # fmt: skip
 """Values for any place of a document."""
 
@@ -60,7 +61,8 @@ def edited(document: Any, choices: Choices) -> Any:
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    for key in keys:
+    if not isinstance(value, dict | list):
+        return
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
         yield value, key
         yield from _places(value[key])

@@ -13,7 +13,16 @@ from typing import Any
 import yaml
 
 from harness import compare
-from harness.store import CONFIG, DIGESTS, FACTS, MANIFEST, METRICS, StoreError, iter_runs, run_paths
+from harness.store import (
+    CONFIG,
+    DIGESTS,
+    FACTS,
+    MANIFEST,
+    METRICS,
+    StoreError,
+    iter_runs,
+    run_paths,
+)
 from harness.tables import TABLES, TableError
 from harness.tracking_rows import contents_digest, curves, display_name, parameters, tags
 from harness.validate import check_run
@@ -75,7 +84,20 @@ def _edit_a_table(run: Path, choices: Choices) -> None:
     rows = [line.split(",") for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
     for _ in range(1 + choices.below(3)):
         row = rows[choices.below(len(rows))]
-        odd = ("", "nan", "inf", "-1", "1e308", "9" * 30, "0 99999999", "x", "{}", '"<b>"', "-0.0", "0")
+        odd = (
+            "",
+            "nan",
+            "inf",
+            "-1",
+            "1e308",
+            "9" * 30,
+            "0 99999999",
+            "x",
+            "{}",
+            '"<b>"',
+            "-0.0",
+            "0",
+        )
         row[choices.below(len(row))] = odd[choices.below(len(odd))]
     path.write_bytes(gzip.compress("\n".join(map(",".join, rows)).encode(), 1))
 
@@ -98,6 +120,8 @@ def _use(results: Path) -> None:
     site.write(out, "title", "command", select([results]), [])
     shutil.rmtree(out)
 
+
+_sample()  # made before anything is watched
 
 TARGET = Target(
     "manifests", _read, (StoreError, TableError, SelectionError),

@@ -13,8 +13,12 @@ from tests.fuzz.target import Target
 
 DOCUMENT = {
     "description": "it compares", "base": ["trace=five_jobs", "cluster=dgx8"],
-    "grids": [{"scheduler": ["fifo", "edf"], "seed": [0, 1]}, {"backend": ["static"], "repetition": [0]}],
-    "repetitions": 2, "parallel": 1, "quick": ["seed=0"], "figures": ["comparison"], "also": ["fig1"],
+    "grids": [
+        {"scheduler": ["fifo", "edf"], "seed": [0, 1]},
+        {"backend": ["static"], "repetition": [0]},
+    ],
+    "repetitions": 2, "parallel": 1, "quick": ["seed=0"], "figures": ["comparison"],
+    "also": ["fig1"],
 }  # fmt: skip
 
 

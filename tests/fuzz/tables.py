@@ -28,10 +28,11 @@ _ROWS = {
     "changes": b'0,j,start,0.0,1.0,done,,0 1,,,"{""save"": 0.5}"\n',
     "latencies": b"12\n",
 }
+_HEADED = ",".join(columns("jobs")).encode() + b"\n" + _ROWS["jobs"]
 TARGET = Target(
     "tables", _read, (TableError,),
     [
         *(bytes([1, TABLES.index(name)]) + row for name, row in _ROWS.items()),
-        bytes([2, 0]) + gzip.compress(",".join(columns("jobs")).encode() + b"\n" + _ROWS["jobs"], 1),
+        bytes([2, 0]) + gzip.compress(_HEADED, 1),
     ],
 )  # fmt: skip

@@ -1,8 +1,8 @@
 """What a target of the fuzzer is, and how one input is given to it.
 
-A target turns bytes into files of a folder, and reads them as the project does. The only errors that
-it may end with are the project's own refusals. Nothing may be written outside the folder, no process
-may be started, and no module that the input names may be imported.
+A target turns bytes into files of a folder, and reads them as the project does. The only errors
+that it may end with are the project's own refusals. Nothing may be written outside the folder, no
+process may be started, and no module that the input names may be imported.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ class _Watch:
         if isinstance(path, int):
             return  # of a file that was opened before
         whole = os.path.realpath(os.fsdecode(path))
-        if not whole.startswith(f"{self.folder}{os.sep}") and whole not in (self.folder, "/dev/null"):
+        if not whole.startswith(f"{self.folder}{os.sep}") and whole not in (
+            self.folder,
+            "/dev/null",
+        ):
             self.strayed.append(f"{event} {whole}")
 
 

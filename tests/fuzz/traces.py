@@ -17,7 +17,13 @@ from harness.trace.trace import Trace, TraceError
 from harness.trace.transforms import ReadEvents, TransformContext
 from tests.fuzz.target import Target
 
-_COLUMNS = {"arrival": "at", "slots": "gpus", "duration": "s", "workload": "model", "batch": "batch"}
+_COLUMNS = {
+    "arrival": "at",
+    "slots": "gpus",
+    "duration": "s",
+    "workload": "model",
+    "batch": "batch",
+}
 _TABLE = b"at,gpus,s,model,batch\n0,1,600,bert,32\n5.5,2,60,resnet50,64\n"
 _EVENTS = b"time_s,event,slots,job_id\n5,slots_down,0-3 8,\n9,slots_up,0-3 8,\n7,cancel,,0\n"
 _TASKS = b"j1,worker,2,Terminated,0,60,100,2900,29,50,V100\n"
@@ -75,7 +81,7 @@ def _seeds() -> list[bytes]:
         b"job_id,arrival,slots,duration\n",
         philly,
         gavel,
-        b"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\nopenb-pod-0000,12000,16384,1,1000,,LS,Running,0,12537496,0\n",  # noqa: E501
+        b"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\nopenb-pod-0000,12000,16384,1,1000,,LS,Running,0,12537496,0\n",
         b"j1,i1,u1,Terminated,100,2900\n",
         _EVENTS,
     ]

@@ -25,7 +25,12 @@ def main() -> None:
     """Fuzz; libFuzzer ends the process."""
     import atheris
 
-    name, turn_s, counted, kept = sys.argv[1], float(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])
+    name, turn_s, counted, kept = (
+        sys.argv[1],
+        float(sys.argv[2]),
+        Path(sys.argv[3]),
+        Path(sys.argv[4]),
+    )
     with atheris.instrument_imports(include=["harness", "systems.runtime", "reports"]):
         target = importlib.import_module(f"tests.fuzz.{name}").TARGET
     from tests.fuzz.target import give
@@ -36,7 +41,13 @@ def main() -> None:
     for number, seed in enumerate(target.seeds):
         (corpus / f"seed-{number}").write_bytes(seed)
     place = Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
-    counts: dict[str, Any] = {"inputs": 0, "crashes": 0, "hangs": 0, "strayed": 0, "most_cpu_s": 0.0}
+    counts: dict[str, Any] = {
+        "inputs": 0,
+        "crashes": 0,
+        "hangs": 0,
+        "strayed": 0,
+        "most_cpu_s": 0.0,
+    }
     until = time.monotonic() + turn_s
     written = 0.0
 
@@ -79,7 +90,10 @@ def main() -> None:
 def _keep(kept: Path, name: str, kind: str, data: bytes, text: str, which: str) -> None:
     digest = hashlib.sha256(which.encode()).hexdigest()[:10]
     base = kept / f"{name}-{kind}-{digest}"
-    if not base.with_suffix(".bin").exists() and len(list(kept.glob(f"{name}-{kind}-*.bin"))) < _KEPT:
+    if (
+        not base.with_suffix(".bin").exists()
+        and len(list(kept.glob(f"{name}-{kind}-*.bin"))) < _KEPT
+    ):
         base.with_suffix(".bin").write_bytes(data)
         base.with_suffix(".txt").write_text(text, errors="backslashreplace")
 
