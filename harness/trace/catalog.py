@@ -76,7 +76,7 @@ def open_cluster(name: str) -> Cluster:
         UserError: there is none, or it is wrong.
     """
     path = Path(name)
-    content = read_mapping(path) if path.suffix in _YAML else _named("cluster", name)
+    content = _yaml(path) if path.suffix in _YAML else _named("cluster", name)
     found = build(content, f"cluster {name}")
     if not isinstance(found, Cluster):
         raise UserError([f"cluster {name}: builds no harness.cluster.Cluster; correct _target_"])
@@ -103,15 +103,10 @@ def _named(group: str, name: str) -> Mapping[str, Any]:
     path = CONFIGS / group / f"{name}.yaml"
     if not path.is_file():
         raise UserError([f"there is no {group} {name!r}; {suggest(name, names(group))}"])
-    return read_mapping(path)
+    return _yaml(path)
 
 
-def read_mapping(path: Path) -> Mapping[str, Any]:
-    """Return the mapping of a YAML file, of which nothing is built.
-
-    Raises:
-        TraceError: it cannot be read, or holds no mapping.
-    """
+def _yaml(path: Path) -> Mapping[str, Any]:
     shown = display(path)
     try:
         text = read_text(path, follow=True)
@@ -134,7 +129,7 @@ def read_mapping(path: Path) -> Mapping[str, Any]:
 
 
 def _open_yaml(path: Path) -> Opened:
-    config = read_mapping(path)
+    config = _yaml(path)
     try:
         reader, transforms = build_parts(config, path.resolve().parent)
     except TraceError as error:
@@ -146,7 +141,7 @@ def _recognised(path: Path) -> Opened:
     columns = read_header(path)
     readers = set()
     for name in names("trace"):
-        config = read_mapping(TRACES / f"{name}.yaml")
+        config = _yaml(TRACES / f"{name}.yaml")
         reader_config = {**config.get("reader", {}), "path": str(path.resolve())}
         changed = {
             "name": path.name.split(".")[0],

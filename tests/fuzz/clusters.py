@@ -8,7 +8,7 @@ import yaml
 
 from harness.build import build
 from harness.problems import UserError
-from harness.trace.catalog import read_mapping
+from harness.trace.catalog import _yaml
 from tests.fuzz.edits import Choices, edited
 from tests.fuzz.target import Target
 
@@ -27,7 +27,7 @@ def _read(data: bytes, folder: Path) -> None:
         path.write_text(yaml.safe_dump(edited(DOCUMENT, choices)))
     else:
         path.write_bytes(choices.rest)
-    content = read_mapping(path)
+    content = _yaml(path)
     # Which classes a file may name is another question; only the first is asked for here.
     plain = {key: value for key, value in content.items() if not _names_a_class(value)}
     build({**plain, "_target_": _CLASS}, "cluster")

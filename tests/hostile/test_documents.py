@@ -14,7 +14,7 @@ from harness.problems import UserError
 from harness.profiles import ProfileError, load_profile
 from harness.store import StoreError, load_run
 from harness.study import load_study
-from harness.trace.catalog import read_mapping
+from harness.trace.catalog import _yaml
 from harness.validate import check_run
 from harness.yaml_text import BoundsError, check_bounds, read_plain, read_yaml
 from tests.results.sample_runs import write_run
@@ -41,7 +41,7 @@ def test_every_reader_of_yaml_refuses_a_bomb(bomb):
     with pytest.raises(ProfileError, match=r"bomb\.yaml"):
         load_profile(bomb)
     with pytest.raises(UserError, match=r"bomb\.yaml"):
-        read_mapping(bomb)
+        _yaml(bomb)
     with pytest.raises(UserError, match=r"bomb\.yaml"):
         load_study(str(bomb))
     _, problems = compose(understand([f"trace={bomb}"]))
