@@ -7,7 +7,6 @@ before it is called, so that all mistakes of a part are known at once.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import typing
 from collections.abc import Callable, Mapping
@@ -15,49 +14,12 @@ from typing import Any
 
 from harness.annotations import MismatchError, coerce, show
 from harness.problems import Problem, UserError, at, known, suggest
-
-TARGET = "_target_"
+from harness.targets import TARGET, locate, seam_of_part
 
 
 def is_part(value: Any) -> bool:
     """Whether ``value`` describes an object to build."""
     return isinstance(value, Mapping) and TARGET in value
-
-
-def locate(target: Any, place: str) -> Callable[..., Any]:
-    """The class or function with the dotted path ``target``.
-
-    Raises:
-        UserError: there is none; names the module's public ones.
-    """
-    here = f"{place}.{TARGET}"
-    if not isinstance(target, str) or "." not in target.strip("."):
-        raise UserError(
-            [Problem(here, f"is {show(target)}", "give a dotted path such as package.module.Class")]
-        )
-    module_name, _, name = target.rpartition(".")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise
-        text = f"there is no module {error.name!r} (from {target})"
-        raise UserError(
-            [Problem(here, text, "correct the path, or run where that package can be imported")]
-        ) from None
-    found = getattr(module, name, None)
-    if found is None or not callable(found):
-        own = [
-            member
-            for member, value in vars(module).items()
-            if callable(value)
-            and not member.startswith("_")
-            and getattr(value, "__module__", None) == module_name
-        ] or [member for member in getattr(module, "__all__", ()) if member != name]
-        raise UserError(
-            [Problem(here, f"module {module_name} has no class {name!r}", suggest(name, own))]
-        )
-    return typing.cast(Callable[..., Any], found)
 
 
 def signature_problems(
@@ -117,17 +79,21 @@ def _listed(annotation: Any) -> dict[str, Any]:
     return typing.get_type_hints(typing.get_args(annotation)[0])
 
 
-def build(config: Mapping[str, Any], place: str) -> Any:
+def build(config: Mapping[str, Any], place: str, seam: str | None = None) -> Any:
     """The object that a part describes, its own parts built first.
 
     Args:
         config: mapping with ``_target_`` and options.
         place: path of the part in the configuration, such as ``scheduler``.
+        seam: kind of part that is wanted there (``harness.targets.SEAMS``), which decides what
+            classes may be named; None: the place has its name.
 
     Raises:
-        UserError: every mistake of the part and of the parts in it: unknown or missing
-            options, wrong types, and what the constructors refuse with ``ValueError``.
+        UserError: every mistake of the part and of the parts in it: classes that may not be named
+            there, unknown or missing options, wrong types, and what the constructors refuse with
+            ``ValueError``.
     """
+    seam = seam or place
     problems: list[Problem | str] = []
     options: dict[str, Any] = {}
     broken: set[str] = set()
@@ -135,7 +101,8 @@ def build(config: Mapping[str, Any], place: str) -> Any:
         if key == TARGET:
             continue
         try:
-            options[key] = _value(value, f"{place}.{key}")
+            inner = seam_of_part(seam, str(key), config.get(TARGET))
+            options[key] = _value(value, f"{place}.{key}", inner)
         except UserError as error:
             problems += error.problems
             options[key] = value
@@ -145,7 +112,7 @@ def build(config: Mapping[str, Any], place: str) -> Any:
         problems.append(Problem(place, text, "say which class to build: package.module.Class"))
         raise UserError(problems)
     try:
-        function = locate(config[TARGET], place)
+        function = locate(config[TARGET], seam, place)
     except UserError as error:
         raise UserError([*problems, *error.problems]) from None
     fitted, unfit = signature_problems(function, options, place)
@@ -172,9 +139,13 @@ def _callable_with(function: Callable[..., Any], options: Mapping[str, Any]) -> 
     return True
 
 
-def _value(value: Any, place: str) -> Any:
+def _value(value: Any, place: str, seam: str | None) -> Any:
+    """An option with its parts built, which are of a seam; None: there may be none."""
     if is_part(value):
-        return build(value, place)
+        if seam is None:
+            fact = f"names the class {value[TARGET]}, and no part is expected here"
+            raise UserError([Problem(place, fact, "give a plain value")])
+        return build(value, place, seam)
     if not isinstance(value, list | Mapping):
         return value
     built: dict[Any, Any] = {}
@@ -182,7 +153,7 @@ def _value(value: Any, place: str) -> Any:
     items = value.items() if isinstance(value, Mapping) else enumerate(value)
     for key, item in items:
         try:
-            built[key] = _value(item, f"{place}.{key}")
+            built[key] = _value(item, f"{place}.{key}", seam)
         except UserError as error:
             problems += error.problems
     if problems:

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.cluster import Cluster
-from harness.contracts.scheduler import Arranging, Placement, Requirement, Scheduler
+from harness.contracts.scheduler import (
+    Arranging,
+    Knowledge,
+    Placement,
+    Requirement,
+    Scheduler,
+)
 from harness.contracts.training import Backend
 from harness.problems import Problem
+from harness.profiles import Profile
 from harness.trace.events import TraceEvent
 from harness.trace.job import JobSpec
 
@@ -184,3 +191,23 @@ def event_problems(
             "choose a larger cluster, or other slots for the events",
         )
     ]
+
+
+def shown_speed_problems(
+    scheduler: Scheduler, jobs: Sequence[JobSpec], profile: Profile, cluster: Cluster, name: str
+) -> list[Problem]:
+    """Speeds that the scheduler is to be shown and that the profile does not have.
+
+    The replay asks for the curve of a job when it arrives, which may be minutes of training later.
+
+    Args:
+        scheduler: the deciding rule.
+        jobs: of the trace, as they will be replayed.
+        profile: of the run.
+        cluster: where.
+        name: chosen option of scheduler, for the text.
+    """
+    if Knowledge.THROUGHPUT not in scheduler.needs:
+        return []
+    lacking = profile.curve_problems((job.workload for job in jobs), cluster.device_types)
+    return [Problem(f"scheduler={name}", text) for text in lacking]

@@ -32,9 +32,10 @@ import harness
 from harness.annotations import show
 from harness.bounded_file import read_text
 from harness.config import GROUPS, KEYS
+from harness.file_references import DEFAULTS, defaults_problems, resolver_problems
 from harness.identity import FILED
 from harness.path_words import is_yaml, literal, quoted, spellings, unquoted
-from harness.problems import Problem, suggest
+from harness.problems import Problem, UserError, suggest
 from harness.yaml_text import check_bounds
 
 CONFIG_DIR = Path(harness.__file__).resolve().parent.parent / "configs"
@@ -220,9 +221,17 @@ def compose(
     if base is not None:
         for group in GROUPS:
             if isinstance(base.get(group), Mapping):
-                chosen[group] = _register(group, "base", _literal(base[group]))
+                # A stored configuration is whole: Hydra must look for nothing else.
+                own = {k: v for k, v in base[group].items() if k != DEFAULTS}
+                if len(own) < len(base[group]):
+                    problems.append(Problem(f"{group}.{DEFAULTS}", "unknown key", "remove it"))
+                chosen[group] = _register(group, "base", _literal(own))
         labels.update(base.get("choices") or {})
-        keys = {k: _literal(v) for k, v in base.items() if k not in (*GROUPS, "choices")}
+        # The key becomes a word of Hydra's grammar, so it must be none but a known one.
+        keys = {k: _literal(v) for k, v in base.items() if k in KEYS}
+        strange = [key for key in base if key not in (*GROUPS, *KEYS, "choices")]
+        names = [*GROUPS, *KEYS]
+        problems += [Problem(str(k), "unknown key", suggest(str(k), names)) for k in strange]
         values = [f"++{k}={quote(v)}" for k, v in keys.items()]
     for group, option in words.choices.items():
         labels[group] = option
@@ -231,6 +240,8 @@ def compose(
             continue
         try:
             chosen[group], labels[group] = _register_file(group, option)
+        except UserError as error:
+            problems += error.problems
         except (
             OSError,
             ValueError,
@@ -330,6 +341,8 @@ def _register_file(group: str, path: str) -> tuple[str, str]:
     node = OmegaConf.load(io.StringIO(text))
     if not isinstance(node, DictConfig):
         raise TypeError("it holds no mapping of keys to values")
+    if group != "profile":  # which is read as a file, by harness.profiles
+        _check_references(group, path, node)
     own_name = node.get("name") if group in FILED else None
     label = own_name.strip() if isinstance(own_name, str) and own_name.strip() else Path(path).stem
     if group == "profile":  # read as a file, so that its problems name their lines
@@ -337,6 +350,17 @@ def _register_file(group: str, path: str) -> tuple[str, str]:
     elif group == "trace":
         _locate_data(node, Path(path).resolve().parent)
     return _register(group, path, node), label
+
+
+def _check_references(group: str, path: str, node: DictConfig) -> None:
+    """Raises UserError: the file asks for what is not its author's to know."""
+    content: Any = OmegaConf.to_container(node, resolve=False)
+    problems: list[Problem | str] = [
+        *resolver_problems(content, path),
+        *defaults_problems(content, path, options(group)),
+    ]
+    if problems:
+        raise UserError(problems)
 
 
 def _locate_data(node: DictConfig, folder: Path) -> None:

@@ -15,13 +15,14 @@ from typing import Any
 import yaml
 
 from harness.annotations import show
-from harness.build import TARGET, build, is_part, signature_problems
+from harness.build import build, is_part, signature_problems
 from harness.checks import (
     ability_problems,
     device_problems,
     event_problems,
     placement_problems,
     sharing_problems,
+    shown_speed_problems,
     size_problems,
 )
 from harness.cluster import Cluster
@@ -42,6 +43,7 @@ from harness.profiles import Profile, ProfileError, load_profile
 from harness.replay import Progress, replay
 from harness.snapshot import FOLDER, Snapshots
 from harness.store import RunStore, StoredRun
+from harness.targets import TARGET, import_problems, name_problem
 from harness.trace.build import load_trace
 from harness.trace.events import on_devices
 from harness.trace.trace import Trace
@@ -117,6 +119,8 @@ def plan(
             return None
 
     parts = {group: attempt(partial(build, getattr(config, group), group)) for group in PARTS}
+    for group in PARTS:
+        problems += attempt(partial(import_problems, getattr(config, group), group, group)) or []
     profile: Profile | None = attempt(partial(_profile, config, library))
     workloads = attempt(partial(read_pool, config.workload)) or {}
     shared: Cluster | None = parts["cluster"]
@@ -165,6 +169,9 @@ def plan(
     engine: EngineConfig = parts["engine"]
     place = f"engine={choices['engine']}"
     problems += [problem for text in engine.problems(setup) for problem in at(place, text)]
+    unknown = shown_speed_problems(scheduler, jobs, profile, cluster, choices["scheduler"])
+    told = "\n".join(map(str, problems))  # an engine that needs the same curves has said so
+    problems += [problem for problem in unknown if problem.fact not in told]
     if problems:
         raise UserError(problems)
     config_hash = hash_config(config, input_digests(config.profile, trace, profile))
@@ -227,6 +234,12 @@ def read_pool(workload: Mapping[str, Any]) -> dict[str, WorkloadSpec]:
         Problem(f"workload.pool.{name}.{MEMORY}", f"is {show(entry[MEMORY])}", "give bytes > 0")
         for name, entry in pool.items()
         if is_part(entry) and MEMORY in entry and not _is_size(entry[MEMORY])
+    ]
+    problems += [
+        problem
+        for name, entry in pool.items()
+        if is_part(entry) and isinstance(entry[TARGET], str)
+        if (problem := name_problem(entry[TARGET], "workload", f"workload.pool.{name}"))
     ]
     if problems:
         raise UserError(problems)

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from harness.build import TARGET
 from harness.compose import CONFIG_DIR
 from harness.store import StoredRun
+from harness.targets import TARGET
 
 TABLE = Path(__file__).with_suffix(".yaml")
 """Levels by class, for runs that were made before manifests had them, and for criteria, which

@@ -16,6 +16,7 @@ import yaml
 from harness.annotations import MismatchError, coerce, show
 from harness.bounded_file import read_text
 from harness.compose import CONFIG_DIR, is_file, options, quote
+from harness.file_references import resolver_problems
 from harness.path_words import unquoted
 from harness.problems import Problem, UserError, suggest
 from harness.yaml_text import read_yaml
@@ -203,6 +204,7 @@ def read_study(path: Path, document: Any) -> Study:
         raise UserError([Problem(str(path), fact, f"give the keys {', '.join(_KEYS)}")])
     problems: list[Problem | str] = []
     values: dict[str, Any] = {}
+    problems += resolver_problems(dict(document), str(path))
     for key, value in document.items():
         place = f"{path}: {key}"
         if key not in _KEYS:

@@ -27,7 +27,6 @@ import yaml
 from rich import box
 from rich.table import Table
 
-from harness.build import TARGET
 from harness.compose import CONFIG_DIR
 from harness.experiment import Library, plan
 from harness.interrupts import run_command
@@ -37,6 +36,7 @@ from harness.store import RESULT_DIRS, StoredRun, StoreError, iter_runs
 from harness.study import load_study
 from harness.summary import console
 from harness.sweep import read_words
+from harness.targets import TARGET
 from harness.tuned_study import is_of_system, write_into
 
 METRICS: Mapping[str, float] = {

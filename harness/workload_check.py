@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.build import TARGET, build
+from harness.build import build
 from harness.contracts.training import Workload, WorkloadSpec
 from harness.interrupts import run_command
 from harness.problems import Problem, UserError
+from harness.targets import TARGET
 
 TIMEOUT_S = 180.0
 NUM_TRIED = 8
@@ -127,7 +128,7 @@ def main() -> int:
     for name, entry in pool.items():
         place = f"workload.pool.{name}"
         try:
-            workload: Workload = build(entry, place)
+            workload: Workload = build(entry, place, "workload")
         except UserError as error:
             problems += [str(problem) for problem in error.problems]
         else:

@@ -8,7 +8,6 @@ a live run looks up whether its workers fit into the machine before it starts an
 from __future__ import annotations
 
 import argparse
-import importlib
 import resource
 import sys
 from typing import Any
@@ -18,6 +17,8 @@ import yaml
 
 from harness.contracts.training import Workload
 from harness.interrupts import run_command
+from harness.problems import UserError
+from harness.targets import locate
 
 _STEPS = 3
 
@@ -54,12 +55,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("options", nargs="*", help="its options, as NAME=VALUE")
     parser.add_argument("--batch", type=int, default=32, help="samples per worker and step (32)")
     arguments = parser.parse_args(argv)
-    module, _, name = arguments.target.rpartition(".")
     try:
         options = dict(_parsed(option) for option in arguments.options)
-        kind = getattr(importlib.import_module(module or "workloads"), name)
-        workload: Workload = kind(**options)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        workload: Workload = locate(arguments.target, "workload", "target")(**options)
+    except (ImportError, TypeError, ValueError, UserError) as error:
         print(f"{arguments.target}: cannot be built: {error}", file=sys.stderr)
         return 2
     torch.set_num_threads(1)

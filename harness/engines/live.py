@@ -18,7 +18,6 @@ from harness.engines.live_engine import LiveEngine
 from harness.engines.live_needs import estimated_memory_bytes, reference_memory_bytes
 from harness.engines.live_spares import steps_to_execute
 from harness.engines.setup import EngineSetup
-from harness.profiles import ProfileError
 from harness.records import RunRecords
 from harness.trace.job import JobSpec
 
@@ -168,7 +167,7 @@ class Live:
         slot_s = 0.0
         for job in setup.jobs:
             step_s = _guessed_step_s(setup, job)
-            if knows:
+            if knows and job.workload in setup.profile.workloads:
                 curve = setup.profile.throughput(job.workload, job.global_batch)
                 step_s = job.global_batch / curve.samples_per_s(job.requested_slots)
             steps = job.work_samples / job.global_batch
@@ -195,11 +194,8 @@ class Live:
         if self.pace == "none":
             problems += device_problems(setup.cluster)
         else:
-            for name, batch in sorted({(job.workload, job.global_batch) for job in setup.jobs}):
-                try:
-                    setup.profile.throughput(name, batch)
-                except ProfileError as error:
-                    problems.append(f"pace=profile: {error}")
+            lacking = setup.profile.curve_problems(names, setup.cluster.device_types)
+            problems += [f"pace=profile: {text}" for text in lacking]
         if setup.scaling == "adaptive":
             problems += [
                 f"scaling=adaptive with {option}: what a step will be is not known before it is"

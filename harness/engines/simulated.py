@@ -67,15 +67,10 @@ class Simulated:
                 "scaling=adaptive needs the gradients of real training, which nobody simulates;"
                 " use engine=live, or scaling=strong or weak"
             )
-        for workload, batch in sorted({(job.workload, job.global_batch) for job in setup.jobs}):
-            try:
-                setup.profile.throughput(workload, batch)
-            except ProfileError as error:
-                problems += error.problems
-                continue
-            problems += setup.profile.device_problems(workload, setup.cluster.device_types)
-            if self.rescale_cost == "zero" or self.rescale_cost_factor == 0.0:
-                continue
+        workloads = {job.workload for job in setup.jobs}
+        problems += setup.profile.curve_problems(workloads, setup.cluster.device_types)
+        is_free = self.rescale_cost == "zero" or self.rescale_cost_factor == 0.0
+        for workload in () if is_free else sorted(workloads & {*setup.profile.workloads}):
             try:
                 setup.profile.rescale_cost(
                     setup.backend.name, workload, ChangeKind.START, 0, 1, setup.backend.warmth

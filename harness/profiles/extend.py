@@ -12,6 +12,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from harness.bounded_file import read_text
+from harness.file_references import resolver_problems
 from harness.problems import suggest
 from harness.profiles.errors import ProfileError
 from harness.yaml_text import check_bounds
@@ -76,6 +77,9 @@ def _read(path: Path) -> DictConfig:
         raise ProfileError([f"{path}: cannot be read ({reason}); correct the file"]) from error
     if not isinstance(node, DictConfig):
         raise ProfileError([f"{path}: is no mapping; docs/configuration.md has the format"])
+    problems = resolver_problems(OmegaConf.to_container(node, resolve=False), str(path))
+    if problems:
+        raise ProfileError([str(problem) for problem in problems])
     return node
 
 

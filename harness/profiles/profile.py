@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -66,15 +66,34 @@ class Profile:
         """
         family = self.families.get(workload)
         if family is None:
-            raise ProfileError(
-                [
-                    f"profile {self.name}: no throughput curve for workload {workload!r};"
-                    f" known: {', '.join(self.workloads)}; choose another profile, measure one"
-                    " (python -m harness.profile measure), or give the jobs other workloads"
-                    " (transform AssignWorkloads; models= or categories= of a drawn trace)"
-                ]
-            )
+            raise ProfileError(self.curve_problems([workload]))
         return family.curve(global_batch)
+
+    def curve_problems(
+        self, workloads: Iterable[str], device_types: Sequence[str] = ()
+    ) -> list[str]:
+        """Return why speeds of these workloads are not known, each with its way out.
+
+        Whatever will ask for curves in the course of a run asks this before it: the simulated
+        engine, a paced live one, and schedulers that are shown speeds.
+
+        Args:
+            workloads: of the jobs.
+            device_types: of the cluster, each of which needs curves of its own where the profile
+                tells types apart.
+        """
+        problems: list[str] = []
+        for workload in sorted(set(workloads)):
+            if workload in self.families:
+                problems += self._device_problems(workload, device_types)
+                continue
+            problems.append(
+                f"profile {self.name}: no throughput curve for workload {workload!r};"
+                f" known: {', '.join(self.workloads)}; choose another profile, measure one"
+                " (python -m harness.profile measure), or give the jobs other workloads"
+                " (transform AssignWorkloads; models= or categories= of a drawn trace)"
+            )
+        return problems
 
     def across_hosts(self, workload: str, device_type: str | None = None) -> Family | None:
         """Curves of a workload with its slots on several hosts; None: not measured apart."""
@@ -90,7 +109,7 @@ class Profile:
         spread = nearest(curves.get(workload, {}).get("spread"), global_batch, num_slots)
         return deviation(spread, self.provenance.get("trials"))
 
-    def device_problems(self, workload: str, device_types: Sequence[str]) -> list[str]:
+    def _device_problems(self, workload: str, device_types: Sequence[str]) -> list[str]:
         """Device types on which a workload's speed is not known, where types make a difference."""
         if not self.device_types or workload == RECORDED:
             return []

@@ -98,13 +98,13 @@ def build_parts(config: Mapping[str, Any], base_dir: Path) -> tuple[Reader, Sequ
         problems.append(Problem("trace.recorded_on_slots", f"is {slots!r}", way_out))
     reader = None
     if config.get("reader"):
-        reader = _part(_located(config["reader"], base_dir), "trace.reader", "read", problems)
+        reader = _part(_located(config["reader"], base_dir), "trace.reader", "reader", problems)
     steps = config.get("transforms") or []
     if not isinstance(steps, Sequence) or isinstance(steps, str):
         problems.append(Problem("trace.transforms", "is no list", "give a list of transforms"))
         steps = []
     transforms = [
-        _part(_located(step, base_dir), f"trace.transforms.{number}", "apply", problems)
+        _part(_located(step, base_dir), f"trace.transforms.{number}", "transform", problems)
         for number, step in enumerate(steps)
     ]
     if problems or reader is None:
@@ -182,7 +182,7 @@ def _located(part: Any, base_dir: Path) -> Any:
     return {**part, "path": str(base_dir / part["path"])}
 
 
-def _part(config: Any, place: str, method: str, problems: list[Problem | str]) -> Any:
+def _part(config: Any, place: str, seam: str, problems: list[Problem | str]) -> Any:
     """The object of one part, or None with its mistakes added to ``problems``."""
     if not isinstance(config, Mapping):
         problems.append(
@@ -190,17 +190,7 @@ def _part(config: Any, place: str, method: str, problems: list[Problem | str]) -
         )
         return None
     try:
-        part = build(config, place)
+        return build(config, place, seam)
     except UserError as error:
         problems += error.problems
         return None
-    if not callable(getattr(part, method, None)):
-        problems.append(
-            Problem(
-                place,
-                f"{config['_target_']} has no {method}()",
-                "name a reader of harness.trace or a transform of harness.trace.transforms",
-            )
-        )
-        return None
-    return part

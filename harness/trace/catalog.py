@@ -77,7 +77,7 @@ def open_cluster(name: str) -> Cluster:
     """
     path = Path(name)
     content = _yaml(path) if path.suffix in _YAML else _named("cluster", name)
-    found = build(content, f"cluster {name}")
+    found = build(content, f"cluster {name}", "cluster")
     if not isinstance(found, Cluster):
         raise UserError([f"cluster {name}: builds no harness.cluster.Cluster; correct _target_"])
     return found.unshared()  # load and size of jobs are reckoned in whole devices

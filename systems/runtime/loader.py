@@ -10,7 +10,6 @@ nothing else of the worker's.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import socket
@@ -23,6 +22,7 @@ import torch
 
 from harness.contracts.training import Batch
 from harness.parent_death import die_with_parent
+from harness.targets import locate
 from systems.runtime.control import TOKEN_VARIABLE
 from systems.virtual.drawing import draw
 from systems.virtual.random_states import ProcessRandom
@@ -170,8 +170,7 @@ def main() -> int:
         sock.set_inheritable(False)
         torch.set_num_threads(1)
         try:
-            module, _, name = target.rpartition(".")
-            workload = getattr(importlib.import_module(module), name)(**json.loads(options))
+            workload = locate(target, "workload", "workload")(**json.loads(options))
         except Exception as error:
             sock.sendall(_error(error))
             return 1

@@ -7,7 +7,6 @@ without a gap.
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from harness.cluster import is_cpu
 from harness.contracts.evidence import Evidence
 from harness.contracts.training import AdaptiveBatch, Workload
 from harness.kept_heap import keep_heap
+from harness.targets import locate
 from systems.runtime import checkpoint
 from systems.runtime.adaptive_batch import BatchAdapter
 from systems.runtime.bucket_layouts import check_layout, described
@@ -254,8 +254,7 @@ class Session:
 
 def import_workload(order: ProgramOrder) -> type:
     """The workload's class, and with it everything else that takes long to import."""
-    module_name, _, class_name = order.workload.rpartition(".")
-    found = getattr(importlib.import_module(module_name), class_name)
+    found = locate(order.workload, "workload", "workload")
     # Torch imports a good part of itself only when the first optimizer is made.
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
     return cast(type, found)

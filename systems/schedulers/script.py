@@ -96,7 +96,8 @@ def parse_script(script: Sequence[object]) -> tuple[Step, ...]:
         step = _step(entry)
         moment = step.moment
         value = float(getattr(step, moment))
-        if value < last.get((step.job, moment), 0.0):
+        # One counts from the step before, so that any number of it is in order.
+        if moment != "after_steps" and value < last.get((step.job, moment), 0.0):
             problems.append(
                 f"{place}: {moment} {value:g} of job {step.job!r} comes after a later step;"
                 " list the steps of a job in the order in which they are to happen"

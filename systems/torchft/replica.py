@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import threading
 import time
@@ -11,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from harness.targets import locate
 from systems.runtime.step_log import LineWriter
 
 TIMEOUT = timedelta(seconds=30)
@@ -51,8 +51,7 @@ def main(argv: Sequence[str]) -> int:
     from torchft.ddp import DistributedDataParallel
 
     torch.set_num_threads(1)
-    module_name, _, class_name = target.rpartition(".")
-    workload = getattr(importlib.import_module(module_name), class_name)(**json.loads(options))
+    workload = locate(target, "workload", "workload")(**json.loads(options))
     model = workload.build_model(0)
     inner = workload.build_optimizer(model)
     store = dist.TCPStore(  # type: ignore[attr-defined]

@@ -6,7 +6,6 @@ the environment that its kernels need.
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from harness.targets import locate
 from systems.runtime.determinism import check_kernels, use_common_kernels
 
 WARM_UP_STEPS = 2
@@ -105,8 +105,7 @@ def main(read: Callable[[], str] = sys.stdin.read) -> int:
     torch.set_num_threads(asked["num_threads"])
     if asked["common"]:
         use_common_kernels(torch.device("cpu"))
-    module, _, name = asked["target"].rpartition(".")
-    workload = getattr(importlib.import_module(module), name)(**asked["options"])
+    workload = locate(asked["target"], "workload", "workload")(**asked["options"])
     print(json.dumps(watched_steps(workload, asked["batch"], asked["steps"])))
     return 0
 

@@ -7,7 +7,9 @@ from harness.config import RunConfig, hash_config
 from harness.file_names import run_name
 from harness.identity import own_paths
 from harness.store import iter_runs
+from harness.targets import name_problem
 from tests.artifact.recorded import REFERENCE
+from tests.config.named_classes import counted, named
 
 
 @pytest.fixture(scope="module")
@@ -32,3 +34,13 @@ def test_no_committed_run_is_of_a_file_outside_the_repository(committed):
     """Ids of such runs may change with what identifies these files."""
     groups = ("trace", "profile")
     assert not [run.path for run in committed for group in groups if own_paths(run.config[group])]
+
+
+def test_every_committed_configuration_may_name_its_classes(committed):
+    """A stored run can be repeated from its own file: no class in it is refused."""
+    pairs = set()
+    for run in committed:
+        found = named(run.config)
+        assert len(found) == counted(run.config), run.path
+        pairs.update(found)
+    assert not [pair for pair in pairs if name_problem(pair[1], pair[0], "here")]

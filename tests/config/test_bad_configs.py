@@ -49,6 +49,21 @@ CASES = {
         ["cluster=a100x128_shared", "cluster.shared_speed=[1.0,fast]"],
         "cluster.shared_speed: is [1.0, 'fast']; give a list, each a number",
     ),
+    "speeds that a scheduler is shown of programs without a curve, live": (
+        ["engine=live", "scheduler=afs", "trace=five_jobs", "cluster=cpu8", "profile=recorded"],
+        "scheduler=afs: profile recorded: no throughput curve for workload 'resnet50'; known",
+    ),
+    "the same in simulation, told once": (
+        ["engine=simulated", "scheduler=afs", "trace=five_jobs", "profile=recorded"],
+        "engine=simulated: profile recorded: no throughput curve for workload",
+    ),
+    "speeds that steps are padded to": (
+        [
+            *("engine=live", "engine.pace=profile", "trace=five_jobs", "cluster=cpu8"),
+            *("scheduler=afs", "profile=recorded"),
+        ],
+        "engine=live: pace=profile: profile recorded: no throughput curve for workload 'resnet50'",
+    ),
     "unknown class option": (
         ["scheduler.queue_limit_slot_s=[1]"],
         "scheduler.queue_limit_slot_s: unknown option of systems.schedulers.tiresias.Tiresias;"

@@ -57,7 +57,7 @@ def test_composes_and_builds(group, option):
         assert signature_problems(Target, node, "tracking")[1] == []
     else:
         for name, spec in read_pool(node).items():
-            workload = build({"_target_": spec.target, **spec.options}, name)
+            workload = build({"_target_": spec.target, **spec.options}, name, "workload")
             assert workload.num_samples > 0
 
 

@@ -114,7 +114,7 @@ def open_engine(
     if "faults" in options:
         options["faults"]["count"] = 0  # what they do has tests of its own
     before = set(psutil.Process().children(recursive=True))
-    engine = build(options, name).open(setup(tmp_path, events=events, sample_s=sample_s))
+    engine = build(options, name, "engine").open(setup(tmp_path, events=events, sample_s=sample_s))
     try:
         yield engine
     finally:
@@ -295,7 +295,7 @@ def test_the_same_replay_runs_on_every_engine(name, tmp_path):
     options = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text(encoding="utf-8"))
     jobs = (job("a", 60), job("b", 60, slots=2), job("c", 60, arrival_s=0.5))
     world = setup(tmp_path, *jobs)
-    config = build(options, name)
+    config = build(options, name, "engine")
     assert config.problems(world) == []
     engine = config.open(world)
     try:

@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 
+import psutil
 import pytest
 
 from harness.cluster import uniform_cluster
@@ -42,7 +44,7 @@ def slowed():
     begun = []
 
     def slow(process, **how):
-        begun.append(Slowing(**{"signal_worker": process.send_signal, **HALF, **how}))
+        begun.append(Slowing(**{"signal_worker": ignoring_death(process), **HALF, **how}))
         return begun[-1]
 
     yield slow
@@ -61,7 +63,7 @@ def ignoring_death(process):
 
 
 def _signal(process, signum):
-    if process.is_running():
+    with suppress(psutil.NoSuchProcess):  # a look before would leave a gap between the two
         process.send_signal(signum)
 
 

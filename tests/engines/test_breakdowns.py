@@ -45,7 +45,7 @@ def test_a_crashed_job_goes_on_and_a_failed_one_is_over(name, start, tmp_path):
         TraceEvent(600.0, TraceEventKind.FAIL, job_id="a"),
     )
     options = yaml.safe_load((BACKENDS / f"{name}.yaml").read_text())
-    backend = build({**options, "start": start}, name)
+    backend = build({**options, "start": start}, name, "backend")
     before = set(psutil.Process().children(recursive=True))
     engine = Live().open(replace(setup(tmp_path, events=events), backend=backend))
     work = job("a", 10**9, slots=2)

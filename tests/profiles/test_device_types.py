@@ -33,15 +33,15 @@ def test_without_devices_the_type_makes_no_difference():
     plain = load_profile(SHIPPED / "v100_gavel.yaml")
     curve = plain.throughput("resnet50", 64)
     assert curve.samples_per_s(2, None, "t4") == curve.samples_per_s(2)
-    assert plain.device_problems("resnet50", ("t4", "a100")) == []
+    assert plain.curve_problems(["resnet50"], ("t4", "a100")) == []
     assert plain.digest != load_profile(MIXED).digest
 
 
 def test_a_workload_whose_speed_on_a_type_is_not_known_is_told():
     mixed = load_profile(MIXED)
-    assert mixed.device_problems("resnet18", ("p100", "t4", "v100")) == []
-    assert mixed.device_problems("recorded", ("t4",)) == []
-    (problem,) = mixed.device_problems("lm", ("p100", "t4", "v100"))
+    assert mixed.curve_problems(["resnet18"], ("p100", "t4", "v100")) == []
+    assert mixed.curve_problems(["recorded"], ("t4",)) == []
+    (problem,) = mixed.curve_problems(["lm"], ("p100", "t4", "v100"))
     assert "no throughput curve for workload 'lm' on device type 't4'" in problem
     assert "known: p100, v100" in problem
 

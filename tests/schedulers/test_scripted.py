@@ -113,6 +113,13 @@ def test_a_waiting_job_can_be_refused():
     assert (refused.state, refused.finish_s) == ("refused", 4.0)
 
 
+def test_steps_after_the_one_before_may_become_fewer():
+    """Batch 8: 3 steps on 1 slot end at 24 s, 1 step on 2 slots 4 s later."""
+    script = [{"job": 0, "after_steps": 3, "slots": 2}, {"job": 0, "after_steps": 1, "slots": 4}]
+    records, _ = run([job("a", 0, 1, 80)], Scripted(script), cluster(1, 4))
+    assert periods(records, "a") == [(0, 24, 1), (24, 28, 2), (28, 40, 4)]
+
+
 BAD = [
     ({"job": 0, "slots": 2}, "no moment; give exactly one of at_s, at_samples, at_step"),
     ({"job": 0, "at_s": 1, "at_step": 2, "slots": 2}, "has at_s and at_step; give exactly one"),

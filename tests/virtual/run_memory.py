@@ -32,8 +32,8 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from harness.build import locate
 from harness.contracts.training import WorkloadSpec
+from harness.targets import locate
 from tests.backends.world import CONFIGS, ENDS, warm_launcher, workers
 from tests.elastic.run_lives import describe
 from tests.virtual.worlds import SEED, virtual
@@ -178,7 +178,7 @@ def peak_bytes(process):
 
 def gradient_bytes(spec):
     """Of all gradients of the model, one copy."""
-    model = locate(spec.target, "workload")(**spec.options).build_model(SEED)
+    model = locate(spec.target, "workload", "workload")(**spec.options).build_model(SEED)
     return sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
 
 
