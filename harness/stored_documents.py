@@ -24,6 +24,8 @@ _LABEL = re.compile(rf"{_FOLDER}(?:/{_FOLDER})*")
 """Of a study or sweep: it names a folder of a report, below that of all studies."""
 _MOST_LETTERS = 200
 
+_OUTCOMES = ("jobs", "jct_mean_s", "queueing_mean_s", "makespan_s")
+
 Kind = tuple[str, Callable[[Any], bool]]
 
 
@@ -63,6 +65,10 @@ def _mapping(key: Callable[[Any], bool], kind: Callable[[Any], bool]) -> Callabl
     )
 
 
+def _has(*keys: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, Mapping) and set(keys) <= value.keys()
+
+
 def _anything(_value: Any) -> bool:
     return True
 
@@ -98,7 +104,7 @@ _MANIFEST: Mapping[str, Kind] = {
         {"facts.json", "metrics.json"}.__contains__, _text
     )),
     "scheduler": _ANY_MAPPING,
-    "hardware": _ANY_MAPPING,
+    "hardware": ("a mapping with cpu and cores", _has("cpu", "cores")),
     "hardware.cpu": _TEXT,
     "hardware.cores": _WHOLE,
     "hardware.memory_bytes": _WHOLE,
@@ -109,7 +115,10 @@ _MANIFEST: Mapping[str, Kind] = {
     "trace.num_jobs": _WHOLE,
     "trace.generated": _TEXTS,
     "trace.workloads": _OF_NUMBERS,
-    "trace.as_recorded": _OF_NUMBERS,
+    "trace.as_recorded": (
+        "a mapping to the outcomes of its jobs",
+        lambda value: _OF_NUMBERS[1](value) and _has(*_OUTCOMES)(value),
+    ),
     "profile": _ANY_MAPPING,
     "profile.digest": _TEXT,
     "profile.curves": _OF_MAPPINGS,

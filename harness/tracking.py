@@ -255,11 +255,11 @@ def _trace_input(trace: Mapping[str, Any]) -> DatasetInput:
     """The trace as MLflow's data set; its digest is cut to what MLflow takes."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    source = {"source": str(trace.get("source", "")), "sha256": trace["digest"]}
+    source = {"source": str(trace.get("source", "")), "sha256": str(trace.get("digest"))}
     facts = {key: trace[key] for key in ("num_jobs", "licence", "history") if key in trace}
     dataset = Dataset(
-        name=str(trace["name"]),
-        digest=str(trace["digest"])[:_DIGEST_LENGTH],
+        name=str(trace.get("name", "unknown")),
+        digest=str(trace.get("digest", "unknown"))[:_DIGEST_LENGTH],
         source_type="local",
         source=json.dumps(source),
         profile=json.dumps(facts),

@@ -16,6 +16,7 @@ from harness.benchmark import KEY, version_of
 from harness.inputs import inputs_digest
 from harness.plain_output import plain
 from harness.store import StoredRun
+from harness.tables import TableError
 
 PARAM_LENGTH = 500
 """Longest value of a parameter, characters."""
@@ -100,7 +101,20 @@ def tags(run: StoredRun) -> dict[str, str]:
 
 
 def curves(run: StoredRun) -> Iterator[Point]:
-    """Losses, step times and workers by job and step; evaluations; the machine over time."""
+    """Losses, step times and workers by job and step; evaluations; the machine over time.
+
+    Raises:
+        TableError: a table is damaged, or a cell of it is no number that a curve can have.
+    """
+    try:
+        yield from _curves(run)
+    except (ValueError, OverflowError) as error:
+        raise TableError(
+            f"{run.path}: a cell is no number ({error}); run the point again"
+        ) from None
+
+
+def _curves(run: StoredRun) -> Iterator[Point]:
     records, start_ms = run.records, began_ms(run)
     by_job = attrgetter("job_id")
     for job_id, group in groupby(sorted(records.steps, key=attrgetter("job_id", "step")), by_job):
