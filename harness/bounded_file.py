@@ -29,6 +29,14 @@ records hold 5 to 30 times their size, and a file made to fill a memory holds 1,
 class UnsafeFileError(OSError):
     """A file that is not read for what it is; the text is the fact, and the caller names it."""
 
+    def __init__(self, fact: str, path: Path | None = None) -> None:
+        super().__init__(fact)
+        self.strerror = fact
+        self.filename = None if path is None else str(path)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
 
 def opened(path: Path, *, follow: bool = False) -> io.BufferedReader:
     """Open a regular file.
@@ -42,20 +50,14 @@ def opened(path: Path, *, follow: bool = False) -> io.BufferedReader:
         OSError: it cannot be opened.
     """
     if not follow and path.is_symlink():
-        raise _unsafe(path, "it is a link; put the file itself there")
+        raise UnsafeFileError("it is a link; put the file itself there", path)
     # Opening a pipe would wait for its writer. A link put there since the check is not followed.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise _unsafe(path, "it is no regular file")
+        raise UnsafeFileError("it is no regular file", path)
     return os.fdopen(descriptor, "rb")
-
-
-def _unsafe(path: Path, fact: str) -> UnsafeFileError:
-    error = UnsafeFileError(fact)
-    error.filename = str(path)
-    return error
 
 
 def opened_plain(
