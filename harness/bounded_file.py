@@ -49,6 +49,8 @@ def opened(path: Path, *, follow: bool = False) -> io.BufferedReader:
         UnsafeFileError: it is a link, or no regular file.
         OSError: it cannot be opened.
     """
+    if "\0" in str(path):
+        raise UnsafeFileError("its name holds a null character", path)
     if not follow and path.is_symlink():
         raise UnsafeFileError("it is a link; put the file itself there", path)
     # Opening a pipe would wait for its writer. A link put there since the check is not followed.

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 MOST_CPU_S = 5.0
 """Of one input. In seconds of the processor: a busy machine makes nothing hang."""
@@ -84,8 +84,11 @@ class _Watch:
                 self._check(event, path)
         elif event in _NEVER:
             self.strayed.append(event)
-        elif event == "import" and str(arguments[0]).startswith(STRANGER):
-            self.strayed.append(f"import {arguments[0]}")
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Note who looks for a foreign module: importlib's own imports raise no event."""
+        if self.folder is not None and name.startswith(STRANGER):
+            self.strayed.append(f"import {name}")
 
     def _check(self, event: str, path: Any) -> None:
         if isinstance(path, int):
@@ -107,6 +110,7 @@ def _watched(folder: Path) -> Iterator[_Watch]:
     if _watch is None:  # a hook stays for the life of a process
         _watch = _Watch()
         sys.addaudithook(_watch)
+        sys.meta_path.insert(0, cast(Any, _watch))
     _watch.strayed = []
     _watch.folder = os.path.realpath(folder)
     try:

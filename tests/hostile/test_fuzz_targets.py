@@ -39,6 +39,18 @@ def test_seeds_and_a_few_hostile_inputs(name):
     few()
 
 
+BROKEN = {
+    "a path with a null character": ("profiles", b"\2\0h\3\x80"),
+    "a time of a sample that is no number": ("manifests", b"\1[\0\1\1"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_inputs_that_once_broke_a_reader(case):
+    name, data = BROKEN[case]
+    assert_right(target(name), data)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", TARGETS)
 def test_many_hostile_inputs(name):
