@@ -117,7 +117,7 @@ def build(config: Mapping[str, Any], place: str, seam: str | None = None) -> Any
         raise UserError([*problems, *error.problems]) from None
     fitted, unfit = signature_problems(function, options, place)
     problems += [p for p in unfit if not _is_about(p, place, broken)]
-    if problems and not _callable_with(function, fitted):
+    if broken or (problems and not _callable_with(function, fitted)):
         raise UserError(problems)
     try:
         built = function(**fitted)

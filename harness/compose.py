@@ -341,8 +341,7 @@ def _register_file(group: str, path: str) -> tuple[str, str]:
     node = OmegaConf.load(io.StringIO(text))
     if not isinstance(node, DictConfig):
         raise TypeError("it holds no mapping of keys to values")
-    if group != "profile":  # which is read as a file, by harness.profiles
-        _check_references(group, path, node)
+    _check_references(group, path, node)  # before any text is looked up, which would replace it
     own_name = node.get("name") if group in FILED else None
     label = own_name.strip() if isinstance(own_name, str) and own_name.strip() else Path(path).stem
     if group == "profile":  # read as a file, so that its problems name their lines
@@ -355,10 +354,9 @@ def _register_file(group: str, path: str) -> tuple[str, str]:
 def _check_references(group: str, path: str, node: DictConfig) -> None:
     """Raises UserError: the file asks for what is not its author's to know."""
     content: Any = OmegaConf.to_container(node, resolve=False)
-    problems: list[Problem | str] = [
-        *resolver_problems(content, path),
-        *defaults_problems(content, path, options(group)),
-    ]
+    problems: list[Problem | str] = [*resolver_problems(content, path)]
+    if group != "profile":  # whose list is not Hydra's (harness.profiles.extend)
+        problems += defaults_problems(content, path, options(group))
     if problems:
         raise UserError(problems)
 

@@ -51,7 +51,7 @@ CASES = {
     ),
     "speeds that a scheduler is shown of programs without a curve, live": (
         ["engine=live", "scheduler=afs", "trace=five_jobs", "cluster=cpu8", "profile=recorded"],
-        "scheduler=afs: profile recorded: no throughput curve for workload 'resnet50'; known",
+        "scheduler=afs: profile recorded: no throughput curve for workload 'resnet50_cifar10'",
     ),
     "the same in simulation, told once": (
         ["engine=simulated", "scheduler=afs", "trace=five_jobs", "profile=recorded"],
@@ -62,7 +62,7 @@ CASES = {
             *("engine=live", "engine.pace=profile", "trace=five_jobs", "cluster=cpu8"),
             *("scheduler=afs", "profile=recorded"),
         ],
-        "engine=live: pace=profile: profile recorded: no throughput curve for workload 'resnet50'",
+        "engine=live: pace=profile: profile recorded: no throughput curve for workload 'resnet50_",
     ),
     "unknown class option": (
         ["scheduler.queue_limit_slot_s=[1]"],

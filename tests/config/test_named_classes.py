@@ -1,5 +1,6 @@
 """Files that name code: all but what ships and what the user allows is never imported."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from harness.compose import CONFIG_DIR, options
 from harness.config import PARTS
 from harness.contracts.launcher import Launcher
 from harness.contracts.scheduler import Placement, Scheduler
-from harness.contracts.training import Backend, Workload
+from harness.contracts.training import Backend, Workload, WorkloadSpec
 from harness.engines.setup import EngineConfig
 from harness.targets import SEAMS, name_problem
 from harness.trace.__main__ import main as trace_main
@@ -101,8 +102,6 @@ def stranger(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "work")
     found = Stranger(tmp_path / "theirs")
     yield found
-    import sys
-
     sys.modules.pop("strange", None)
 
 
@@ -255,7 +254,7 @@ def test_hydras_own_keys_mean_nothing(key, stranger, command):
 )
 def test_files_ask_nothing_of_their_readers_machine(text, stranger, command, monkeypatch):
     monkeypatch.setenv("A_SECRET", "hunter2")
-    profile = {**shipped("profile", "recorded"), "name": text}
+    profile = {"defaults": ["recorded", "_self_"], "name": text}
     for group, content in (
         ("trace", {**TRACE, "source": text}),
         ("cluster", {**shipped("cluster", "cpu2"), "name": text}),
@@ -263,10 +262,12 @@ def test_files_ask_nothing_of_their_readers_machine(text, stranger, command, mon
         ("study", {"description": "theirs", "base": [*SMALL, f"name='{text}'"]}),
     ):
         answer = command("--cfg", "job", f"{group}={stranger.file(content)}")
-        if group == "profile":  # which is read with the run
-            answer = command(*SMALL, f"{group}={stranger.file(content)}")
         assert_refused(answer, "asks the machine of the reader", "give it on the command line")
         assert "hunter2" not in answer.err
+    below = stranger.file({"name": "below", "provenance": {"source": text}}, "below.yaml")
+    extending = stranger.file({"defaults": ["below", "_self_"]}, "extending.yaml")
+    answer = command(*SMALL, f"profile={extending}")
+    assert_refused(answer, below, "asks the machine of the reader")
 
 
 def test_files_may_refer_to_keys_and_to_shipped_options_of_their_group(stranger, command):
@@ -329,8 +330,6 @@ def test_every_committed_configuration_may_name_its_classes():
 
 def test_a_workload_that_lacks_a_method_is_not_called():
     """By the process that builds a run's workloads before its workers do."""
-    from harness.contracts.training import WorkloadSpec
-
     pool = {"odd": WorkloadSpec("odd", "workloads.toy.Path", {})}
     (problem,) = workload_problems(pool)
     assert "workload.pool.odd._target_: " in str(problem)

@@ -36,6 +36,14 @@ def test_steps_of_toys_are_short_and_those_of_an_emulated_device_as_long_as_it_s
     assert estimate_s(0) == real, "of which nothing is known"
 
 
+def test_programs_without_a_curve_are_guessed_also_where_others_were_measured() -> None:
+    world = setup(profile(), job("a", 0.0, 2, WORK, workload="absent"))
+    provenance = {**world.profile.provenance, "measured_here": True}
+    measured = replace(world, profile=replace(world.profile, provenance=provenance))
+    live = Live(fast_forward=False)
+    assert live.estimated_wall_s(measured) == live.estimated_wall_s(world) > 1000
+
+
 @pytest.mark.parametrize(("executors", "processes"), [(1, 1), (2, 2), (5, 3)])
 def test_memory_counts_every_executor_of_a_slot(executors: int, processes: int) -> None:
     """As many as there are logical workers, three, to run in them."""
