@@ -45,6 +45,11 @@ if TYPE_CHECKING:
 CONFIG = "config.yaml"
 MANIFEST, METRICS = "manifest.json", "metrics.json"
 FACTS, DIGESTS = "facts.json", "digests.json"
+_TEXTS = (CONFIG, MANIFEST, METRICS, FACTS, DIGESTS)
+_FILES = frozenset(
+    [*_TEXTS, *(f"{name}.gz" for name in _TEXTS), *(f"{name}.csv.gz" for name in TABLES)]
+)
+"""Names of all files that a run has, in itself or as a slim copy."""
 RUNS, REFERENCE = Path("results/runs"), Path("results/reference")
 RESULT_DIRS = (RUNS, REFERENCE)
 """Where runs are looked for if nothing else is said: those made here, then committed ones. Of two
@@ -137,9 +142,12 @@ class StoredRun:
         return path.stat().st_size if path.exists() else 0
 
     def files(self) -> list[Path]:
-        """The files of the run itself, without logs and checkpoints of its jobs."""
-        paths = (path for path in self.path.iterdir() if not path.is_symlink())
-        return sorted(path for path in paths if path.is_file())
+        """The files of the run itself, without logs and checkpoints of its jobs.
+
+        What else lies there is no part of a run: a page of a stranger's, say, or a link.
+        """
+        paths = (path for path in self.path.iterdir() if path.name in _FILES)
+        return sorted(path for path in paths if path.is_file() and not path.is_symlink())
 
     def _table_path(self, name: str) -> Path:
         if name not in TABLES:

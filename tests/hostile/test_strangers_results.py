@@ -259,10 +259,12 @@ def test_only_files_of_the_report_are_put_into_mlflow(tmp_path, file):
         attach_report(figures, config)
 
 
-def test_links_of_a_run_are_not_put_into_mlflow(tmp_path):
+def test_only_records_of_a_run_are_put_into_mlflow(tmp_path):
     run = write_run(tmp_path)
-    (run.path / "notes.txt").symlink_to("/etc/hostname")
-    assert "notes.txt" not in [path.name for path in run.files()]
+    before = run.files()
+    (run.path / "page.html").write_text(MARKUP)
+    (run.path / "faults.csv.gz").symlink_to("/etc/hostname")
+    assert run.files() == before
 
 
 def test_a_note_in_mlflow_is_text(tmp_path):
