@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,24 @@ class Document:
         if not dotted:
             return self.source
         return f"{self.source}: {dotted}" if self.lines else f"{self.source}.{dotted}"
+
+
+def key_problems(document: Document) -> list[str]:
+    """Return a problem for each mapping whose keys have no order: digests spell keys in order."""
+
+    def within(value: Any, place: KeyPath) -> Iterator[str]:
+        if isinstance(value, Mapping):
+            if not any(all(isinstance(key, kind) for key in value) for kind in (str, int)):
+                fact = "the keys are not all texts, or all whole numbers"
+                yield f"{document.place(*place)}: {fact}; put the others in quotes"
+                return
+            for key, inner in value.items():
+                yield from within(inner, (*place, key))
+        elif isinstance(value, list):
+            for index, inner in enumerate(value):
+                yield from within(inner, (*place, index))
+
+    return [*within(document.data, ())]
 
 
 def read_document(path: Path) -> Document:

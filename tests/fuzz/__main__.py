@@ -35,29 +35,37 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=1_000_000, help="over all targets")
     parser.add_argument("--turn-s", type=float, default=30.0, help="wall-clock seconds of a turn")
     parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
-    parser.add_argument("--out", type=Path, required=True, help="the record; made longer if there")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="the record; a round is added to it"
+    )
     parser.add_argument("--kept", type=Path, required=True, help="folder of corpora and crashes")
     chosen = parser.parse_args()
-    record = _begun(chosen.out)
+    document = _document(chosen.out)
+    record = _begun()
+    document["rounds"].append(record)
     end = time.monotonic() + 60 * chosen.minutes
     while time.monotonic() < end and _total(record) < chosen.inputs:
-        # The target with the fewest inputs is next: slow readers get as many as quick ones.
+        # The target with the fewest turns is next: slow readers get as much time as quick ones.
         name = min(chosen.targets, key=lambda each: record["targets"].get(each, {}).get("turns", 0))
         turn_s = min(chosen.turn_s, end - time.monotonic())
         _add(record["targets"].setdefault(name, {}), _turn(name, turn_s, chosen.kept))
         record["total"] = {key: _sum(record, key) for key in _COUNTS}
-        write_json(chosen.out, record)
+        write_json(chosen.out, document)
     print(json.dumps(record["total"]))
     return 1 if any(record["total"][key] for key in _COUNTS[1:]) else 0
 
 
-def _begun(out: Path) -> dict[str, Any]:
+def _document(out: Path) -> dict[str, Any]:
+    """Return the record so far: every call adds a round, which is of one state of the code."""
+    found: dict[str, Any] = {"schema_version": 1, "rounds": []}
     if out.is_file():
-        found: dict[str, Any] = json.loads(out.read_text())
-        return found
+        found = json.loads(out.read_text())
+    return found
+
+
+def _begun() -> dict[str, Any]:
     made = environment(["python", "-m", "tests.fuzz", *sys.argv[1:]])
-    bounds = {"cpu_s_per_input": MOST_CPU_S}
-    return {"schema_version": 1, **made, "bounds": bounds, "total": {}, "targets": {}}
+    return {**made, "bounds": {"cpu_s_per_input": MOST_CPU_S}, "total": {}, "targets": {}}
 
 
 def _sum(record: dict[str, Any], key: str) -> int:

@@ -41,6 +41,7 @@ def test_seeds_and_a_few_hostile_inputs(name):
 
 BROKEN = {
     "a path with a null character": ("profiles", b"\2\0h\3\x80"),
+    "programs called by a text and by a number": ("profiles", b"sm$30\x18,1.0"),
     "a time of a sample that is no number": ("manifests", b"\1[\0\1\1"),
 }
 
