@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, required=True, help="the record; a round is added to it"
     )
-    parser.add_argument("--kept", type=Path, required=True, help="folder of corpora and crashes")
+    parser.add_argument("--kept", type=Path, required=True, help="folder of inputs and crashes")
     chosen = parser.parse_args()
     document = _document(chosen.out)
     record = _begun()
