@@ -99,17 +99,6 @@ def test_a_file_of_a_run_is_no_link(tmp_path, name):
     assert any("it is a link" in problem for problem in check_run(run.path))
 
 
-def test_a_deep_folder_is_no_end_of_the_stack(tmp_path):
-    place = tmp_path
-    for _ in range(1200):  # PATH_MAX allows as many
-        place = place / "d"
-        try:
-            place.mkdir()
-        except OSError:
-            break
-    assert list(run_paths(tmp_path)) == []
-
-
 def test_a_table_that_unpacks_to_very_much_is_refused_early(tmp_path, monkeypatch):
     monkeypatch.setattr("harness.bounded_file._FREE_BYTES", 1 << 20)
     path = tmp_path / "latencies.csv.gz"
