@@ -78,7 +78,10 @@ def _scalar(value: Any, kind: type) -> Any:
             options = ", ".join(str(member.value) for member in kind)
             raise MismatchError(f"one of {options}") from None
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise MismatchError("a number below 2e308") from None
     if kind is float:
         fits = isinstance(value, float) and not math.isnan(value)
         return _same(value, fits, "a number")

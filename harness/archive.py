@@ -8,16 +8,20 @@ is another.
 
 from __future__ import annotations
 
+import glob
 import gzip
 import hashlib
 import io
 import lzma
 import os
+import re
 import shutil
 import tarfile
 import zlib
 from pathlib import Path
+from typing import Any, Self
 
+from harness.bounded_file import MOST_BYTES, Bounded, opened
 from harness.tables import COMPRESS_LEVEL
 
 SUFFIX = ".tar.xz"
@@ -27,6 +31,15 @@ _TEXTS = (".json.gz", ".yaml.gz")
 _TABLE, _PLAIN_TABLE = ".csv.gz", ".csv"
 _DIGITS = 16
 """Of an archive's SHA-256, which name the place where it is unpacked."""
+_PLACE = re.compile(f"[0-9a-f]{{{_DIGITS}}}")
+_MOST_UNPACKED_BYTES = 4 * MOST_BYTES
+"""Of an archive, unpacked. A disk takes what is unpacked, a memory only one file of it."""
+_MOST_HEADER_BYTES = 1 << 20
+"""Of a header's second part, with a long name. It is read into memory at once."""
+_MOST_FILES = 200_000
+"""Of an archive: three times as many as the largest study has."""
+_MEMORY_BYTES = 128 << 20
+"""For the dictionary of an archive. Ours need 65 MiB; a header may ask for 4 GiB."""
 
 
 class ArchiveError(Exception):
@@ -34,8 +47,11 @@ class ArchiveError(Exception):
 
 
 def is_archive(path: Path) -> bool:
-    """Whether this is the runs of a study in one file."""
-    return path.name.endswith(SUFFIX) and path.is_file()
+    """Whether this is the runs of a study in one file.
+
+    A study of which nothing but dots is left (``..`` + ``.tar.xz``) names another folder.
+    """
+    return path.name.endswith(SUFFIX) and not path.name.startswith(".") and path.is_file()
 
 
 def archive_of(folder: Path) -> Path:
@@ -92,10 +108,13 @@ def unpacked(archive: Path) -> Path:
     """
     study = archive.name.removesuffix(SUFFIX)
     try:
-        content = archive.read_bytes()
-        place = archive.parent / UNPACKED / hashlib.sha256(content).hexdigest()[:_DIGITS]
-        if not (place / study).is_dir():
-            _unpack(content, place, study)
+        _check_place(archive.parent / UNPACKED)
+        with opened(archive, follow=True) as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            place = archive.parent / UNPACKED / digest[:_DIGITS]
+            if not (place / study).is_dir():
+                file.seek(0)
+                _unpack(file, place, study)
     except (OSError, EOFError, lzma.LZMAError, tarfile.TarError, ValueError) as error:
         raise ArchiveError(
             f"{archive}: cannot be unpacked ({error}); get the file anew, and see that its folder"
@@ -133,22 +152,74 @@ def _stored(name: str, content: bytes) -> tuple[str, bytes]:
     return name, content
 
 
-def _unpack(content: bytes, place: Path, study: str) -> None:
+class _Entry(tarfile.TarInfo):
+    """An entry whose size is bounded when its header is read, before its content is."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Return the entry of a header.
+
+        Raises:
+            ValueError: it announces more than a file, or a longer name, may take.
+        """
+        found = super().frombuf(buf, encoding, errors)
+        most_bytes = MOST_BYTES if found.isreg() else _MOST_HEADER_BYTES
+        if not 0 <= found.size <= most_bytes:
+            raise ValueError(f"{found.name!r} is to hold {found.size:,} bytes, over {most_bytes:,}")
+        return found
+
+
+def _check_place(folder: Path) -> None:
+    """Refuse to write through a link, which would lead out of the folder of the results."""
+    if folder.is_symlink():
+        raise ValueError(f"{folder} is a link; remove it")
+
+
+class _Plain(io.RawIOBase):
+    """What an ``.xz`` stream holds; lzma's own file does not bound the memory of a dictionary."""
+
+    def __init__(self, packed: io.BufferedReader) -> None:
+        self._packed = packed
+        self._unpacker = lzma.LZMADecompressor(memlimit=_MEMORY_BYTES)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = b""
+        while not data and not self._unpacker.eof:
+            more = self._packed.read(1 << 16) if self._unpacker.needs_input else b""
+            if self._unpacker.needs_input and not more:
+                raise EOFError("it ends in the middle")
+            data = self._unpacker.decompress(more, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _unpack(packed: io.BufferedReader, place: Path, study: str) -> None:
     """Into ``place``, in one step: several processes may ask at once."""
     partial = place.with_name(f"{_PARTIAL}{place.name}-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
     try:
-        with tarfile.open(fileobj=io.BytesIO(lzma.decompress(content))) as tar:
-            for entry in tar:
+        plain = io.BufferedReader(Bounded(_Plain(packed), _MOST_UNPACKED_BYTES), 1 << 16)
+        with tarfile.open(fileobj=plain, mode="r|", tarinfo=_Entry) as tar:
+            for number, entry in enumerate(tar):
                 parts = Path(entry.name).parts
                 is_own = parts[:1] == (study,) and len(parts) == 3 and ".." not in parts
-                found = tar.extractfile(entry) if entry.isfile() else None
+                # A sparse file may say that it holds any number of zeros.
+                is_file = entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not entry.issparse()
+                found = tar.extractfile(entry) if is_file else None
                 if not is_own or found is None:
                     raise ValueError(f"{entry.name!r} is no file of a run of {study}")
+                # A longer header may have said another size since.
+                if entry.size > MOST_BYTES or number >= _MOST_FILES:
+                    raise ValueError("it holds more, or larger, files than any study")
                 name, stored = _stored(parts[2], found.read())
                 path = partial.joinpath(*parts).with_name(name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(stored)
+        while plain.read(1 << 20):  # to the end: what was cut off there is found only so
+            pass
         try:
             partial.rename(place)
         except OSError:
@@ -157,7 +228,7 @@ def _unpack(content: bytes, place: Path, study: str) -> None:
             return  # another process was quicker
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    for other in place.parent.glob(f"*/{study}"):
+    for other in place.parent.glob(f"*/{glob.escape(study)}"):
         # One that is being made may be of this archive, by a process that asked at the same time.
-        if other.parent != place and not other.parent.name.startswith(_PARTIAL):
+        if other.parent != place and _PLACE.fullmatch(other.parent.name):
             shutil.rmtree(other.parent, ignore_errors=True)

@@ -117,6 +117,10 @@ class Cluster:
         return replace(self, hosts=hosts, slots=slots, shared_speed=())
 
 
+MOST_CORES = 1_000_000
+"""Of a cluster, over all slots; a slot that is pinned to none counts as one."""
+
+
 def uniform_cluster(
     *,
     name: str,
@@ -152,6 +156,13 @@ def uniform_cluster(
         )
         if value < 1
     ]
+    num_slots = num_hosts * devices_per_host * slots_per_device
+    if num_slots * max(1, cores_per_slot) > MOST_CORES:
+        # Each slot is an object here, and each of its cores a number.
+        problems.append(
+            f"{num_slots} slots of {max(1, cores_per_slot)} cores are more than the"
+            f" {MOST_CORES:,} cores that a cluster may have; make it smaller"
+        )
     if cores_per_slot < 0:
         problems.append(
             f"cores_per_slot is {cores_per_slot}; use 0 for workers that are not pinned"

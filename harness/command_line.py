@@ -17,6 +17,7 @@ from harness import sweep
 from harness.archive import ArchiveError, located
 from harness.as_recorded import recorded_rows
 from harness.assumptions import lines
+from harness.bounded_file import read_text
 from harness.claims import Claims
 from harness.compose import is_file, understand, value_of
 from harness.config import GROUPS, RunConfig, hash_json
@@ -38,8 +39,8 @@ from harness.similarity import similarity_lines
 from harness.store import StoredRun, StoreError, load_run
 from harness.study import Point, Study, key_of, load_study, product
 from harness.summary import console, executed_line, fixed_size_lines, metrics_table, seconds
-from harness.text_file import read_text
 from harness.tracking import REFILL
+from harness.yaml_text import read_yaml
 
 _SIGNALS = 128
 """Exit codes above are those of signals."""
@@ -209,7 +210,7 @@ def _read_base(arguments: Arguments) -> Mapping[str, Any] | None:
     if path is None or not Path(path).is_file():
         return None
     try:
-        document = yaml.safe_load(read_text(Path(path)))
+        document = read_yaml(read_text(Path(path), follow=True))
     except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
         document = " ".join(str(error).split())
     if not isinstance(document, Mapping):
@@ -327,7 +328,7 @@ def _run_many(arguments: Arguments, argv: list[str]) -> int:
     code = 0
     for planned, entries in sweeps:
         if len(sweeps) > 1:
-            out.print(f"\n[bold]{planned.label}[/bold]")
+            out.print(f"\n{planned.label}", style="bold")
         if any(config.dry for config in configs):
             sweep.show_plan(planned, entries)
         else:

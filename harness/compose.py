@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import io
 import json
 import re
 import zlib
@@ -29,11 +30,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 import harness
 from harness.annotations import show
+from harness.bounded_file import read_text
 from harness.config import GROUPS, KEYS
 from harness.file_references import DEFAULTS, defaults_problems, resolver_problems
 from harness.identity import FILED
 from harness.path_words import is_yaml, literal, quoted, spellings, unquoted
 from harness.problems import Problem, UserError, suggest
+from harness.yaml_text import check_bounds
 
 CONFIG_DIR = Path(harness.__file__).resolve().parent.parent / "configs"
 """The shipped configuration files: one folder per group."""
@@ -241,7 +244,7 @@ def compose(
             problems += error.problems
         except (
             OSError,
-            UnicodeDecodeError,
+            ValueError,
             yaml.YAMLError,
             OmegaConfBaseException,
             TypeError,
@@ -333,7 +336,9 @@ def _register_file(group: str, path: str) -> tuple[str, str]:
     Relative paths in the file start from its folder. A trace or profile has a name of its own,
     which is the same wherever the file lies.
     """
-    node = OmegaConf.load(path)
+    text = read_text(Path(path), follow=True)
+    check_bounds(text)
+    node = OmegaConf.load(io.StringIO(text))
     if not isinstance(node, DictConfig):
         raise TypeError("it holds no mapping of keys to values")
     _check_references(group, path, node)  # before any text is looked up, which would replace it

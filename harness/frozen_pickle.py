@@ -1,8 +1,8 @@
 """Pickles of a replay: quick for millions of frozen values, and read with a list of what may be in.
 
-Pickle can call any function that it names, so a file is only read after its owner, digest and
-origin have been checked (``harness/snapshot.py``); that it may name nothing but the project's own
-parts and a few containers is the second fence.
+Pickle can call any function that it names, so a file is only read after its owner, digest, seal and
+origin have been checked (``harness/snapshot.py``). That it may name nothing but the project's own
+parts and a few containers is no fence against a stranger: some of these parts start processes.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from harness.failures import tell
 from harness.hidden import hidden_packages
+from harness.plain_output import plain_streams
 from harness.problems import render
 
 TIME_LIMIT_EXIT = 124
@@ -45,6 +46,8 @@ def run_command(main: Callable[[], int]) -> NoReturn:
 
     A command is refused where its packages are hidden: it would run other code.
 
+    Control characters in what it prints are spelt out (``plain_output``).
+
     What a disk, a file or a closed pipe refuses is told in one line (``failures.tell``).
 
     A command that was started with SIGINT ignored (in the background of a shell script, or by a
@@ -54,7 +57,7 @@ def run_command(main: Callable[[], int]) -> NoReturn:
         print(render(problems), file=sys.stderr)
         sys.exit(2)
     ctrl_c = _CtrlC()
-    with ctrl_c:
+    with ctrl_c, plain_streams():
         try:
             code = _code_of(main)
         except BaseException as error:

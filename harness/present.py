@@ -1,4 +1,8 @@
-"""What the files behind a stored run's trace and profile hold now, where they still exist."""
+"""What the files behind a stored run's trace and profile hold now, where they still exist.
+
+The run may be a stranger's. Nothing that its configuration names is imported or built, and of the
+files that it names only a digest is compared with the run's own.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from harness.problems import UserError
 from harness.profiles import ProfileError, load_profile
 from harness.trace.build import present_files_digest
 
-_UNREADABLE = (OSError, ValueError, ImportError, UserError, ProfileError)
+_UNREADABLE = (OSError, ValueError, UserError, ProfileError)
 """What reading raises of files that are gone, or that no longer fit the configuration."""
 
 

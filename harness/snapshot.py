@@ -1,7 +1,8 @@
 """Snapshots of a simulated replay, from which the same command goes on after a stop.
 
 A file, one for a run, below ``.snapshots`` beside the runs: the line ``elastrace-snapshot 1``; a
-line of JSON that says of which run and code it is; the pickled replay; and the SHA-256 of all that.
+line of JSON that says of which run and code it is; the pickled replay; the SHA-256 of all that; and
+the user's seal on that (``seal.py``), since a pickle can call any function that it names.
 Whatever is not as it should be is left aside with a word, and the run starts from its beginning.
 """
 
@@ -22,10 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from harness import frozen_pickle
+from harness.seal import SEAL_BYTES, is_sealed, seal
 
 FOLDER = ".snapshots"
 _MAGIC = b"elastrace-snapshot 1\n"
-_DIGEST_BYTES = 32
+_TAIL_BYTES = 32 + SEAL_BYTES
 _MOST_SHARE = 0.05
 """Of the wall clock that snapshots may take: one that takes long is made more seldom."""
 _LIBRARIES = ("highspy", "immutables", "numpy", "sortedcontainers")
@@ -75,7 +77,7 @@ class Snapshots:
             found, self.described = self._read()
         except FileNotFoundError:
             return None
-        except (_UnusableError, OSError) as error:
+        except (_UnusableError, OSError, RuntimeError) as error:
             self._say(f"{self._path}: not used: {error}; the run starts from its beginning")
             return None
         self._say(f"Going on from a snapshot: {self.described}.")
@@ -117,7 +119,8 @@ class Snapshots:
                 file.write(_MAGIC + json.dumps(header, sort_keys=True).encode() + b"\n")
                 frozen_pickle.write(file, replay)
                 file.flush()
-                raw.write(sink.digest.digest())
+                digest = sink.digest.digest()
+                raw.write(digest + seal(digest))
                 raw.flush()
                 os.fsync(raw.fileno())
 
@@ -125,11 +128,13 @@ class Snapshots:
         with self._path.open("rb") as file:
             _check_owner(os.fstat(file.fileno()))
             content = file.read()
-        body, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
+        body, digest = content[:-_TAIL_BYTES], content[-_TAIL_BYTES:-SEAL_BYTES]
         if not body.startswith(_MAGIC):
             raise _UnusableError("it is no snapshot of this version")
         if hashlib.sha256(body).digest() != digest:
             raise _UnusableError("it is damaged (its SHA-256 differs)")
+        if not is_sealed(digest, content[-SEAL_BYTES:]):
+            raise _UnusableError("it was written by another user, or on another machine")
         end = body.index(b"\n", len(_MAGIC)) + 1
         header = json.loads(body[len(_MAGIC) : end])
         for what, own in (("run", self._run), ("version of the code", self._code())):

@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,11 +27,19 @@ import yaml
 
 from harness.archive import ArchiveError, archive_of, is_archive, shown, unpacked
 from harness.benchmark import BENCHMARK_VERSION, KEY
+from harness.bounded_file import opened, parse_json, read_text
 from harness.owned_names import owned, stem_if_left
 from harness.put_in_place import REPLACED, put_in_place
 from harness.records import SCHEMA_VERSION, RunRecords
+from harness.stored_documents import (
+    config_problems,
+    digests_problems,
+    facts_problems,
+    manifest_problems,
+    metrics_problems,
+)
 from harness.tables import TABLES, TableError, read_frame, read_table, write_table
-from harness.text_file import read_text, text_path
+from harness.text_file import text_path
 from harness.yaml_text import read_alike
 
 if TYPE_CHECKING:
@@ -40,6 +48,11 @@ if TYPE_CHECKING:
 CONFIG = "config.yaml"
 MANIFEST, METRICS = "manifest.json", "metrics.json"
 FACTS, DIGESTS = "facts.json", "digests.json"
+_TEXTS = (CONFIG, MANIFEST, METRICS, FACTS, DIGESTS)
+_FILES = frozenset(
+    [*_TEXTS, *(f"{name}.gz" for name in _TEXTS), *(f"{name}.csv.gz" for name in TABLES)]
+)
+"""Names of all files that a run has, in itself or as a slim copy."""
 RUNS, REFERENCE = Path("results/runs"), Path("results/reference")
 RESULT_DIRS = (RUNS, REFERENCE)
 """Where runs are looked for if nothing else is said: those made here, then committed ones. Of two
@@ -82,13 +95,21 @@ class StoredRun:
 
     @cached_property
     def facts(self) -> Mapping[str, float]:
-        """The single numbers that only the run itself knew."""
-        return dict(_read_json(self.path / FACTS))
+        """The single numbers that only the run itself knew.
+
+        Raises:
+            StoreError: they are damaged.
+        """
+        return _checked(self.path / FACTS, facts_problems)
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """sha256 of every table's plain CSV, as it was written."""
-        return dict(_read_json(self.path / DIGESTS))
+        """sha256 of every table's plain CSV, as it was written.
+
+        Raises:
+            StoreError: they are damaged.
+        """
+        return _checked(self.path / DIGESTS, digests_problems)
 
     @property
     def left_out(self) -> Mapping[str, int]:
@@ -125,8 +146,12 @@ class StoredRun:
         return path.stat().st_size if path.exists() else 0
 
     def files(self) -> list[Path]:
-        """The files of the run itself, without logs and checkpoints of its jobs."""
-        return sorted(path for path in self.path.iterdir() if path.is_file())
+        """The files of the run itself, without logs and checkpoints of its jobs.
+
+        What else lies there is no part of a run: a page of a stranger's, say, or a link.
+        """
+        paths = (path for path in self.path.iterdir() if path.name in _FILES)
+        return sorted(path for path in paths if path.is_file() and not path.is_symlink())
 
     def _table_path(self, name: str) -> Path:
         if name not in TABLES:
@@ -218,8 +243,13 @@ class RunWriter:
 
 
 def sha256(path: Path) -> str:
-    """Of a file's bytes, in hexadecimal digits."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """Return that of a file's bytes, in hexadecimal digits.
+
+    Raises:
+        OSError: it cannot be read, or is a link.
+    """
+    with opened(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class RunStore:
@@ -302,19 +332,21 @@ def _folder(path: Path) -> tuple[int, int] | None:
 
 
 def _read_run(path: Path) -> StoredRun:
-    manifest = _read_json(text_path(path, MANIFEST))
+    manifest_path, config_path = text_path(path, MANIFEST), text_path(path, CONFIG)
+    manifest = _read_json(manifest_path)
     version = manifest.get("schema_version")
     if version != SCHEMA_VERSION:
         raise StoreError(
             f"{path}: written with schema version {version}, this program reads"
             f" {SCHEMA_VERSION}; run the point again, or read it with the version that wrote it"
         )
-    config_path = text_path(path, CONFIG)
+    _refuse(manifest_path, manifest_problems(manifest))
     try:
         config = read_alike(read_text(config_path)) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise StoreError(_damaged(config_path, error)) from error
-    return StoredRun(path, manifest, config, _read_json(path / METRICS))
+    _refuse(config_path, config_problems(config))
+    return StoredRun(path, manifest, config, _checked(path / METRICS, metrics_problems))
 
 
 def has_run(path: Path) -> bool:
@@ -329,21 +361,25 @@ def run_paths(root: Path) -> Iterator[Path]:
     embedded MLflow store is passed over: it holds copies of runs.
 
     Raises:
-        StoreError: an archive cannot be unpacked.
+        StoreError: an archive cannot be unpacked, or a link lies in the folder.
     """
-    if is_archive(root):
-        try:
-            yield from run_paths(unpacked(root))
-        except ArchiveError as error:
-            raise StoreError(str(error)) from error
-    elif has_run(root):
-        yield root
-    elif not root.exists() and is_archive(archive_of(root)):
-        yield from run_paths(archive_of(root))
-    elif root.is_dir() and not (root / _MIRROR).exists():
-        for path in sorted(root.iterdir()):
-            if not path.name.startswith(".") and (path.is_dir() or is_archive(path)):
-                yield from run_paths(path)
+    waiting = [root]
+    while waiting:
+        path = waiting.pop()
+        if path is not root and path.is_symlink():  # out of the folder, or round in a circle
+            raise StoreError(f"{path}: is a link; name the folder that it leads to")
+        if is_archive(path):
+            try:
+                waiting.append(unpacked(path))
+            except ArchiveError as error:
+                raise StoreError(str(error)) from error
+        elif has_run(path):
+            yield path
+        elif not path.exists() and is_archive(archive_of(path)):
+            waiting.append(archive_of(path))
+        elif path.is_dir() and not (path / _MIRROR).exists():
+            inner = (each for each in path.iterdir() if not each.name.startswith("."))
+            waiting += sorted((e for e in inner if e.is_dir() or is_archive(e)), reverse=True)
 
 
 def iter_runs(root: Path) -> Iterator[StoredRun]:
@@ -383,7 +419,7 @@ def _damaged(path: Path, error: Exception) -> str:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(read_text(path))
+        value = parse_json(read_text(path))
     except FileNotFoundError as error:
         raise StoreError(
             f"{path} does not exist; this is no directory of a finished run"
@@ -393,6 +429,18 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise StoreError(f"{path}: holds no JSON object; run the point again")
     return value
+
+
+def _checked(path: Path, problems: Callable[[Mapping[str, Any]], Iterator[str]]) -> dict[str, Any]:
+    found = _read_json(path)
+    _refuse(path, problems(found))
+    return found
+
+
+def _refuse(path: Path, problems: Iterator[str]) -> None:
+    """Refuse a document that no run of ours has; all that is wrong with it at once."""
+    if listed := [*problems]:
+        raise StoreError(f"{path}: {'; '.join(listed)}; run the point again")
 
 
 def _write_json(path: Path, value: Mapping[str, Any], sort_keys: bool = True) -> None:

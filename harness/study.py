@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from harness.annotations import MismatchError, coerce, show
+from harness.bounded_file import read_text
 from harness.compose import CONFIG_DIR, is_file, options, quote
 from harness.file_references import resolver_problems
 from harness.path_words import unquoted
@@ -183,7 +184,7 @@ def load_study(name: str) -> Study:
             [Problem("study", f"unknown study {name!r}", suggest(name, options("study")))]
         )
     try:
-        document = read_yaml(path.read_text(encoding="utf-8"))
+        document = read_yaml(read_text(path, follow=True))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         text = " ".join(str(error).split())
         raise UserError(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from harness.plain_output import plain, unwrapped
 from harness.records import FixedSizeRecord
 
 HEADLINES = (
@@ -35,13 +38,22 @@ _RARE = frozenset({"jobs_cancelled", "interruptions"})
 
 def console(stderr: bool = False) -> Console:
     """A console; wide enough for the tables where the output is no terminal."""
-    stream = sys.stderr if stderr else sys.stdout
+    stream = unwrapped(sys.stderr if stderr else sys.stdout)
     width = None if stream.isatty() else 200
-    return _Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    return _Console(
+        file=stream, width=width, highlight=False, soft_wrap=False, markup=False, emoji=False
+    )
 
 
 class _Console(Console):
-    """A console that leaves a closed pipe to ``run_command``, as every ``print`` does."""
+    """A console that shows texts as they are: without styles in brackets, and spelt out.
+
+    It leaves a closed pipe to ``run_command``, as every ``print`` does.
+    """
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return a text as it is shown, control characters spelt out."""
+        return super().render_str(plain(text), **options)
 
     def on_broken_pipe(self) -> None:
         """Raise; rich would end the process with exit code 1, without a word."""

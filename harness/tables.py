@@ -15,7 +15,6 @@ import hashlib
 import io
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import records
+from harness.bounded_file import opened_plain, parse_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,9 @@ RECORD_TYPES: Mapping[str, type[Any]] = {
 TABLES = (*RECORD_TYPES, LATENCIES)
 
 
-_UNREADABLE = (OSError, EOFError, ValueError, csv.Error, zlib.error)
+_MOST_WHOLE = 1 << 63
+"""NumPy and pandas hold the whole numbers of a table in 64 bits."""
+_UNREADABLE = (OSError, ValueError, csv.Error)
 
 
 class TableError(Exception):
@@ -75,7 +77,7 @@ def _join(slots: tuple[int, ...]) -> str:
 
 
 def _split(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split()))
+    return tuple(map(_whole, text.split()))
 
 
 def _phases(items: tuple[tuple[str, float], ...]) -> str:
@@ -83,7 +85,19 @@ def _phases(items: tuple[tuple[str, float], ...]) -> str:
 
 
 def _parse_phases(text: str) -> dict[str, float]:
-    return json.loads(text) if text else {}
+    found = parse_json(text) if text else {}
+    if not isinstance(found, dict) or not all(
+        type(each) in (int, float) for each in found.values()
+    ):
+        raise ValueError(f"{text[:40]!r} is no mapping of phases to seconds")
+    return found
+
+
+def _whole(text: str) -> int:
+    found = int(text)
+    if not -_MOST_WHOLE <= found < _MOST_WHOLE:
+        raise ValueError(f"{text[:40]} is no whole number of 64 bits")
+    return found
 
 
 def _optional(text: str) -> float | None:
@@ -92,7 +106,7 @@ def _optional(text: str) -> float | None:
 
 _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "str": str,
-    "int": int,
+    "int": _whole,
     "float": float,
     "float | None": _optional,
     "tuple[int, ...]": _split,
@@ -212,7 +226,7 @@ def _read_columns(path: Path, name: str) -> list[list[Any]]:
     """
     kinds = columns(name)
     try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
+        with io.TextIOWrapper(opened_plain(path), "utf-8", newline="") as text:
             reader = csv.reader(text)
             num_found = _check_header(path, next(reader, []), list(kinds), _num_needed(name))
             cells = list(zip(*reader, strict=True)) or [() for _ in range(num_found)]

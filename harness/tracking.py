@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from harness.bounded_file import parse_json, read_text
 from harness.interrupts import run_command
 from harness.problems import UserError
 from harness.store import RESULT_DIRS, StoredRun, StoreError, load_run, run_paths
@@ -150,7 +151,7 @@ def attach_report(figures: Path, config: Mapping[str, Any]) -> int:
         return 0
     if not figures.is_file():
         raise TrackingError(f"{figures} does not exist; draw the report first: make report")
-    entries = json.loads(figures.read_text(encoding="utf-8"))
+    entries = _figure_entries(figures)
     count = 0
     with _errors(where):
         client, experiment = _open(where)
@@ -159,13 +160,32 @@ def attach_report(figures: Path, config: Mapping[str, Any]) -> int:
             for found in _search(client, experiment, "")
             if "run_id" in found.data.tags
         }
-        for entry in entries:
-            for run_id in entry["run_ids"]:
+        for file, run_ids in entries:
+            for run_id in run_ids:
                 if run_id in present:
-                    file = figures.parent / entry["file"]
                     client.log_artifact(present[run_id], str(file), "report")
                     count += 1
     return count
+
+
+def _figure_entries(figures: Path) -> list[tuple[Path, list[str]]]:
+    """Return the files of a report's figures, each in the report's folder, and their runs.
+
+    Raises:
+        TrackingError: the list is damaged, or names a file elsewhere.
+    """
+    try:
+        found = [
+            (figures.parent / entry["file"], [*map(str, entry["run_ids"])])
+            for entry in parse_json(read_text(figures))
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TrackingError(f"{figures}: damaged ({error}); draw the report again") from error
+    folder = figures.parent.resolve()
+    for file, _ in found:
+        if not file.resolve().is_relative_to(folder):
+            raise TrackingError(f"{figures}: names {file}, elsewhere; draw the report again")
+    return found
 
 
 def refill(directories: Iterable[Path], config: Mapping[str, Any]) -> tuple[int, int, list[str]]:
@@ -250,11 +270,11 @@ def _trace_input(trace: Mapping[str, Any]) -> DatasetInput:
     """The trace as MLflow's data set; its digest is cut to what MLflow takes."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    source = {"source": str(trace.get("source", "")), "sha256": trace["digest"]}
+    source = {"source": str(trace.get("source", "")), "sha256": str(trace.get("digest"))}
     facts = {key: trace[key] for key in ("num_jobs", "licence", "history") if key in trace}
     dataset = Dataset(
-        name=str(trace["name"]),
-        digest=str(trace["digest"])[:_DIGEST_LENGTH],
+        name=str(trace.get("name", "unknown")),
+        digest=str(trace.get("digest", "unknown"))[:_DIGEST_LENGTH],
         source_type="local",
         source=json.dumps(source),
         profile=json.dumps(facts),

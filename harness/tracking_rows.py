@@ -14,12 +14,16 @@ from typing import Any, NamedTuple
 from harness import assumptions, levels
 from harness.benchmark import KEY, version_of
 from harness.inputs import inputs_digest
+from harness.plain_output import plain
 from harness.store import StoredRun
+from harness.tables import TableError
 
 PARAM_LENGTH = 500
 """Longest value of a parameter, characters."""
 CURVE_POINTS = 1000
 """Most points of a curve; longer ones are thinned evenly. The records keep every step."""
+_MARKS = re.compile(r"[\\`*\[\]!|~#]")
+"""What Markdown takes for an order in the middle of a line; ``_`` is none within a word."""
 _BAD_NAME = re.compile(r"[^\w\-./ ]")
 
 
@@ -72,7 +76,7 @@ def tags(run: StoredRun) -> dict[str, str]:
     values = {
         **choices,
         "checked": level,
-        "mlflow.note.content": f"{scheduler}. {levels.MEANING}",
+        "mlflow.note.content": f"{_unmarked(scheduler)}. {levels.MEANING}",
         "system": choices.get("backend"),
         "pace": pace,
         "elastrace.emulated": str(pace == "profile").lower(),
@@ -97,7 +101,20 @@ def tags(run: StoredRun) -> dict[str, str]:
 
 
 def curves(run: StoredRun) -> Iterator[Point]:
-    """Losses, step times and workers by job and step; evaluations; the machine over time."""
+    """Losses, step times and workers by job and step; evaluations; the machine over time.
+
+    Raises:
+        TableError: a table is damaged, or a cell of it is no number that a curve can have.
+    """
+    try:
+        yield from _curves(run)
+    except (ValueError, OverflowError) as error:
+        raise TableError(
+            f"{run.path}: a cell is no number ({error}); run the point again"
+        ) from None
+
+
+def _curves(run: StoredRun) -> Iterator[Point]:
     records, start_ms = run.records, began_ms(run)
     by_job = attrgetter("job_id")
     for job_id, group in groupby(sorted(records.steps, key=attrgetter("job_id", "step")), by_job):
@@ -153,6 +170,11 @@ def _name(text: str) -> str:
     parts = _BAD_NAME.sub("_", text)[:200].split("/")
     # MLflow takes a name for a path, and none that leads elsewhere.
     return "/".join(part if part.strip(".") else "_" * (len(part) or 1) for part in parts)
+
+
+def _unmarked(text: str) -> str:
+    """Return a text in which MLflow, which shows notes as Markdown, finds no link and no HTML."""
+    return _MARKS.sub(r"\\\g<0>", plain(text).replace("<", "&lt;"))
 
 
 def _thinned(rows: Sequence[Any]) -> Sequence[Any]:

@@ -1,4 +1,8 @@
-"""Reads YAML fast: by libyaml where it is there. Python's own parser takes eight times as long."""
+"""Reads YAML fast: by libyaml where it is there. Python's own parser takes eight times as long.
+
+Documents are bounded before anything is made of them. A few lines of aliases can stand for a
+million times as much (``a: &a [*b, *b]``), and a deep one ends the process, not the call.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,10 @@ from typing import Any
 
 import yaml
 
+MOST_DEPTH = 64
+"""Mappings and lists within one another."""
+MOST_NODES = 2_000_000
+"""Of a document, with every alias counted as what it stands for."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ENTRY = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
 """Where an entry of the outermost mapping begins; a list below its key may stand as far left."""
@@ -18,9 +26,91 @@ def read_yaml(text: str) -> Any:
     """A YAML document.
 
     Raises:
-        yaml.YAMLError: it is none.
+        yaml.YAMLError: it is none, or is larger than its bounds.
     """
-    return yaml.load(text, Loader=_LOADER)
+    check_bounds(text)
+    try:
+        return yaml.load(text, Loader=_LOADER)
+    except yaml.YAMLError:
+        raise
+    except Exception as error:  # the library's own constructors raise anything on a wrong tag
+        raise yaml.YAMLError(f"a value is not what it says it is ({error})") from error
+
+
+def read_plain(text: str) -> Any:
+    """A YAML document of texts, numbers, truths, lists and mappings alone.
+
+    The keys of a mapping are all texts, or all whole numbers, so that they have an order.
+
+    Raises:
+        yaml.YAMLError: as ``read_yaml``; or it holds anything else, such as a date.
+    """
+    found = read_yaml(text)
+    _check_plain(found)
+    return found
+
+
+def _check_plain(value: Any) -> None:
+    if isinstance(value, Mapping):
+        if not (
+            all(isinstance(key, str) for key in value) or all(isinstance(key, int) for key in value)
+        ):
+            raise yaml.YAMLError("the keys of a mapping are not all texts, or all whole numbers")
+        for inner in value.values():
+            _check_plain(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _check_plain(inner)
+    elif value is not None and not isinstance(value, str | int | float):
+        raise yaml.YAMLError(f"it holds a {type(value).__name__}; put a text in quotes")
+
+
+class BoundsError(yaml.MarkedYAMLError):
+    """A document that is too deep, or stands for too much."""
+
+
+def check_bounds(text: str) -> None:
+    """Refuse a document that is too deep, or too large with its aliases.
+
+    Call it before any other reader of YAML, which would build the document first. What is no YAML
+    is left to that reader, which says where.
+
+    Raises:
+        BoundsError: the document is larger than its bounds, or holds itself.
+    """
+    sizes: dict[str, int] = {}
+    above: list[tuple[str | None, int]] = []
+    total = 0
+    try:
+        for event in yaml.parse(text, Loader=_LOADER):
+            if isinstance(event, yaml.CollectionStartEvent):
+                above.append((event.anchor, total))
+                total += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                anchor, before = above.pop()
+                if anchor is not None:
+                    sizes[anchor] = total - before
+            elif isinstance(event, yaml.AliasEvent):
+                if any(event.anchor == anchor for anchor, _ in above):
+                    raise _out_of_bounds("a part of it holds itself", event)
+                total += sizes.get(str(event.anchor), 0)
+            elif isinstance(event, yaml.ScalarEvent):
+                total += 1
+                if event.anchor is not None:
+                    sizes[event.anchor] = 1
+            if len(above) > MOST_DEPTH:
+                raise _out_of_bounds(f"it is nested more than {MOST_DEPTH} deep", event)
+            if total > MOST_NODES:
+                raise _out_of_bounds(f"it stands for more than {MOST_NODES:,} values", event)
+    except BoundsError:
+        raise
+    except (yaml.YAMLError, ValueError):
+        return
+
+
+def _out_of_bounds(fact: str, event: yaml.Event) -> BoundsError:
+    mark: Any = event.start_mark
+    return BoundsError(problem=fact, problem_mark=mark)
 
 
 def fault(error: yaml.YAMLError, text: str) -> tuple[int, str]:
@@ -51,11 +141,11 @@ def read_alike(text: str) -> Any:
             parsed = _entry(entry)
             # What is merged into the mapping (``<<``) counts less than what stands in it.
             if not isinstance(parsed, Mapping) or len(parsed) != 1 or entry.startswith("<<"):
-                return read_yaml(text)
+                return read_plain(text)
             found |= parsed
     except yaml.YAMLError:  # it has an end in another entry, or is none: the whole document tells
-        return read_yaml(text)
-    return found or read_yaml(text)
+        return read_plain(text)
+    return found or read_plain(text)
 
 
-_entry = lru_cache(maxsize=8192)(read_yaml)
+_entry = lru_cache(maxsize=8192)(read_plain)

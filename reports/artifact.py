@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.bounded_file import read_text
 from harness.compose import CONFIG_DIR, defaults, options
 from harness.interrupts import run_command
 from harness.kick.checks import OF_THE_MACHINE
@@ -27,7 +28,7 @@ from harness.problems import Problem, UserError
 from harness.store import FACTS, MANIFEST, REFERENCE, run_paths
 from harness.study import Study, load_study
 from harness.tables import read_table
-from harness.text_file import read_text, text_path
+from harness.text_file import text_path
 from reports import artifact_claims
 from reports.claims import kept
 from reports.claims.ledger import Claim, Paper, load

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from harness import levels
 from harness.benchmark import VersionError, one_version
+from harness.bounded_file import parse_json, read_text
 from harness.identity import portable
 from harness.inputs import Outdated, contents_labels, outdated
 from harness.manifest import hardware_slug
@@ -375,6 +375,9 @@ def _listed(directories: Sequence[Path], study: str) -> set[str]:
             directory / study / "points.json",
         ):
             if path.is_file():
-                points = json.loads(path.read_text(encoding="utf-8"))["points"]
-                listed |= {point["run_id"] for point in points}
+                try:
+                    points = parse_json(read_text(path))["points"]
+                    listed |= {point["run_id"] for point in points}
+                except (OSError, ValueError, KeyError, TypeError) as error:
+                    raise SelectionError(f"{path}: damaged ({error}); remove it") from error
     return listed

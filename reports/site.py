@@ -12,15 +12,18 @@ from string import Template
 
 from harness import as_recorded, assumptions, levels
 from harness.archive import shown
+from harness.bounded_file import parse_json, read_text
 from harness.store import CONFIG, MANIFEST
 from harness.text_file import text_path
 from reports import about, style, table_files
 from reports.drawing import Drawing
 from reports.files import FORMATS, save_all
-from reports.selection import ReportRun
+from reports.selection import ReportRun, SelectionError
 
 INDEX, TABLES_INDEX = "figures.json", "tables.json"
 """List every figure, with its files and the runs it shows, and every table with its files."""
+_REMOVED = frozenset({*FORMATS, *table_files.FORMATS})
+"""Endings of the files that an earlier report left."""
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -108,9 +111,26 @@ def _remove_earlier(out: Path) -> None:
     """Remove the figures and tables that an earlier report put here, as its lists have them."""
     for listing in (out / INDEX, out / TABLES_INDEX):
         if listing.is_file():
-            for entry in json.loads(listing.read_text(encoding="utf-8")):
-                for name in entry.get("files", ()):
-                    (out / name).unlink(missing_ok=True)
+            for path in _listed(listing):
+                path.unlink(missing_ok=True)
+
+
+def _listed(listing: Path) -> list[Path]:
+    """Return the files that a list of figures or tables names, as far as they lie in its folder.
+
+    Raises:
+        SelectionError: the list is damaged.
+    """
+    out = listing.parent
+    try:
+        entries = parse_json(read_text(listing))
+        paths = [out / str(name) for entry in entries for name in entry.get("files", ())]
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        fact = f"is no list of a report ({error})"
+        raise SelectionError(f"{listing}: {fact}; remove it, or give another --out") from error
+    # Only what a report puts there: the folder may have come from elsewhere.
+    inside = (path for path in paths if path.parent.resolve().is_relative_to(out.resolve()))
+    return [path for path in inside if path.suffix[1:] in _REMOVED]
 
 
 def downloads(what: str, files: Sequence[Path], page_folder: Path) -> str:

@@ -45,11 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """See the module's text."""
     options = build_parser().parse_args(argv)
     try:
-        one = read_job(options.one, options.job)
-        other = read_job(options.other, options.job)
+        return _compare(options)
     except JobFilesError as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def _compare(options: argparse.Namespace) -> int:
+    one = read_job(options.one, options.job)
+    other = read_job(options.other, options.job)
     if not (set(one.losses) & set(other.losses)):
         print(_nothing_shared(options.one, options.other, one, other), file=sys.stderr)
         return 2

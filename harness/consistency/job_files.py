@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from harness.contracts.evidence import COMMON, Stage
 from harness.engines.consumed import read_lines
 from harness.engines.fixed_size import last_digests
 from harness.file_names import file_name
 from harness.store import StoreError, load_run
+from harness.tables import TableError
 
 Found = Mapping[str, str]
 Array = npt.NDArray[Any]
@@ -55,18 +56,26 @@ class JobFiles:
         return sorted(found, key=int)
 
     def tensor(self, step: int, worker: str, stage: Stage, name: str) -> Array | None:
-        """A tensor that was kept; None if it was not. Half floats as float32."""
+        """A tensor that was kept; None if it was not. Half floats as float32.
+
+        Raises:
+            JobFilesError: its file is damaged.
+        """
         path = self.folder / "evidence" / f"step-{step:08d}-{worker}.safetensors"
         if not path.exists():
             return None
-        with safe_open(path, framework="numpy") as file:
-            key = f"{stage}/{name}"
-            if key not in file.keys():  # noqa: SIM118
-                return None
-            if file.get_slice(key).get_dtype() == "BF16":
-                return _of_bfloat16(path, key)
-            found: Array = file.get_tensor(key)
-            return found
+        try:
+            # Its header is judged first: what it announces must be in the file.
+            with safe_open(path, framework="numpy") as file:
+                key = f"{stage}/{name}"
+                if key not in file.keys():  # noqa: SIM118
+                    return None
+                if file.get_slice(key).get_dtype() == "BF16":
+                    return _of_bfloat16(path, key)
+                found: Array = file.get_tensor(key)
+                return found
+        except (SafetensorError, ValueError, TypeError) as error:
+            raise JobFilesError(f"{path}: damaged ({error}); train the job again") from error
 
     def tensors(self, step: int, worker: str, stage: Stage) -> dict[str, Array]:
         """All tensors of a stage that were kept."""
@@ -98,8 +107,15 @@ def read_job(path: Path, job_id: str | None = None) -> JobFiles:
         job_id: which job of a run; None: the run has only one.
 
     Raises:
-        JobFilesError: nothing to compare is there.
+        JobFilesError: nothing to compare is there, or a line of it is none of ours.
     """
+    try:
+        return _read(path, job_id)
+    except (ValueError, LookupError, TypeError, AttributeError, TableError) as error:
+        raise JobFilesError(f"{path}: damaged ({error}); train the job again") from error
+
+
+def _read(path: Path, job_id: str | None) -> JobFiles:
     if path.is_file():
         return _read_reference(path)
     folder = _job_folder(path, job_id)

@@ -11,7 +11,6 @@ step from which it went on, ``resumed_at``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from harness.bounded_file import parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as file:
         for line in file:
             if line.endswith("\n"):
-                yield json.loads(line)
+                yield parse_json(line)
 
 
 def read_consumed(job_dir: Path) -> list[Consumed]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from harness.yaml_text import fault
+from harness.bounded_file import read_text
+from harness.yaml_text import check_bounds, fault
 
 KeyPath = tuple[str | int, ...]
 
@@ -37,20 +38,39 @@ class Document:
         return f"{self.source}: {dotted}" if self.lines else f"{self.source}.{dotted}"
 
 
+def key_problems(document: Document) -> list[str]:
+    """Return a problem for each mapping whose keys have no order: digests spell keys in order."""
+
+    def within(value: Any, place: KeyPath) -> Iterator[str]:
+        if isinstance(value, Mapping):
+            if not any(all(isinstance(key, kind) for key in value) for kind in (str, int)):
+                fact = "the keys are not all texts, or all whole numbers"
+                yield f"{document.place(*place)}: {fact}; put the others in quotes"
+                return
+            for key, inner in value.items():
+                yield from within(inner, (*place, key))
+        elif isinstance(value, list):
+            for index, inner in enumerate(value):
+                yield from within(inner, (*place, index))
+
+    return [*within(document.data, ())]
+
+
 def read_document(path: Path) -> Document:
     """Read a YAML file; what cannot be read is in the answer's ``problems``."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, follow=True)
     except UnicodeDecodeError:
         fact = "cannot be read (it is not UTF-8 text)"
         return Document(str(path), {}, problems=(f"{path}: {fact}; save it as UTF-8 YAML",))
     except OSError as error:
-        fact = f"cannot be read ({error.strerror})"
+        fact = f"cannot be read ({error.strerror or error})"
         return Document(str(path), {}, problems=(f"{path}: {fact}; check the path",))
     lines: dict[KeyPath, int] = {(): 1}
     problems: list[str] = []
     loader = None
     try:
+        check_bounds(text)
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         data = None if node is None else _plain(loader, node, (), path, lines, problems)
@@ -61,7 +81,7 @@ def read_document(path: Path) -> Document:
             {},
             problems=(f"{path}:{line}: not valid YAML: {fact}; correct the syntax",),
         )
-    except ValueError as error:
+    except Exception as error:  # the library's own constructors raise anything on a wrong tag
         return Document(str(path), {}, problems=(f"{path}: {error}; quote or correct the value",))
     finally:
         if loader is not None:

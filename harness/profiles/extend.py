@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import yaml
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from harness.bounded_file import read_text
 from harness.file_references import resolver_problems
 from harness.problems import suggest
 from harness.profiles.errors import ProfileError
+from harness.yaml_text import check_bounds
 
 DEFAULTS = "defaults"
 _SELF = "_self_"
@@ -66,8 +69,10 @@ def _merged(path: Path, shipped: Path, above: tuple[Path, ...]) -> DictConfig:
 
 def _read(path: Path) -> DictConfig:
     try:
-        node = OmegaConf.load(path)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, OmegaConfBaseException) as error:
+        text = read_text(path, follow=True)
+        check_bounds(text)
+        node = OmegaConf.load(io.StringIO(text))
+    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
         reason = " ".join(str(error).split())
         raise ProfileError([f"{path}: cannot be read ({reason}); correct the file"]) from error
     if not isinstance(node, DictConfig):

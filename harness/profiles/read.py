@@ -15,7 +15,7 @@ from harness.profiles.cost_cells import read_cost_cells
 from harness.profiles.costs import CostCell
 from harness.profiles.curves import Family
 from harness.profiles.devices import add_devices, read_devices
-from harness.profiles.document import Document, read_document
+from harness.profiles.document import Document, key_problems, read_document
 from harness.profiles.errors import ProfileError
 from harness.profiles.extend import DEFAULTS, extended
 from harness.profiles.noise import read_noise
@@ -67,6 +67,8 @@ def load_profile(config: Mapping[str, Any] | DictConfig | str | Path) -> Profile
         if path is not None:
             return load_profile(folder / str(path))
     problems = list(document.problems)
+    if unordered := key_problems(document):
+        raise ProfileError([*problems, *unordered])
     if not isinstance(document.data, Mapping):
         raise ProfileError(
             problems or [f"{document.place()}: is empty; docs/configuration.md has the format"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from harness.bounded_file import opened_plain
 from harness.profiles.document import Document, KeyPath
 
 Cells = dict[int, dict[int, float]]
@@ -54,10 +56,11 @@ def read_csv(path: Path, unit: str, problems: list[str]) -> Cells:
     ``nan`` or 0 were not measured and are left out.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with io.TextIOWrapper(opened_plain(path, follow=True), "utf-8-sig", newline="") as file:
             rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        is_text = not isinstance(error, UnicodeDecodeError)
+        reason = getattr(error, "strerror", None) or (error if is_text else "it is not UTF-8 text")
         problems.append(f"{path}: cannot be read ({reason}); check the file's name")
         return {}
     if not rows or not rows[0] or rows[0][0].strip() != "global_batch_size":

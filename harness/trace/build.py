@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.bounded_file import opened
 from harness.build import build
 from harness.problems import Problem, UserError, suggest
 from harness.profiles import RECORDED
@@ -20,6 +21,8 @@ TRACES = Path(__file__).resolve().parents[2] / "configs" / "trace"
 """Where the shipped trace configurations are, with their data beside them."""
 
 _REQUIRED = ("name", "source", "licence", "reader")
+_BESIDE = ("tasks", "throughputs")
+"""Options of readers that name a second file, beside the first."""
 KEYS = (*_REQUIRED, "transforms", "recorded_on_slots")
 
 
@@ -48,14 +51,29 @@ def load_trace(
 def present_files_digest(config: Mapping[str, Any], *, base_dir: Path = TRACES) -> str | None:
     """Return the ``files_digest`` that a trace of this configuration would have now.
 
-    Its files are read, and not understood. None: the reader does not say what it reads.
+    Its files are found by the options that name them, and read without being understood. No part
+    is imported or built: the configuration may be that of a stranger's run.
+
+    Returns:
+        The digest; None if no option names a file. The digest of a reader that reads others, too,
+        differs from that of its runs.
 
     Raises:
-        TraceError: everything that is wrong with the configuration.
-        OSError: a file cannot be read.
+        OSError: a file cannot be read, or is no regular file.
     """
-    reader, transforms = build_parts(config, base_dir)
-    return _files_digest((reader, *transforms))
+    steps = config.get("transforms")
+    parts = [config.get("reader"), *(steps if isinstance(steps, list) else ())]
+    paths = [path for part in parts for path in _named_files(_located(part, base_dir))]
+    return _digest(paths) if paths else None
+
+
+def _named_files(part: Any) -> Iterator[Path]:
+    """Yield the files that a part's options name, in the order of the part's own ``files``."""
+    if not isinstance(part, Mapping) or not isinstance(part.get("path"), str):
+        return
+    path = Path(part["path"])
+    yield path
+    yield from (path.parent / part[key] for key in _BESIDE if isinstance(part.get(key), str))
 
 
 def build_parts(config: Mapping[str, Any], base_dir: Path) -> tuple[Reader, Sequence[Transform]]:
@@ -132,9 +150,14 @@ def _files_digest(parts: Sequence[object]) -> str | None:
     reader, *_ = parts
     if getattr(reader, "files", None) is None:
         return None
+    return _digest(Path(path) for part in parts for path in getattr(part, "files", ()))
+
+
+def _digest(paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for path in (path for part in parts for path in getattr(part, "files", ())):
-        digest.update(hashlib.sha256(Path(path).read_bytes()).digest())
+    for path in paths:
+        with opened(path, follow=True) as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 
 

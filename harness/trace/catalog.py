@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from harness.bounded_file import read_text
 from harness.build import build
 from harness.cluster import Cluster
 from harness.problems import UserError, suggest
@@ -18,7 +19,7 @@ from harness.trace.submissions import Reader
 from harness.trace.table import display, read_header
 from harness.trace.trace import Trace, TraceError
 from harness.trace.transforms import Transform, TransformContext
-from harness.yaml_text import fault
+from harness.yaml_text import check_bounds, fault
 
 CONFIGS = TRACES.parent
 """Where the shipped configurations of every group are."""
@@ -108,18 +109,19 @@ def _named(group: str, name: str) -> Mapping[str, Any]:
 def _yaml(path: Path) -> Mapping[str, Any]:
     shown = display(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, follow=True)
     except UnicodeDecodeError as error:
         fact = "cannot be read (it is not UTF-8 text)"
         raise TraceError([f"{shown}: {fact}; save it as UTF-8 YAML"]) from error
     except OSError as error:
         raise TraceError([f"{shown}: cannot be read ({error}); correct the path"]) from error
     try:
+        check_bounds(text)
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         line, fact = fault(error, text)
         raise TraceError([f"{shown}:{line}: {fact}; correct the YAML there"]) from error
-    except ValueError as error:
+    except Exception as error:  # the library's own constructors raise anything on a wrong tag
         raise TraceError([f"{shown}: {error}; quote or correct the value"]) from error
     if not isinstance(content, Mapping):
         raise TraceError([f"{shown}: is no mapping; docs/how-to-add-a-trace.md has an example"])

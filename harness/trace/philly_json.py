@@ -19,9 +19,6 @@ Workloads", USENIX ATC 2019.
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.bounded_file import opened_plain, parse_json
 from harness.problems import suggest
 from harness.trace.assemble import to_trace
 from harness.trace.philly import RECORDED
@@ -156,13 +154,11 @@ def _entries(path: Path, shown: str) -> list[tuple[str, Any]]:
         TraceError: the file is absent, no JSON, or no list with entries.
     """
     try:
-        data = path.read_bytes()
-        if path.suffix == ".gz":
-            data = gzip.decompress(data)
-        content = json.loads(data.decode("utf-8-sig"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        with opened_plain(path, follow=True) as file:
+            content = parse_json(file.read().decode("utf-8-sig"))
+    except ValueError as error:
         raise TraceError([f"{shown}: not JSON ({error}); give the published file"]) from error
-    except (OSError, EOFError, zlib.error) as error:
+    except OSError as error:
         raise TraceError([f"{shown}: cannot be read ({error}); give a whole file"]) from error
     if not isinstance(content, list) or not content:
         raise TraceError([f"{shown}: is no list of jobs; give the published cluster_job_log"])

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from harness.cluster import Cluster
@@ -80,12 +79,12 @@ def facts(trace: Trace, cluster: Cluster | None = None) -> dict[str, str]:
 
 def show(trace: Trace, console: Console, cluster: Cluster | None = None) -> None:
     """Print the facts, the percentiles and the bars of a trace."""
-    console.print(f"[bold]{escape(trace.name)}[/bold]")
+    console.print(trace.name, style="bold")
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in facts(trace, cluster).items():
-        table.add_row(name, escape(text))
+        table.add_row(name, text)
     console.print(table)
     arrivals = np.array([job.arrival_s for job in trace.jobs])
     slots = np.array([job.requested_slots for job in trace.jobs])
@@ -167,5 +166,5 @@ def _bars(console: Console, title: str, labels: Sequence[str], counts: Sequence[
     for label, count in zip(labels, counts, strict=True):
         length = max(1, round(_WIDTH * count / most)) if count else 0
         table.add_row(label, f"{count:,}", mark * length)
-    console.print(f"\n[bold]{title}[/bold]")
+    console.print(f"\n{title}", style="bold")
     console.print(table)

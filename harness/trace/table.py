@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Literal, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.bounded_file import opened_plain
 from harness.problems import suggest
 from harness.trace.trace import TraceError
 
@@ -151,7 +151,7 @@ def read_rows(path: Path, *, delimiter: str = ",", quotes: bool = True) -> Rows:
         raise TraceError(
             [f"{shown}: not UTF-8 text ({error.reason}); save it as UTF-8 CSV"]
         ) from error
-    except (OSError, EOFError, zlib.error) as error:
+    except OSError as error:
         raise TraceError([f"{shown}: cannot be read ({error}); give a whole file"]) from error
     except csv.Error as error:
         open_quotes = f"{shown}:{last + 1}: not a table ({error}); correct the quotes there, or"
@@ -230,7 +230,7 @@ def read_header(path: Path) -> list[str]:
     try:
         with _opened(path, shown) as file:
             first = next(csv.reader(file), [])
-    except (UnicodeDecodeError, OSError, EOFError, zlib.error, csv.Error) as error:
+    except (UnicodeDecodeError, OSError, csv.Error) as error:
         raise TraceError([f"{shown}: cannot be read ({error}); give a CSV file"]) from error
     if not first:
         raise TraceError([f"{shown}: is empty; the first line must name the columns"])
@@ -249,9 +249,7 @@ def _opened(path: Path, shown: str) -> TextIO:
         raise TraceError([f"{shown}: is a folder; name a file in it{_neighbours(path)}"])
     if not path.exists():
         raise TraceError([f"{shown}: there is no such file{_neighbours(path.parent)}"])
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+    return io.TextIOWrapper(opened_plain(path, follow=True), "utf-8-sig", newline="")
 
 
 def _neighbours(folder: Path) -> str:

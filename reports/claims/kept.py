@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.bounded_file import parse_json, read_text
 from reports.claims.verdicts import Verdict
 
 FILE = "verdicts.json"
@@ -25,7 +26,7 @@ def write(path: Path, verdicts: Sequence[Verdict]) -> None:
 
 def changes(path: Path, verdicts: Sequence[Verdict]) -> Iterator[str]:
     """What is not as it was accepted: a line each, with the reason where there is one."""
-    accepted: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    accepted: Mapping[str, Any] = parse_json(read_text(path))
     found = {verdict.claim.id: verdict.stored() for verdict in verdicts}
     for claim in sorted(accepted.keys() - found.keys()):
         yield f"{claim}: is no longer in the ledger"

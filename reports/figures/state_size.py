@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from harness.bandwidth import NAME, RECORD
+from harness.bounded_file import parse_json, read_text
 from harness.manifest import hardware_slug
 from harness.statistics import percentile_interval
 from harness.store import RESULT_DIRS
@@ -181,6 +181,6 @@ def bandwidths(runs: Sequence[ReportRun], places: Sequence[Path] = RESULT_DIRS) 
     for place in places if len(slugs) == 1 else ():
         path = place / next(iter(slugs)) / NAME / RECORD
         if path.is_file():
-            found = json.loads(path.read_text(encoding="utf-8"))["bytes_per_s"]
+            found = parse_json(read_text(path))["bytes_per_s"]
             break
     return {kind: float(value["median"]) for kind, value in found.items() if kind in _REFERENCE}

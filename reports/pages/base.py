@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.bounded_file import parse_json, read_text
 from harness.store import StoreError
 from reports.claims.ledger import Paper
 from reports.claims.verdicts import Verdict
@@ -140,7 +140,7 @@ def _documents(
 ) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     for path in sorted(path for directory in directories for path in directory.rglob(pattern)):
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = parse_json(read_text(path))
         except (OSError, ValueError) as error:
             raise StoreError(f"{path}: cannot be read ({error}); make it again") from error
         if isinstance(record, dict):

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.bounded_file import parse_json, read_text
 from systems.elastic.user_job import JOB_ID, UserJob
 from systems.runtime.control import ControlClient, ControlError, Message
 from systems.runtime.control_server import Connection, ControlServer
@@ -76,17 +77,20 @@ def ask(job_dir: Path, request: Mapping[str, Any], timeout_s: float) -> Message:
         ControlError: there is no such job, it is gone, or it does not answer in time.
     """
     try:
-        place = json.loads((job_dir / FILE).read_text(encoding="utf-8"))
+        place = parse_json(read_text(job_dir / FILE))
+        port, token = int(place["port"]), str(place["token"])
     except OSError:
         raise ControlError(f"{job_dir}: no job runs in this folder (no {FILE})") from None
-    greeting = {"kind": "greeting", "job_id": JOB_ID, "token": place["token"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ControlError(f"{job_dir / FILE}: damaged ({error}); start the job again") from None
+    greeting = {"kind": "greeting", "job_id": JOB_ID, "token": token}
     gone: Message = {"status": "failed", "reason": "the job is gone"}
     try:
-        client = ControlClient(
-            place["address"], place["port"], greeting, on_end=lambda: client.inbox.put(gone)
-        )
+        # Whatever address the file says: a job listens on the loopback, and the folder may be a
+        # stranger's.
+        client = ControlClient(LOOPBACK, port, greeting, on_end=lambda: client.inbox.put(gone))
         client.send({"kind": "request", **request})
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         raise ControlError(f"{job_dir}: the job does not listen any more: {error}") from None
     try:
         return client.receive(timeout_s)

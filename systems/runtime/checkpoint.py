@@ -19,10 +19,22 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from harness.bounded_file import parse_json, read_text
 from systems.runtime.state import optimizer_state, parameters_of
 from systems.runtime.tensor_file import write_tensors
 
 VERSION = 4
+_ENTRY: Mapping[str, type] = {
+    "data": str,
+    "sha256": str,
+    "step": int,
+    "values": dict,
+    "seed": int,
+    "optimizer_values": dict,
+    "optimizer_groups": list,
+    "optimizer_on_device": list,
+}
+"""What a manifest holds besides its version."""
 
 
 class CheckpointError(Exception):
@@ -138,7 +150,7 @@ def load(
         CheckpointError: a file is missing or damaged, or belongs to another model.
     """
     entry = _read_manifest(manifest)
-    data = manifest.parent / entry["data"]
+    data = manifest.with_suffix(".safetensors")
     try:
         if verify:
             with data.open("rb") as file:
@@ -154,7 +166,7 @@ def load(
         raise CheckpointError(f"checkpoint {data} cannot be read: {error}") from None
     try:
         _fill(tensors, entry, model, optimizer)
-    except (KeyError, IndexError, ValueError) as error:
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"checkpoint {data} belongs to another model or optimizer ({error});"
             " build the workload with the options it was saved with"
@@ -164,11 +176,18 @@ def load(
 
 def _read_manifest(manifest: Path) -> dict[str, Any]:
     try:
-        entry = json.loads(manifest.read_text(encoding="utf-8"))
+        entry = parse_json(read_text(manifest))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"manifest {manifest} cannot be read: {error}") from None
     if not isinstance(entry, dict) or entry.get("version") != VERSION:
         raise CheckpointError(f"manifest {manifest} is not of version {VERSION}")
+    # The data lie beside their manifest, under its name: what it says leads to no other file.
+    wrong = [key for key, kind in _ENTRY.items() if not isinstance(entry.get(key), kind)]
+    if wrong or entry["data"] != manifest.with_suffix(".safetensors").name:
+        raise CheckpointError(
+            f"manifest {manifest} is damaged ({', '.join(wrong) or 'data'}); restore the file, or"
+            " remove the folder and start the job from scratch"
+        )
     return entry
 
 
@@ -186,6 +205,8 @@ def _fill(
     parameters = parameters_of(optimizer)
     on_device = set(entry["optimizer_on_device"])
     for group, saved in zip(optimizer.param_groups, entry["optimizer_groups"], strict=True):
+        if "params" in saved:  # they are the model's own
+            raise ValueError("its hyper-parameters name parameters")
         group.update(
             {
                 key: tuple(value) if isinstance(group.get(key), tuple) else value

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
 
+from harness.bounded_file import parse_json
+
 Message: TypeAlias = dict[str, Any]
 
 TOKEN_VARIABLE = "ELASTRACE_CONTROL_TOKEN"
@@ -76,7 +78,7 @@ class LineBuffer:
         for line in lines:
             self._measure(line)
             try:
-                message = json.loads(line)
+                message = parse_json(line)
             except ValueError:
                 raise ControlError("a line that is not JSON") from None
             if not isinstance(message, dict):

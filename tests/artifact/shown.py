@@ -64,7 +64,7 @@ def read(line):
         words.pop(0)
     if words[0] == "make":
         return Shown("make", tuple(words[1:]), text)
-    if _PYTHON.match(words[0]) and words[1:2] == ["-m"]:
+    if _PYTHON.match(words[0]) and words[1:2] == ["-m"] and len(words) > 2:
         return Shown(words[2], tuple(words[3:]), text)
     return None
 

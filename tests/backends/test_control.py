@@ -147,6 +147,23 @@ def test_the_token_is_checked_first_and_never_passed_on(recorder):
     assert len(recorder.messages) == 2
 
 
+@pytest.mark.parametrize(
+    "line",
+    [b"[" * 4000, b'{"a":' * 800, b'{"job_id":"job","token":"\\ud800"}', b"9" * 4000],
+    ids=["deep list", "deep mapping", "half a letter", "long number"],
+)
+def test_no_greeting_of_a_stranger_ends_the_driver(recorder, line):
+    with socket.create_connection(recorder.server.address) as bad:
+        bad.sendall(line + b"\n")
+        bad.settimeout(10)
+        reader = threading.Thread(target=bad.recv, args=(1,))
+        reader.start()
+        recorder.until(lambda: not reader.is_alive())
+    with socket.create_connection(recorder.server.address) as good:
+        good.sendall(encode(GREETING))
+        recorder.until(lambda: recorder.messages)
+
+
 def test_what_a_worker_said_before_it_died_is_heard_also_by_who_notices_in_sending(recorder):
     worker = socket.create_connection(recorder.server.address)
     worker.sendall(encode(GREETING))

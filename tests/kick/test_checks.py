@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harness.bounded_file import read_text
 from harness.kick.__main__ import main
 from harness.kick.checks import mirrored, replays, same_replay, sound_training
 from harness.store import CONFIG, REFERENCE, iter_runs, load_run
-from harness.text_file import read_text, text_path
+from harness.text_file import text_path
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("trace=five_jobs", "cluster=dgx8", "scheduler=fifo")

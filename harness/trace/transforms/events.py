@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.bounded_file import MOST_BYTES, read_text
 from harness.cluster import Cluster
 from harness.problems import suggest
 from harness.trace.events import TraceEvent, TraceEventKind
@@ -207,10 +208,10 @@ class ReadEvents:
 
 def _read(path: Path) -> tuple[list[TraceEvent], list[str]]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_text(path, most_bytes=MOST_BYTES, follow=True).splitlines()
+        rows = list(csv.reader(lines))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         return [], [f"{path}: cannot be read ({error}); correct the path of ReadEvents"]
-    rows = list(csv.reader(lines))
     header = tuple(name.strip() for name in rows[0]) if rows else ()
     if sorted(header) != sorted(_COLUMNS):
         wanted = ", ".join(_COLUMNS)
@@ -249,11 +250,17 @@ def _event(values: Mapping[str, str]) -> TraceEvent:
     return TraceEvent(time_s, kind, slots, job_id)
 
 
+_SLOT_DIGITS = 6
+"""Of a slot's number, so that a range takes no more memory than a cluster could."""
+
+
 def _slots(text: str) -> Iterator[int]:
     for word in text.split():
         first, dash, last = word.partition("-")
         if not first.isdecimal() or not (last.isdecimal() if dash else True):
             raise ValueError(f"slots has {word!r}; give numbers and ranges, such as 0-3 8")
+        if max(len(first), len(last)) > _SLOT_DIGITS:
+            raise ValueError(f"slots has {word!r:.40}; no cluster has as many")
         if dash and int(first) > int(last):
             raise ValueError(f"slots has {word!r}; a range goes upwards: {last}-{first}")
         yield from range(int(first), int(last or first) + 1)

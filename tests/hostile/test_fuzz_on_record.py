@@ -1,0 +1,24 @@
+"""The record of the fuzzer: all readers, known states of the code, and no fault in the last one."""
+
+import json
+
+from tests.artifact.shown import ROOT
+from tests.fuzz.__main__ import TARGETS
+
+
+def test_no_input_of_the_last_state_of_the_code_broke_a_reader():
+    (path,) = (ROOT / "results" / "reference").glob("*/fuzz/record.json")
+    rounds = json.loads(path.read_text())["rounds"]
+    for record in rounds:
+        assert record["git_dirty"] is False
+        counts = [found["inputs"] for found in record["targets"].values()]
+        assert record["total"]["inputs"] == sum(counts)
+        assert (record["total"]["hangs"], record["total"]["strayed"]) == (0, 0)
+        for found in record["targets"].values():
+            assert found["most_cpu_s"] < record["bounds"]["cpu_s_per_input"]
+            assert found["most_memory_bytes"] < 1 << 30
+    last = [each for each in rounds if each["git_commit"] == rounds[-1]["git_commit"]]
+    assert sorted({name for record in last for name in record["targets"]}) == sorted(TARGETS)
+    assert all(record["total"]["crashes"] == 0 for record in last)
+    inputs = sum(record["total"]["inputs"] for record in rounds)
+    assert f"{inputs:,} inputs" in (ROOT / "docs" / "security.md").read_text()
