@@ -216,26 +216,39 @@ def train(worker: int, job: dict[str, Any], job_seed: int, kind: str) -> dict[st
     return report
 
 
-def run_worker(worker: int, job: dict[str, Any], job_seed: int, folder: str) -> None:
-    """Train a job as one worker, under each kind in a process group of its own.
+def run_worker(worker: int, jobs: dict[str, Any], run_seed: int, folder: str) -> None:
+    """Train as one worker of every job that has so many, under each kind of run.
 
-    Worker 0 writes the reports.
+    One process serves all jobs because importing torch takes longer than training them. Each
+    training has a process group of its own. Worker 0 writes the reports.
     """
     torch.set_num_threads(1)
-    reports = {}
-    for kind in KINDS:
-        torch.distributed.init_process_group(
-            "gloo",
-            f"file://{folder}/{kind}",
-            rank=worker,
-            world_size=job["num_workers"],
-            timeout=TIMEOUT,
-        )
-        reports[kind] = train(worker, job, job_seed, kind)
-        torch.distributed.barrier()
-        torch.distributed.destroy_process_group()
+    reports: dict[str, dict[str, Any]] = {name: {} for name in jobs}
+    for number, (name, job) in enumerate(jobs.items()):
+        for kind in KINDS if worker < job["num_workers"] else ():
+            torch.distributed.init_process_group(
+                "gloo",
+                f"file://{folder}/{number}-{kind}",
+                rank=worker,
+                world_size=job["num_workers"],
+                timeout=TIMEOUT,
+            )
+            reports[name][kind] = train(worker, job, make_job_seed(run_seed, name), kind)
+            torch.distributed.barrier()
+            torch.distributed.destroy_process_group()
     if worker == 0:
         Path(folder, "reports.json").write_text(json.dumps(reports), encoding="utf-8")
+
+
+def train_all(jobs: dict[str, Any], run_seed: int) -> dict[str, Any]:
+    """Train jobs under both kinds; return the reports of worker 0 by job and kind."""
+    with tempfile.TemporaryDirectory() as folder:
+        most = max(job["num_workers"] for job in jobs.values())
+        torch.multiprocessing.spawn(run_worker, (jobs, run_seed, folder), nprocs=most)
+        reports: dict[str, Any] = json.loads(
+            Path(folder, "reports.json").read_text(encoding="utf-8")
+        )
+    return reports
 
 
 def add_from_left(terms: list[float]) -> float:
@@ -300,13 +313,9 @@ def check_derived(compare: Comparison, name: str, job: dict[str, Any], run_seed:
 
 
 def check_trained(
-    compare: Comparison, name: str, job: dict[str, Any], run_seed: int, python: str
+    compare: Comparison, name: str, job: dict[str, Any], reports: dict[str, Any], python: str
 ) -> None:
-    """Train a job under both kinds, and compare samples, losses and digests."""
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = (job, make_job_seed(run_seed, name), folder)
-        torch.multiprocessing.spawn(run_worker, arguments, nprocs=job["num_workers"])
-        reports = json.loads(Path(folder, "reports.json").read_text(encoding="utf-8"))
+    """Compare samples, losses and digests of a job under both kinds."""
     shares = cut(job["global_batch"], job["num_workers"])
     for kind, report in reports.items():
         want = job["runs"][kind]
@@ -347,15 +356,16 @@ def main() -> int:
     except (OSError, ValueError) as error:
         parser.error(f"--vectors {options.vectors}: {error}")
     known = vectors["jobs"]
-    chosen = list(known) if options.jobs is None else options.jobs
-    unknown = [name for name in chosen if name not in known]
+    names = list(known) if options.jobs is None else options.jobs
+    unknown = [name for name in names if name not in known]
     if unknown:
         parser.error(f"--jobs: {', '.join(unknown)} not in the file; known: {', '.join(known)}")
-    compare = Comparison()
-    for name in chosen:
-        check_derived(compare, name, known[name], vectors["seed"])
-    for name in chosen:
-        check_trained(compare, name, known[name], vectors["seed"], vectors["made_with"]["python"])
+    jobs, compare = {name: known[name] for name in names}, Comparison()
+    for name, job in jobs.items():
+        check_derived(compare, name, job, vectors["seed"])
+    reports = train_all(jobs, vectors["seed"])
+    for name, job in jobs.items():
+        check_trained(compare, name, job, reports[name], vectors["made_with"]["python"])
     folder = Path(str(sys.modules["workloads"].__file__)).parent
     print(f"workloads from {folder}; {compare.failures} failures", file=sys.stderr)
     return 1 if compare.failures else 0

@@ -34,6 +34,8 @@ def expected(name, job):
 
 
 @pytest.mark.long
+# Some twenty processes import torch, which takes minutes on a busy machine.
+@pytest.mark.timeout(1800)
 def test_stock_torch_gives_what_runs_here_record_and_names_a_wrong_value(tmp_path):
     """Two calls share the jobs out, for the sake of time: each job is compared in one of them."""
     path, copy = tmp_path / "bits.json", tmp_path / "copy.json"
