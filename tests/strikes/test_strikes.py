@@ -1,0 +1,77 @@
+"""Live replays that are struck from outside: one trial of every backend, and what a trial sees."""
+
+import json
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from harness.strikes.__main__ import main, read_trials
+from harness.strikes.plan import BACKENDS, Victim, draw
+from harness.strikes.running import Running
+from harness.strikes.soak import BOUNDS, Sample, growth
+from harness.strikes.trial import judge
+from harness.strikes.victims import find
+from tests.backends.world import options
+
+FIRST = range(len(BACKENDS))
+
+
+def test_every_backend_is_struck_and_a_number_gives_the_same_plan_again():
+    assert sorted(BACKENDS) == options("backend")
+    assert {draw(number, can_fill=True).backend for number in FIRST} == set(BACKENDS)
+    plans = [draw(number, can_fill=True) for number in range(300)]
+    assert plans == [draw(number, can_fill=True) for number in range(300)]
+    assert {strike.victim for plan in plans for strike in plan.strikes} == set(Victim)
+    without = [draw(number, can_fill=False) for number in range(300)]
+    assert Victim.DISK not in {strike.victim for plan in without for strike in plan.strikes}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", FIRST)
+def test_a_struck_run_is_finished_or_says_why_and_is_finished_by_the_same_command(number, tmp_path):
+    assert main(["--only", str(number), "--out", str(tmp_path)]) == 0
+    (trial,) = read_trials(tmp_path / "trials.jsonl").values()
+    assert trial["is_right"], json.dumps(trial, indent=1)
+    assert trial["commands"][-1]["exit_code"] == 0
+
+
+def test_a_folder_without_a_finished_run_is_not_right(tmp_path):
+    assert judge(tmp_path) == ["0 finished runs after the command ended with 0"]
+
+
+def test_a_command_that_does_not_end_is_killed_and_told(tmp_path):
+    words = [
+        "trace=philly",
+        "cluster=slots400",
+        "tracking=none",
+        f"results_dir={tmp_path / 'runs'}",
+    ]
+    outcome = Running(words, tmp_path, tmp_path / "command.txt", within_s=3.0).finish(())
+    assert outcome.exit_code is None
+    assert outcome.left == []
+    assert find(psutil.Process(), Victim.WORKER) == []
+
+
+def test_a_process_that_is_neither_worker_nor_store_is_no_victim():
+    child = subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        found = [find(psutil.Process(), victim) for victim in Victim if victim is not Victim.DRIVER]
+        assert all(process.pid != child.pid for processes in found for process in processes)
+    finally:
+        child.communicate(b"\n")
+
+
+def test_what_grows_is_seen_and_what_swings_is_not():
+    def sample(index, files):
+        return Sample(2.0 * index, 5, 10**8, 9, files, 4, 0, 3)
+
+    swings = [sample(index, 20 + index % 3) for index in range(200)]
+    grows = [sample(index, 20 + index) for index in range(200)]
+    assert growth(swings)["files"] == pytest.approx(0.0, abs=1.0)
+    assert growth(grows)["files"] == pytest.approx(100.0)  # from 74.5 to 174.5
+    assert growth(grows)["files"] > BOUNDS["files"]
+    assert growth(grows)["rss_bytes"] == 0.0
