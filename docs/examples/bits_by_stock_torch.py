@@ -223,6 +223,7 @@ def run_worker(worker: int, jobs: dict[str, Any], run_seed: int, folder: str) ->
     training has a process group of its own. Worker 0 writes the reports.
     """
     torch.set_num_threads(1)
+    groups = []
     reports: dict[str, dict[str, Any]] = {name: {} for name in jobs}
     for number, (name, job) in enumerate(jobs.items()):
         for kind in KINDS if worker < job["num_workers"] else ():
@@ -233,11 +234,15 @@ def run_worker(worker: int, jobs: dict[str, Any], run_seed: int, folder: str) ->
                 world_size=job["num_workers"],
                 timeout=TIMEOUT,
             )
+            groups.append(torch.distributed.group.WORLD)
             reports[name][kind] = train(worker, job, make_job_seed(run_seed, name), kind)
             torch.distributed.barrier()
             torch.distributed.destroy_process_group()
     if worker == 0:
         Path(folder, "reports.json").write_text(json.dumps(reports), encoding="utf-8")
+    # No group is freed before the process ends. That would wait, with the interpreter's lock held,
+    # for threads of gloo that may need this lock to free a tensor (torch 2.13).
+    os._exit(0)
 
 
 def train_all(jobs: dict[str, Any], run_seed: int) -> dict[str, Any]:
