@@ -39,18 +39,21 @@ class How(StrEnum):
     """The results' disk is full for some seconds."""
 
 
+_ELASTIC: Final = ("scheduler=uniform", "scheduler.use_throughput=false")
 BACKENDS: Final[Mapping[str, Sequence[str]]] = {
-    "static": ("backend=static", "backend.start=preimported"),
+    "static": ("backend=static", "backend.start=preimported", "scheduler=fifo"),
     "stop_resume": (
+        *_ELASTIC,
         "backend=stop_resume",
         "backend.start=preimported",
         "backend.checkpoint_every=200",
     ),
-    "warm_restart": ("backend=warm_restart", "backend.checkpoint_every=200"),
-    "torchrun": ("backend=torchrun", "backend.checkpoint_every=200"),
-    "stop_free": ("backend=stop_free", "backend.start=preimported"),
+    "warm_restart": (*_ELASTIC, "backend=warm_restart", "backend.checkpoint_every=200"),
+    "torchrun": (*_ELASTIC, "backend=torchrun", "backend.checkpoint_every=200"),
+    "stop_free": (*_ELASTIC, "backend=stop_free", "backend.start=preimported"),
     # The bits of every job are compared with those of stock training on fixed workers.
     "virtual_thread": (
+        *_ELASTIC,
         "backend=virtual_thread",
         "backend.start=preimported",
         "engine.check_reference=true",
