@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--trials", type=int, default=6, metavar="N",
-        help="trials on record when it ends, each of three to seven strikes: 6",
+        help="trials on record when it ends, each of up to 14 strikes: 6",
     )  # fmt: skip
     parser.add_argument(
         "--only", type=int, nargs="+", metavar="NUMBER", help="run these trials (again)"

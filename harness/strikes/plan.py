@@ -12,7 +12,7 @@ import numpy as np
 _STREAM: Final = 0x57B1
 """Keeps the draws of trials apart from those of other programs with small seeds."""
 _FEWEST_S: Final = 0.2
-_MOST_S: Final = 4.0
+_MOST_S: Final = 2.5
 """Seconds from one strike to the next: within a change of workers, and well after one."""
 
 
@@ -72,7 +72,7 @@ _STRIKES: Final = (
     (Victim.DRIVER, How.STOP),
     (Victim.DISK, How.FILL),
 )
-_SHARES: Final = (0.26, 0.16, 0.1, 0.08, 0.1, 0.08, 0.08, 0.06, 0.08)
+_SHARES: Final = (0.30, 0.18, 0.10, 0.08, 0.10, 0.08, 0.03, 0.06, 0.07)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def draw(number: int, *, can_fill: bool) -> TrialPlan:
     rng = np.random.default_rng([number, _STREAM])
     names = sorted(BACKENDS)
     strikes = []
-    for _ in range(int(rng.integers(3, 8))):
+    for _ in range(int(rng.integers(6, 15))):
         victim, how = _STRIKES[int(rng.choice(len(_STRIKES), p=_SHARES))]
         if victim is Victim.DISK and not can_fill:
             victim, how = Victim.WORKER, How.KILL

@@ -33,10 +33,10 @@ transforms: []
 """
 _JOBS: Final = """\
 arrival,slots,max_slots,work
-0,1,3,72000
-1,2,4,96000
-4,1,2,48000
-6,1,4,72000
+0,1,3,96000
+1,2,4,120000
+4,1,2,72000
+6,1,4,96000
 """
 WORDS: Final = (
     "workload=toy",

@@ -16,6 +16,8 @@ from harness.strikes.victims import find
 from tests.backends.world import options
 
 FIRST = range(len(BACKENDS))
+SOON = (1, 2)
+"""Trials for the long tests, of stop_free and stop_resume."""
 
 
 def test_every_backend_is_struck_and_a_number_gives_the_same_plan_again():
@@ -28,8 +30,13 @@ def test_every_backend_is_struck_and_a_number_gives_the_same_plan_again():
     assert Victim.DISK not in {strike.victim for plan in without for strike in plan.strikes}
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("number", FIRST)
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(number, marks=pytest.mark.long if number in SOON else pytest.mark.soak)
+        for number in FIRST
+    ],
+)
 def test_a_struck_run_is_finished_or_says_why_and_is_finished_by_the_same_command(number, tmp_path):
     assert main(["--only", str(number), "--out", str(tmp_path)]) == 0
     (trial,) = read_trials(tmp_path / "trials.jsonl").values()
