@@ -37,10 +37,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     with _small_disk() as (disk, can_fill):
 
         def run(number: int) -> str:
-            folder = disk / f"trial-{number}"
-            trial = run_trial(draw(number, can_fill=can_fill), folder).record()
-            if not trial["is_right"]:
-                shutil.copytree(folder, path.parent / f"wrong-{number}", dirs_exist_ok=True)
+            folder, logs = disk / f"trial-{number}", path.parent / f"trial-{number}"
+            shutil.rmtree(logs, ignore_errors=True)
+            logs.mkdir(parents=True)
+            trial = run_trial(draw(number, can_fill=can_fill), folder, logs).record()
+            if trial["is_right"]:
+                shutil.rmtree(logs)
+            else:
+                shutil.copytree(folder, logs / "results")
             shutil.rmtree(folder)
             _add(path, trial | {"commit": commit})
             trials[number] = trial

@@ -69,23 +69,24 @@ class Trial:
         }
 
 
-def run_trial(plan: TrialPlan, folder: Path) -> Trial:
+def run_trial(plan: TrialPlan, folder: Path, logs: Path) -> Trial:
     """Run, strike and judge.
 
     Args:
         plan: of the trial.
         folder: empty; the run's results go there. Its disk is filled if the plan says so.
+        logs: folder on another disk; takes what the commands say.
     """
     trial = Trial(plan)
     words = _prepare(folder, plan.backend)
-    code = _command(trial, words, folder, plan.strikes)
+    code = _command(trial, words, folder, logs, plan.strikes)
     if code == 0 or code is None:
         if code == 0:
             trial.problems += judge(folder)
         return trial
     if not trial.outcomes[-1].said and code > 0:
         trial.problems.append(f"the command ended with {code} and said nothing")
-    again = _command(trial, words, folder, ())
+    again = _command(trial, words, folder, logs, ())
     if again == 0:
         trial.problems += judge(folder)
     elif again is not None:
@@ -125,14 +126,14 @@ def _prepare(folder: Path, backend: str) -> list[str]:
 
 
 def _command(
-    trial: Trial, words: Sequence[str], folder: Path, strikes: Sequence[Strike]
+    trial: Trial, words: Sequence[str], folder: Path, logs: Path, strikes: Sequence[Strike]
 ) -> int | None:
     """Run the command once, strike, and note what should not have happened.
 
     Returns:
         The exit code; None if the command had to be killed.
     """
-    log_path = folder / f"command-{len(trial.outcomes)}.txt"
+    log_path = logs / f"command-{len(trial.outcomes)}.txt"
     outcome = Running(words, folder, log_path, WITHIN_S).finish(strikes)
     trial.outcomes.append(outcome)
     if outcome.exit_code is None:
