@@ -97,6 +97,7 @@ def test_no_tested_claim_rests_on_a_study_that_is_not_on_record(cells):
     assert not {study for study in deciding if cells[study][-5] == "none"}
 
 
+@pytest.mark.long
 def test_another_section_is_noticed_and_the_rest_of_the_page_stays(tmp_path, monkeypatch, capsys):
     (tmp_path / "results").symlink_to(ROOT / "results")
     monkeypatch.chdir(tmp_path)

@@ -26,6 +26,7 @@ def computed_id(run):
     return run_name(config.choices, hash_config(config, digests))
 
 
+@pytest.mark.long
 def test_every_committed_run_has_the_id_of_its_configuration(committed):
     assert not [run.path for run in committed if computed_id(run) != run.run_id]
 

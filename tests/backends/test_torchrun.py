@@ -43,6 +43,7 @@ def test_options_out_of_range_are_refused_in_words(options, fact):
 
 
 @pytest.mark.parametrize("job_id", ["../up/..", "a$b (中文)", "x" * 240])
+@pytest.mark.long
 def test_a_job_of_any_name_trains_in_its_own_folder(world, job_id):
     started = world.until_change(world.start((0,), job_id=job_id, step_s=0.002))
     assert started.kind is ReportKind.DONE

@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 import yaml
 
-from harness.build import locate
+from harness.targets import locate
 from harness.command_line import main as harness_main
 from harness.engines.consumed import read_consumed, read_lines
 from harness.engines.live_job import job_seed
@@ -112,7 +112,7 @@ def derived(job_id):
     del options["memory_bytes_per_worker"]
     num_workers, batch = int(row["slots"]), int(row["batch"])
     seed = job_seed(SEED, job_id)
-    workload = locate(target, job_id)(**options)
+    workload = locate(target, "workload", job_id)(**options)
     order = PositionOrder(seed, workload.num_samples)
     plans, state = [], order.initial()
     for _ in range(STEPS):

@@ -188,6 +188,7 @@ def test_the_example_adds_five_lines_and_changes_three():
     assert sorted(in_docs) == sorted(line[2:] for line in added)
 
 
+@pytest.mark.long
 def test_the_example_grows_and_shrinks(run, tmp_path):
     job = run(EXAMPLES / "digits_elastic.py", MANY_EPOCHS, str(tmp_path / "digits.pt"))
     job.until_step(20)

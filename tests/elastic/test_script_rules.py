@@ -392,6 +392,7 @@ elastic.shutdown()
 """
 
 
+@pytest.mark.long
 def test_a_model_can_be_copied_and_saved_whole(run, tmp_path):
     script, out = tmp_path / "script.py", tmp_path / "whole.pt"
     script.write_text(HEAD + BUILD + SAVED)

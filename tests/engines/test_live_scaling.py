@@ -20,6 +20,7 @@ __all__ = ["command"]
 @pytest.mark.parametrize(
     "backend", ["stop_free", pytest.param("stop_resume", marks=pytest.mark.long)]
 )
+@pytest.mark.long
 def test_the_batch_follows_the_slots_or_does_not(tmp_path, command, backend, scaling, batches):
     trace, pool = write_files(tmp_path)
     answer = command(

@@ -12,7 +12,7 @@ from tests.fuzz.edits import Choices
 from tests.fuzz.target import Target
 
 _NAMES = (
-    "study/run/manifest.json", "study/run/jobs.csv", "../outside/file", "/tmp/outside",
+    "study/run/manifest.json", "study/run/jobs.csv", "../outside/file", "/outside/file",
     "study/../../x", "study/run/../file", "study/run/sub/file", "other/run/file", "study/run", "",
     ".", "study/./run/file", "study//run/file", "study/run/" + "x" * 300, "study/run/\udcff",
     "study\\run\\file", "study/run/.csv",

@@ -43,6 +43,7 @@ def record(folder, words):
     return json.loads(path.read_text())
 
 
+@pytest.mark.long
 def test_the_record_says_what_was_measured_and_where(record):
     assert record["name"] == "bench_overhead"
     for key in ("hardware", "packages", "git_commit", "created", "command", "load_1min"):
@@ -58,6 +59,7 @@ def test_the_record_says_what_was_measured_and_where(record):
     assert ratio["low"] is ratio["high"] is None
 
 
+@pytest.mark.long
 def test_every_trial_is_a_file_with_the_periods_of_all_rounds(record, folder):
     (path,) = folder.glob("work/trials/*.json")
     rounds_s = json.loads(path.read_text())["rounds_s"]
@@ -70,6 +72,7 @@ def test_every_trial_is_a_file_with_the_periods_of_all_rounds(record, folder):
     assert trial["median"]["noise"] == pytest.approx(math.exp(median(noise)))
 
 
+@pytest.mark.long
 def test_the_backend_went_through_the_ordinary_engine(record, folder):
     run = next(folder.glob("work/runs/*/manifest.json"))
     manifest = json.loads(run.read_text())
@@ -79,6 +82,7 @@ def test_the_backend_went_through_the_ordinary_engine(record, folder):
     assert (facts["steps_executed"], facts["steps_credited"]) == (STEPS, 0)
 
 
+@pytest.mark.long
 def test_finished_trials_are_not_run_again(record, folder, words, capsys):
     (first,) = folder.glob("work/trials/*.json")
     written = first.stat().st_ctime_ns
@@ -90,6 +94,7 @@ def test_finished_trials_are_not_run_again(record, folder, words, capsys):
     assert again.stat().st_ctime_ns == written
 
 
+@pytest.mark.long
 def test_the_trials_of_a_record_count_where_that_is_asked_for(record, words, tmp_path, capsys):
     elsewhere = [*words, "--work", str(tmp_path)]
     assert main([*elsewhere, "--trials", "2", "--dry"]) == 0
@@ -109,6 +114,7 @@ def test_the_trials_of_a_record_count_where_that_is_asked_for(record, words, tmp
     path.write_text(json.dumps(again))
 
 
+@pytest.mark.long
 def test_a_cell_stays_in_a_record_only_under_the_conditions_that_it_had(record):
     (cell,) = record["cells"]
     settings = read_settings(steps=STEPS, steps_of={}, drop=DROP, turn_s=TURN_S, turn_s_of={})

@@ -37,6 +37,7 @@ def only_run(folder):
     return load_run(path)
 
 
+@pytest.mark.long
 def test_a_killed_run_goes_on_and_leaves_the_bytes_of_an_uninterrupted_one(tmp_path):
     """Killed right after a snapshot; the processes have other hash seeds."""
     trace = large_trace(tmp_path, 6000)

@@ -142,6 +142,7 @@ def test_an_unknown_size_is_refused(capsys):
     assert "size: is 'small'; give one of quick, full" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_figure_of_a_paper_is_found_by_its_name_wherever_it_is_measured():
     """``study=edl_fig10`` runs the study that decides the claim on it."""
     shipped = options("study")

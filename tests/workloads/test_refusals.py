@@ -170,7 +170,7 @@ def test_data_errors_survive_the_way_between_processes():
 @pytest.mark.parametrize(
     ("argv", "fact"),
     [
-        (["workloads.nowhere.Toy"], "No module named"),
+        (["workloads.nowhere.Toy"], "there is no module 'workloads.nowhere'"),
         (["workloads.toy.Game"], "Game"),
         (["workloads.toy.Toy", "size=huge"], "known: tiny"),
         (["workloads.toy.Toy", "size"], "NAME=VALUE"),
