@@ -20,12 +20,12 @@ from pathlib import Path
 import torch
 import yaml
 
-from harness.targets import locate
 from harness.command_line import main as harness_main
 from harness.engines.consumed import read_consumed, read_lines
 from harness.engines.live_job import job_seed
 from harness.file_names import file_name
 from harness.store import load_run, run_paths
+from harness.targets import locate
 from systems.runtime.data_order import PositionOrder, Range, epochs_of, step_seed
 from systems.runtime.state import digests, hyper_parameters
 from systems.runtime.trainer import Trainer
