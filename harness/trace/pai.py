@@ -138,6 +138,7 @@ class PaiReader:
             work_in_slot_s=True,
             duration_s=duration_s,
             deadline_s=np.full(len(jobs), np.nan),
+            wait_s=np.array([span.first_start_s for span in own]) - arrival_s,
             job_ids=jobs.columns["job_name"],
             owner=jobs.columns["user"],
             elastic=self._elastic,

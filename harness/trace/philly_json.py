@@ -7,7 +7,8 @@ text "None" or null.
 
 An attempt counts if it has a start, an end, and a GPU. The duration of a job is the time of all
 its attempts; its demand is the largest number of GPUs that one of them had. Jobs without an
-attempt that counts never ran: they are left out, and the trace's history says how many. Repeated
+attempt that counts never ran: they are left out, and the trace's history says how many. The wait of
+a job is recorded if its attempts followed one another without a gap. Repeated
 starts are what ``attempts`` records: a job is one submission all the same.
 
 Programs are not known: work is counted in slot-seconds, as in the CSV (``harness.trace.philly``).
@@ -19,6 +20,7 @@ Workloads", USENIX ATC 2019.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,8 +48,17 @@ class _Job:
     owner: str
     submitted_s: float
     running_s: float
+    wait_s: float
+    """From the submission to the first attempt; NaN if the job waited between attempts as well."""
     slots: int
     slot_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    start_s: float
+    end_s: float
+    gpus: int
 
 
 class PhillyJsonReader:
@@ -114,6 +125,7 @@ class PhillyJsonReader:
             work_in_slot_s=True,
             duration_s=np.array([job.running_s for job in jobs]),
             deadline_s=np.full(len(jobs), np.nan),
+            wait_s=np.array([job.wait_s for job in jobs]),
             job_ids=[job.name for job in jobs],
             owner=[job.owner for job in jobs],
             elastic=self._elastic,
@@ -187,19 +199,24 @@ def _job(place: str, entry: Any, problems: list[str]) -> _Job | None:
     ]
     if len(problems) > before or submitted_s is None or not parts:
         return None
+    running_s = sum(part.end_s - part.start_s for part in parts)
+    first_start_s, last_end_s = min(p.start_s for p in parts), max(p.end_s for p in parts)
+    # A wait between attempts is in neither number: then the end is not the sum of the two.
+    waited_once = running_s == last_end_s - first_start_s
     return _Job(
         place,
         str(name),
         str(entry.get("vc") or ""),
         submitted_s,
-        sum(seconds for seconds, _ in parts),
-        max(gpus for _, gpus in parts),
-        sum(seconds * gpus for seconds, gpus in parts),
+        running_s,
+        first_start_s - submitted_s if waited_once else math.nan,
+        max(part.gpus for part in parts),
+        sum((part.end_s - part.start_s) * part.gpus for part in parts),
     )
 
 
-def _attempt(place: str, attempt: Any, problems: list[str]) -> Iterator[tuple[float, int]]:
-    """Seconds and GPUs of an attempt that counts; nothing otherwise."""
+def _attempt(place: str, attempt: Any, problems: list[str]) -> Iterator[_Attempt]:
+    """Give the attempt if it counts; nothing otherwise."""
     if not isinstance(attempt, Mapping):
         problems.append(f"{place}: is {_short(attempt)}; give an attempt, a mapping")
         return
@@ -223,7 +240,7 @@ def _attempt(place: str, attempt: Any, problems: list[str]) -> Iterator[tuple[fl
         problems.append(f"{place}: ends {start_s - end_s:.0f} s before it starts; mend the times")
         return
     if end_s > start_s:
-        yield end_s - start_s, gpus
+        yield _Attempt(start_s, end_s, gpus)
 
 
 def _date(place: str, key: str, value: Any, problems: list[str]) -> float | None:

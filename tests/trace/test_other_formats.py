@@ -187,6 +187,7 @@ def test_pai_sums_over_the_tasks(tmp_path):
     (job,) = trace.jobs
     assert (job.job_id, job.owner, job.requested_slots) == ("one", "u1", 2)
     assert job.duration_s == 700.0
+    assert trace.recorded_wait_s == {"one": 50.0}
     assert {
         "1 jobs of another status left out",
         "2 jobs without a GPU left out",
@@ -240,6 +241,16 @@ def test_philly_json_counts_what_ran(tmp_path):
     assert (job.job_id, job.owner, job.requested_slots) == ("j1", "v", 2)
     assert (job.duration_s, job.work_samples) == (80.0, 50.0 + 60.0)
     assert "1 jobs left out: they never had a GPU" in trace.history
+
+
+def test_philly_json_records_waits_where_nothing_lies_between_the_attempts(tmp_path):
+    """The wait of the first job is in two parts, so its end does not follow from one of them."""
+    parts = [
+        attempt("2017-10-07 00:00:30", "2017-10-07 00:01:00", "gpu0"),
+        attempt("2017-10-07 00:01:00", "2017-10-07 00:02:00", "gpu0", "gpu1"),
+    ]
+    trace = philly(tmp_path, JOB, {**JOB, "jobid": "j2", "attempts": parts}).read()
+    assert trace.recorded_wait_s == {"j2": 30.0}
 
 
 def test_philly_json_selections(tmp_path):
