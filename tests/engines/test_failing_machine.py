@@ -33,6 +33,7 @@ class LiveRun:
     def __init__(self, folder, results):
         self.runs = results / "runs"
         trace, pool = write_files(folder, num_jobs=2, steps=STEPS, step_s=0.02)
+        (folder / "elastrace.yaml").write_text("allow: [tests]\n")  # whose class the pool names
         self._folder = folder
         self._words = [
             *(f"trace={trace}", f"workload={pool}", "cluster=cpu2", "profile=recorded"),
