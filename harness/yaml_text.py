@@ -17,6 +17,9 @@ MOST_DEPTH = 64
 """Mappings and lists within one another."""
 MOST_NODES = 2_000_000
 """Of a document, with every alias counted as what it stands for."""
+MOST_DIGITS = 250
+"""Of a whole number: in base 16 as well, so many fit into a float."""
+_WHOLE = re.compile(r"[-+]?[0-9][0-9a-fA-F_:xob]*")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ENTRY = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
 """Where an entry of the outermost mapping begins; a list below its key may stand as far left."""
@@ -66,11 +69,11 @@ def _check_plain(value: Any) -> None:
 
 
 class BoundsError(yaml.MarkedYAMLError):
-    """A document that is too deep, or stands for too much."""
+    """A document that is too deep, or stands for too much, or has a number beyond all floats."""
 
 
 def check_bounds(text: str) -> None:
-    """Refuse a document that is too deep, or too large with its aliases.
+    """Refuse a document that is too deep, too large with its aliases, or has too long a number.
 
     Call it before any other reader of YAML, which would build the document first. What is no YAML
     is left to that reader, which says where.
@@ -98,6 +101,8 @@ def check_bounds(text: str) -> None:
                 total += 1
                 if event.anchor is not None:
                     sizes[event.anchor] = 1
+                if len(event.value) > MOST_DIGITS and _WHOLE.fullmatch(event.value):
+                    raise _out_of_bounds(f"a number has more than {MOST_DIGITS} digits", event)
             if len(above) > MOST_DEPTH:
                 raise _out_of_bounds(f"it is nested more than {MOST_DEPTH} deep", event)
             if total > MOST_NODES:
