@@ -152,6 +152,9 @@ class Tiny:
         if step == self._die_at_step and not os.path.exists(self._die_once_marker):
             _die(self._die_once_marker)
         if step == self._second_stops_at_step and _is_second():
+            # Not before the first worker has its sums of this step, which travel by threads.
+            while not os.path.exists(self._evaluating_marker):
+                time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGSTOP)
         if step == self._busy_at_step:
             _stay_busy(self._busy_s)

@@ -122,7 +122,7 @@ def test_one_that_stops_after_the_last_step_does_not_hold_the_job(world, tmp_pat
     marker = tmp_path / "evaluating"
     world.start((0, 1), 10, evaluating_marker=str(marker), second_stops_at_step=9)
     while not (marker.exists() and marker.read_text()):
-        world.poll(0.02)
+        assert all(report.kind is not ReportKind.LOST for report in world.poll(0.02))
     # Where workers stay until the first has evaluated, the other one is there to be stopped.
     (other,) = [each for each in workers() if each.pid != int(marker.read_text())]
     other.suspend()
