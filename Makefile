@@ -47,7 +47,7 @@ test: $(INSTALLED) ## The fast tests (no GPU, no network)
 	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist worksteal -m "not long and not soak"
 
 test-long: $(INSTALLED) ## The longer randomised tests
-	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist worksteal -m "long"
+	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist worksteal -m "long and not soak"
 
 test-soak: $(INSTALLED) ## The longest tests, a minute or more each, before a release
 	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist worksteal -m "soak"

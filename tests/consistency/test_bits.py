@@ -118,7 +118,7 @@ def test_losses_are_summed_as_the_page_says(vectors):
         assert mean.hex() == static["loss"][step]
 
 
-@pytest.mark.long
+@pytest.mark.soak  # the long test of the script by stock torch makes these runs as well
 @pytest.mark.parametrize("backend", RUNS)
 def test_live_runs_record_the_vectors(vectors, is_same_machine, backend, tmp_path):
     """On another machine than theirs bits are held to stock training there."""

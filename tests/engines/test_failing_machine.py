@@ -119,11 +119,11 @@ def lives(process):
     ("backend", "words"),
     [
         ("stop_resume", ("backend.checkpoint_every=10",)),
-        pytest.param("stop_free", ()),
-        pytest.param("stop_free", ("backend.checkpoint_every=10",)),
-        pytest.param("virtual_thread", ("backend.checkpoint_every=10",)),
-        pytest.param("warm_restart", ()),
-        pytest.param("static", ()),
+        ("stop_free", ()),
+        pytest.param("stop_free", ("backend.checkpoint_every=10",), marks=pytest.mark.soak),
+        pytest.param("virtual_thread", ("backend.checkpoint_every=10",), marks=pytest.mark.soak),
+        pytest.param("warm_restart", (), marks=pytest.mark.soak),
+        pytest.param("static", (), marks=pytest.mark.soak),
     ],
 )
 def test_jobs_go_on_after_the_process_that_forks_was_killed(live, backend, words):
@@ -234,7 +234,14 @@ def fill(disk):
             return path
 
 
-@pytest.mark.parametrize("backend", ["stop_resume", "stop_free", "virtual_thread"])
+@pytest.mark.parametrize(
+    "backend",
+    [
+        "stop_resume",
+        pytest.param("stop_free", marks=pytest.mark.soak),
+        pytest.param("virtual_thread", marks=pytest.mark.soak),
+    ],
+)
 def test_jobs_train_on_while_the_disk_is_full_and_nothing_is_lost(
     on_small_disk, small_disk, backend
 ):
@@ -257,7 +264,9 @@ def test_jobs_train_on_while_the_disk_is_full_and_nothing_is_lost(
     assert "steps_repeated" not in run.facts, "no job has gone back"
 
 
-@pytest.mark.parametrize("backend", ["stop_resume", "stop_free"])
+@pytest.mark.parametrize(
+    "backend", ["stop_resume", pytest.param("stop_free", marks=pytest.mark.soak)]
+)
 def test_a_run_whose_disk_stays_full_has_failed_and_is_run_again(
     on_small_disk, small_disk, backend
 ):

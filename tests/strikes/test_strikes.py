@@ -16,8 +16,8 @@ from harness.strikes.victims import find
 from tests.backends.world import options
 
 FIRST = range(len(BACKENDS))
-SOON = (1, 2)
-"""Trials for the long tests, of stop_free and stop_resume."""
+SOON = (1,)
+"""Trials for the long tests, of stop_free."""
 
 
 def test_every_backend_is_struck_and_a_number_gives_the_same_plan_again():
