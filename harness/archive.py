@@ -33,11 +33,11 @@ _DIGITS = 16
 """Of an archive's SHA-256, which name the place where it is unpacked."""
 _PLACE = re.compile(f"[0-9a-f]{{{_DIGITS}}}")
 _MOST_UNPACKED_BYTES = 4 * MOST_BYTES
-"""Of an archive, unpacked. A disk takes what is unpacked, a memory only one file of it."""
+"""Largest size of an unpacked archive. Memory holds one of its files at a time."""
 _MOST_HEADER_BYTES = 1 << 20
-"""Of a header's second part, with a long name. It is read into memory at once."""
+"""Largest second part of a header, which has a long name; it is read into memory at once."""
 _MOST_FILES = 200_000
-"""Of an archive: three times as many as the largest study has."""
+"""Most files in an archive: three times as many as the largest study has."""
 _MEMORY_BYTES = 128 << 20
 """For the dictionary of an archive. Ours need 65 MiB; a header may ask for 4 GiB."""
 
@@ -47,7 +47,7 @@ class ArchiveError(Exception):
 
 
 def is_archive(path: Path) -> bool:
-    """Whether this is the runs of a study in one file.
+    """Return whether a path is an archive: the runs of a study in one file.
 
     A study of which nothing but dots is left (``..`` + ``.tar.xz``) names another folder.
     """

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 MOST_BYTES = 2 << 30
-"""Of a table or an archived file, unpacked: ten times as much as those of a million jobs."""
+"""Largest unpacked table or archived file: ten times the size of a million jobs' records."""
 MOST_TEXT_BYTES = 64 << 20
-"""Of a document that is parsed as a whole. Parsed, it takes up to fifty times as much memory."""
+"""Largest document that is parsed as a whole; parsing takes up to fifty times its size."""
 _FREE_BYTES, _MOST_RATIO = 64 << 20, 200
 """What a compressed file may always hold, and how many times its own size beyond that. Tables of
 records hold 5 to 30 times their size, and a file made to fill a memory holds 1,000 times."""
@@ -109,7 +109,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 class Source(Protocol):
-    """Where a bounded stream has its bytes from."""
+    """The stream that a bounded stream reads."""
 
     def read(self, size: int, /) -> bytes | None:
         """Return at most so many bytes; none at the end."""

@@ -200,7 +200,7 @@ class _Lock:
         os.close(self.descriptor)
 
     def is_in_place(self) -> bool:
-        """Whether the open file is the one that others find under its name."""
+        """Return whether the open file is still the one that its name leads to."""
         try:
             return os.path.samestat(os.fstat(self.descriptor), self.path.stat())
         except FileNotFoundError:

@@ -118,7 +118,7 @@ class Cluster:
 
 
 MOST_CORES = 1_000_000
-"""Of a cluster, over all slots; a slot that is pinned to none counts as one."""
+"""Most cores over all slots of a cluster; a slot without cores of its own counts as one."""
 
 
 def uniform_cluster(

@@ -95,7 +95,7 @@ class Exit:
     reason: str
     """For a person: exit code or signal, and the last line of its log where it failed."""
     of_machine: bool = False
-    """Whether the launcher lost it, so that its end says nothing about its program."""
+    """True if the launcher lost the process: such an end says nothing about the program."""
 
 
 class Launcher(Protocol):

@@ -29,7 +29,10 @@ _GUESS_S: Final = 30.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the trials that are not on record; return the exit code."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if options.trials < 1 or min(options.only or [0]) < 0:
+        parser.error("--trials is at least 1, and the number of a trial at least 0")
     path = options.out / _TRIALS
     trials = read_trials(path)
     numbers = options.only or [number for number in range(options.trials) if number not in trials]

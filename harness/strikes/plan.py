@@ -39,6 +39,7 @@ class How(StrEnum):
     """The results' disk is full for some seconds."""
 
 
+CHECKS_BITS: Final = "engine.check_reference=true"
 _ELASTIC: Final = ("scheduler=uniform", "scheduler.use_throughput=false")
 BACKENDS: Final[Mapping[str, Sequence[str]]] = {
     "static": ("backend=static", "backend.start=preimported", "scheduler=fifo"),
@@ -56,7 +57,7 @@ BACKENDS: Final[Mapping[str, Sequence[str]]] = {
         *_ELASTIC,
         "backend=virtual_thread",
         "backend.start=preimported",
-        "engine.check_reference=true",
+        CHECKS_BITS,
     ),
 }
 """Backends, and the words with which their runs are started."""

@@ -19,6 +19,7 @@ import psutil
 from harness.interrupts import interruptible, run_command
 from harness.json_file import write_json
 from harness.manifest import environment
+from harness.problems import Problem, UserError
 from harness.sitting import exit_code, one_by_one
 from harness.strikes.plan import BACKENDS, How, Strike, Victim
 from harness.strikes.running import Running
@@ -37,6 +38,8 @@ _STRUCK: Final = (
     (Victim.STORE, How.KILL, 0.1),
     (Victim.FORK_SERVER, How.KILL, 0.1),
 )
+LEAST_SAMPLES: Final = 20
+"""Fewer have no quarters that could be compared."""
 _SPARE_S: Final = 600.0
 """What a command may need beyond its arrivals, seconds: its last jobs, with their recoveries."""
 BOUNDS: Final[Mapping[str, float]] = {
@@ -142,6 +145,16 @@ def soak(backend: str, seed: int, minutes: float, folder: Path) -> dict[str, Any
         watch,
     )
     outcome = running.finish(strikes)
+    if len(watch.samples) < LEAST_SAMPLES:
+        raise UserError(
+            [
+                Problem(
+                    "--minutes",
+                    f"{backend} gave {len(watch.samples)} samples: {outcome.said}",
+                    "soak for longer: 1 minute a backend",
+                )
+            ]
+        )
     grown, every = growth(watch.samples), max(1, len(watch.samples) // 50)
     problems = [
         f"{name} grew by {grown[name]:g}, more than {bound:g}"

@@ -45,7 +45,14 @@ def test_a_struck_run_is_finished_or_says_why_and_is_finished_by_the_same_comman
 
 
 def test_a_folder_without_a_finished_run_is_not_right(tmp_path):
-    assert judge(tmp_path) == ["0 finished runs after the command ended with 0"]
+    assert judge(tmp_path, "static") == ["0 finished runs after the command ended with 0"]
+
+
+@pytest.mark.parametrize("words", [["--trials", "0"], ["--only", "-1"]])
+def test_no_trial_is_no_success(words, tmp_path):
+    with pytest.raises(SystemExit) as end:
+        main([*words, "--out", str(tmp_path)])
+    assert end.value.code == 2
 
 
 def test_a_command_that_does_not_end_is_killed_and_told(tmp_path):
