@@ -140,7 +140,11 @@ class Launcher(Protocol):
         ...
 
     def ended(self) -> list[Exit]:
-        """Processes that ended since the last call, each reported once. Does not wait."""
+        """Processes that ended since the last call, each reported once. Does not wait.
+
+        An end is reported once everything that the process started has ended too, since its slot
+        is then given to another worker.
+        """
         ...
 
     def close(self) -> None:

@@ -9,8 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.contracts.launcher import Exit, ProcessSpec, Spares, SpareSpec, Warmth
@@ -29,6 +28,13 @@ SPARE_BYTES = 30_000_000
 """Memory that a spare has for itself alone once it is prepared (the rest it shares with the
 process it was forked from), with torch 2.13 on a CPU; tests/backends/test_spares.py checks it.
 The memory of an accelerator's driver is not in it."""
+
+
+GROUP_TIMEOUT_S = 1.0
+"""Longest time between the end of a process and its report, while what it has started is killed.
+Bounded, since a group also counts the dead that nobody has waited for (as in a container whose
+first process takes no care of orphans)."""
+GROUP_LOOK_S = 0.005
 
 
 class LauncherError(Exception):
@@ -58,6 +64,8 @@ class Local:
         self._preimport = tuple(preimport)
         self._spares_per_slot = spares
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._ends: list[_End] = []
+        """Of fresh processes, not told yet."""
         self._logs: dict[int, Path] = {}
         self._next_handle = 1
         self._zygote: Preimported | None = None
@@ -109,14 +117,17 @@ class Local:
 
     def ended(self) -> list[Exit]:
         """Processes that ended since the last call."""
-        found = []
         for handle, process in list(self._processes.items()):
             code = process.poll()
             if code is not None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)  # what it has started
                 del self._processes[handle]
-                found.append(Exit(handle, code, describe_exit(code, self._logs.pop(handle))))
+                end = Exit(handle, code, describe_exit(code, self._logs.pop(handle)))
+                self._ends.append(_End(end, process.pid, time.monotonic() + GROUP_TIMEOUT_S))
+        # An end is told once the whole group is gone, since the slot is then free: a process that
+        # is still dying would use the cores and the memory of the next worker there.
+        over = [end for end in self._ends if end.group_is_gone() or time.monotonic() > end.told_at]
+        self._ends = [end for end in self._ends if end not in over]
+        found = [end.exit for end in over]
         if self._zygote is not None:
             for end in self._zygote.ended():
                 log = self._logs.pop(end.handle)
@@ -148,11 +159,13 @@ class Local:
         """Kill what is left and wait for it."""
         for handle in self._processes:
             self.signal(handle, signal.SIGKILL)
+        # Not for ever: a process may wait for a disk that does not answer.
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
-        for process in self._processes.values():
-            with suppress(subprocess.TimeoutExpired):  # it waits for a disk that does not answer
-                process.wait(max(0.0, deadline - time.monotonic()))
+        while (self._processes or self._ends) and time.monotonic() < deadline:
+            self.ended()
+            time.sleep(GROUP_LOOK_S)
         self._processes.clear()
+        self._ends.clear()
         if self._zygote is not None:
             self._zygote.close()
             self._zygote = None
@@ -182,6 +195,23 @@ class Local:
             except OSError:
                 self._hosts[host] = False
         return self._hosts[host]
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The end of a fresh process, and when it is told at the latest."""
+
+    exit: Exit
+    group: int
+    told_at: float
+
+    def group_is_gone(self) -> bool:
+        """Kill what the process has started. Whether nothing of it is left."""
+        try:
+            os.killpg(self.group, signal.SIGKILL)
+        except ProcessLookupError:
+            return True
+        return False
 
 
 def _module_path() -> dict[str, str]:

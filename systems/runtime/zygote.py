@@ -11,8 +11,9 @@ Requests: ``{"kind": "start", "id", "entry", "argv", "env", "cores", "log"}``,
 
 Answers: ``ready``, ``failed`` (the imports), ``started`` with an id and its process id,
 ``refused`` with an id and why the system would not fork, ``spare_ready`` with an id, ``exited``
-with an id and a return code. Every request is also answered with ``taken``, from which the
-launcher knows that this process has not stopped. When the socket ends, so does everything.
+with an id and a return code, once everything that the process has started has ended too. Every
+request is also answered with ``taken``, from which the launcher knows that this process has not
+stopped. When the socket ends, so does everything.
 """
 
 from __future__ import annotations
@@ -88,12 +89,24 @@ class _Child:
     """What a spare was given to do, until it says that it begins."""
 
 
+@dataclass(slots=True)
+class _End:
+    """The end of a fork whose own processes are being killed."""
+
+    number: int
+    returncode: int
+    orphans: set[int]
+    """Process ids of what it has started and has not ended yet."""
+
+
 class _Zygote:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._selector = selectors.DefaultSelector()
         self._children: dict[int, _Child] = {}
         """By process id."""
+        self._ends: list[_End] = []
+        """Not told yet."""
         self._wake_read, self._wake_write = socket.socketpair()
 
     def run(self) -> None:
@@ -220,27 +233,54 @@ class _Zygote:
             if pid in self._children:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
+            orphans = self._orphans(pid)
             _, status = os.waitpid(pid, 0)
-            for orphan in set(children()) - set(self._children):
+            for orphan in orphans:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(orphan, signal.SIGKILL)
+            for end in self._ends:
+                if pid in end.orphans:
+                    end.orphans.discard(pid)
+                    end.orphans |= orphans  # which were its children
             child = self._children.pop(pid, None)
-            if child is None:
-                continue
-            code = os.waitstatus_to_exitcode(status)
-            while child.socket is not None:  # its last words
-                self._listen(child)
-            if child.work is not None:  # it died before it could begin
-                self._start(child.work)
-                continue
-            self._say("exited", id=child.number, returncode=code)
+            if child is not None:
+                self._take_leave(child, os.waitstatus_to_exitcode(status), orphans)
+        # An end is told last of all, since the slot is then free: a process that is still dying
+        # would use the cores and the memory of the next worker there.
+        for end in [end for end in self._ends if not end.orphans]:
+            self._ends.remove(end)
+            self._say("exited", id=end.number, returncode=end.returncode)
+
+    def _take_leave(self, child: _Child, code: int, orphans: set[int]) -> None:
+        """Note a child's end, or have its work done if it could not begin."""
+        while child.socket is not None:  # its last words
+            self._listen(child)
+        if child.work is not None:  # it died before it could begin
+            self._start(child.work)
+        else:
+            self._ends.append(_End(child.number, code, orphans))
+
+    def _orphans(self, ended: int) -> set[int]:
+        """Return the process ids of adopted children that no end waits for yet, but for those of
+        another fork that has ended: the end of that fork will wait for them."""
+        found = set(children()) - set(self._children) - {ended}
+        for end in self._ends:
+            found -= end.orphans
+        others = set(self._children) - {ended}
+        return {pid for pid in found if _group(pid) not in others}
 
     def _end(self) -> None:
+        """Kill all children and what they have started; wait until all have ended."""
         for pid in self._children:
             with contextlib.suppress(ProcessLookupError):
                 self._signal(pid, signal.SIGKILL)
-        for pid in self._children:
-            os.waitpid(pid, 0)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                ended, _ = os.waitpid(-1, 0)
+                self._children.pop(ended, None)
+                for orphan in set(children()) - set(self._children):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(orphan, signal.SIGKILL)
 
     def _become(self, request: Message, zygote: int, sock: socket.socket | None) -> NoReturn:
         """In the child: forget the zygote, take on the request's surroundings, and work."""
@@ -287,6 +327,14 @@ def _open_log(path: str) -> int:
         if not is_of_machine(error):
             raise
         return os.open(os.devnull, flags)
+
+
+def _group(pid: int) -> int | None:
+    """Return a process's group; None for one that is gone."""
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
 
 
 def _ended_child() -> int | None:

@@ -67,3 +67,11 @@ def wait_with_child(argv):
     if os.fork() == 0:
         argv = [argv[0] + ".child"]
     wait(argv)
+
+
+def wait_with_slow_child(argv):
+    """As ``wait_with_child``; the kernel needs time to take the child's memory back."""
+    if os.fork() == 0:
+        memory = bytearray(1) * 400_000_000
+        wait([argv[0] + ".child", memory])
+    wait(argv)

@@ -184,6 +184,16 @@ def test_a_signal_ends_a_process_and_its_children_and_is_named(starter, tmp_path
     starter.launcher.signal(handle, signal.SIGKILL)  # has ended: not an error
 
 
+def test_an_end_is_told_once_all_that_the_process_started_has_ended(starter, tmp_path):
+    """A child with much memory takes many milliseconds to die."""
+    handle = starter.start("wait_with_slow_child", tmp_path / "pid")
+    pids = [int(starter.wait_for(tmp_path / name)) for name in ("pid", "pid.child")]
+    os.kill(pids[0], signal.SIGKILL)
+    (end,) = starter.end_of(handle)
+    assert [pid for pid in pids if is_alive(pid)] == []
+    assert end.returncode == -signal.SIGKILL
+
+
 def test_a_process_can_be_stopped_and_continued(starter, tmp_path):
     path = tmp_path / "pid"
     handle = starter.start("wait", path)
