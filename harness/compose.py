@@ -36,7 +36,7 @@ from harness.file_references import DEFAULTS, defaults_problems, resolver_proble
 from harness.identity import FILED
 from harness.path_words import is_yaml, literal, quoted, spellings, unquoted
 from harness.problems import Problem, UserError, suggest
-from harness.yaml_text import check_bounds
+from harness.yaml_text import MOST_DIGITS, check_bounds
 
 CONFIG_DIR = Path(harness.__file__).resolve().parent.parent / "configs"
 """The shipped configuration files: one folder per group."""
@@ -171,8 +171,21 @@ def _sort_in(override: Override, word: str, sweeping: bool, found: Words) -> Non
             found.problems.append(problem)
         else:
             found.choices[key] = str(value)
+    elif _has_long_number(override.value()):
+        fact = f"has a number of more than {MOST_DIGITS} digits"
+        found.problems.append(Problem(key, fact, "give one that a computer can reckon with"))
     else:
         found.values.append(f"++{key}={word.partition('=')[2]}")
+
+
+def _has_long_number(value: Any) -> bool:
+    """Return whether an integer in a value is longer than YAML files may have them: beyond all
+    floats, so that formulas would fail on it."""
+    if isinstance(value, Mapping):
+        return any(map(_has_long_number, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_long_number, value))
+    return isinstance(value, int) and abs(value) >= 10**MOST_DIGITS
 
 
 def _sort_in_sweep(override: Override, key: str, sweeping: bool, found: Words) -> None:

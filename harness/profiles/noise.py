@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 
 from harness.profiles.document import Document
+from harness.profiles.table import number
 
 
 def read_noise(
@@ -23,9 +24,9 @@ def read_noise(
         if name not in workloads:
             known = ", ".join(sorted(workloads)) or "none"
             problems.append(f"{place}: there is no curve of {name!r}; known: {known}")
-        is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
-        if not (is_number and 0 <= scale < math.inf):
+        checked = None if isinstance(scale, str) else number(scale)
+        if checked is None or not 0 <= checked < math.inf:
             problems.append(f"{place}: is {scale!r}; give samples, at least 0")
             continue
-        found[str(name)] = float(scale)
+        found[str(name)] = checked
     return found

@@ -29,13 +29,15 @@ def count(value: object) -> int | None:
 
 
 def number(value: object) -> float | None:
-    """A number (NaN included), or None."""
+    """A number (NaN and infinity included), or None."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
         return float(value)
     except ValueError:
         return None
+    except OverflowError:  # an integer beyond all floats; the same digits as text give infinity too
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
 
 
 def _speed(value: object) -> float | None:

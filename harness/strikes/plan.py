@@ -11,6 +11,9 @@ import numpy as np
 
 _STREAM: Final = 0x57B1
 """Keeps the draws of trials apart from those of other programs with small seeds."""
+_FEWEST: Final = 10
+_MOST: Final = 24
+"""Strikes of a trial."""
 _FEWEST_S: Final = 0.2
 _MOST_S: Final = 2.5
 """Seconds from one strike to the next: within a change of workers, and well after one."""
@@ -113,7 +116,7 @@ def draw(number: int, *, can_fill: bool) -> TrialPlan:
     rng = np.random.default_rng([number, _STREAM])
     names = sorted(BACKENDS)
     strikes = []
-    for _ in range(int(rng.integers(6, 15))):
+    for _ in range(int(rng.integers(_FEWEST, _MOST + 1))):
         victim, how = _STRIKES[int(rng.choice(len(_STRIKES), p=_SHARES))]
         if victim is Victim.DISK and not can_fill:
             victim, how = Victim.WORKER, How.KILL

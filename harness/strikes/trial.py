@@ -19,6 +19,9 @@ from harness.strikes.running import Outcome, Running
 
 WITHIN_S: Final = 240.0
 """Longest time of a command: twice the longest time-out of a worker (``stop_timeout_s``)."""
+START_TIMEOUT_S: Final = 40.0
+"""Of a job's start, after which alone a process is found that stops before its first beat. The
+default, 300 s, allows for slow disks and is longer than a trial."""
 _RUNS: Final = "runs"
 TRACE: Final = """\
 name: struck
@@ -33,10 +36,10 @@ transforms: []
 """
 _JOBS: Final = """\
 arrival,slots,max_slots,work
-0,1,3,96000
-1,2,4,120000
-4,1,2,72000
-6,1,4,96000
+0,1,3,144000
+1,2,4,180000
+4,1,2,108000
+6,1,4,144000
 """
 WORDS: Final = (
     "workload=toy",
@@ -45,6 +48,7 @@ WORDS: Final = (
     "engine=live",
     "engine.fast_forward=false",
     "tracking=none",
+    f"backend.start_timeout_s={START_TIMEOUT_S:g}",
 )
 
 
@@ -80,6 +84,8 @@ def run_trial(plan: TrialPlan, folder: Path, logs: Path) -> Trial:
     trial = Trial(plan)
     words = _prepare(folder, plan.backend)
     code = _command(trial, words, folder, logs, plan.strikes)
+    if plan.strikes and not trial.outcomes[0].struck:
+        trial.problems.append("nothing was struck")
     if code == 0 or code is None:
         if code == 0:
             trial.problems += judge(folder, plan.backend)

@@ -14,15 +14,16 @@ from harness.strikes.plan import Victim
 
 _FORK_SERVER: Final = ".zygote"
 """End of the name of the module that a fork server runs."""
-_HELPERS: Final = ("store", "agent")
-"""Beginnings of the logs of processes that a job has next to its workers."""
+_STORE: Final = "store"
+"""Beginning of the logs of stores."""
 
 
 def find(driver: psutil.Process, victim: Victim) -> list[psutil.Process]:
     """Return the living processes of one kind, by process id.
 
     A forked process has the command of the fork server that made it. So workers and stores are
-    known by the log file to which they write.
+    known by the log file to which they write. TorchElastic's agents share a log with their workers,
+    and are struck like them.
 
     Args:
         driver: the command's own process.
@@ -60,10 +61,7 @@ def _kind(process: psutil.Process, driver: psutil.Process) -> Victim | None:
             return Victim.FORK_SERVER if is_fork_server else None
         if not log.endswith(".log"):
             return None
-        name = Path(log).name
-        if name.startswith(_HELPERS[0]):
-            return Victim.STORE
-        return None if name.startswith(_HELPERS) else Victim.WORKER
+        return Victim.STORE if Path(log).name.startswith(_STORE) else Victim.WORKER
     except (psutil.Error, OSError):
         return None
 

@@ -10,6 +10,14 @@ CASES = {
     "no value": (["seed"], "argument 'seed': is no key=value; write"),
     "grammar": (["name=a,,b"], "argument 'name=a,,b': is not understood"),
     "wrong type": (["seed=one"], "seed: is 'one'; give a whole number"),
+    "a number beyond all floats": (
+        ["+profile.noise_scale.bert=1" + 400 * "0"],
+        "profile.noise_scale.bert: has a number of more than 250 digits; give one that",
+    ),
+    "one in a list": (
+        ["+profile.x={a: [1" + 400 * "0" + "]}"],
+        "profile.x: has a number of more than 250 digits",
+    ),
     "number for a truth": (["force=3"], "force: is 3; give true or false"),
     "out of range": (["seed=-1"], "seed: is -1; use a number from 0 up"),
     "time limit": (["max_wall_s=0"], "max_wall_s: is 0; use a number above 0"),

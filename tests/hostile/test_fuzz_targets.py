@@ -44,6 +44,7 @@ BROKEN = {
     "programs called by a text and by a number": ("profiles", b"sm$30\x18,1.0"),
     "costs of a number beyond all floats": ("profiles", b"\x03\x01b\x02\x00\x8e\x99\x03\xa4"),
     "noise of a number beyond all floats": ("profiles", b"\x03\x01b\x02\x00\x8eM\xce\xa4"),
+    "the same in a stored configuration": ("profiles", b"\2\0\xe3\x03\xd8"),
     "a time of a sample that is no number": ("manifests", b"\1[\0\1\1"),
 }
 

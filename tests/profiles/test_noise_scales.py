@@ -32,6 +32,7 @@ def test_a_profile_knows_the_noise_that_it_states():
     [
         ({"bet": 500}, "noise_scale.bet: there is no curve of 'bet'; known: net"),
         ({"net": -1}, "noise_scale.net: is -1; give samples, at least 0"),
+        ({"net": 10**400}, "noise_scale.net: is 10+; give samples, at least 0"),
         ({"net": "large"}, "noise_scale.net: is 'large'; give samples"),
         (500, "noise_scale: is 500; give workload: samples"),
     ],
