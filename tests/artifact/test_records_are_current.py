@@ -16,8 +16,8 @@ from tests.artifact.recorded import RECORDED, folders
 
 ON_PHILLY = ("bench_elasticflow", "bench_philly", "edl_table3", "elasticflow_fig8b_philly")
 """Its 82,247 jobs take a while to read."""
-MANY = 30
-"""Points of each study; to plan all takes 10 to 25 min on two cores."""
+MANY = 8
+"""Points of each study in the long tests; to plan all takes 10 to 25 min on two cores."""
 
 
 @pytest.fixture(scope="module")

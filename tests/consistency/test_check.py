@@ -109,7 +109,9 @@ def is_gone(pid):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "signum", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak), signal.SIGKILL]
+)
 def test_no_fixed_worker_outlives_a_run_that_is_stopped(tmp_path, signum):
     paths = write_files(tmp_path, steps=400, step_s=0.05)
     results = tmp_path / "results"

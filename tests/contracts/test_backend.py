@@ -14,6 +14,7 @@ from tests.backends.world import (
     consumed_by_epoch,
     consumed_ids,
     descendants,
+    warm_backends,
     workers,
 )
 
@@ -57,7 +58,12 @@ def test_steps_are_logged_with_times_and_exact_losses(world):
     assert [line["step"] for line in read_lines(world.job_dir() / "digests.jsonl")] == [8, 16]
 
 
+FORKED = [each for each in warm_backends() if each.values[0][1] == {"start": "preimported"}]
+"""Backends whose workers are forked, each with its own options."""
+
+
 @pytest.mark.long
+@pytest.mark.parametrize("world", FORKED, indirect=True)
 def test_cold_workers_do_the_same_as_forked_ones(world, launcher, tmp_path):
     world.start((0, 1), steps=12)
     warm = world.until_end().results

@@ -154,16 +154,23 @@ def test_workers_listen_on_the_hosts_own_address_only(world):
 
 
 SOON = ("stop_resume-preimported", "stop_free-spare")
-"""One backend of each kind in one warmth; all others are for the long tests."""
+"""One backend of each kind in one warmth, for the fast tests."""
+
+
+def _when(name, start):
+    """The long tests have each backend in one warmth, and one of fresh processes; the soak all."""
+    if f"{name}-{start}" in SOON:
+        return ()
+    is_long = start == "preimported" or (start == "cold" and name in ("torchrun", "static"))
+    return pytest.mark.long if is_long else pytest.mark.soak
 
 
 @pytest.mark.parametrize(
     ("name", "start"),
     [
-        pytest.param(name, start, id=f"{name}-{start}", marks=() if soon else pytest.mark.long)
+        pytest.param(name, start, id=f"{name}-{start}", marks=_when(name, start))
         for name in options("backend")
         for start in warmths(name)
-        for soon in [f"{name}-{start}" in SOON]
     ],
 )
 def test_sigkill_of_the_driver_leaves_no_process(name, start, tmp_path):

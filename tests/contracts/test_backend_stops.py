@@ -35,11 +35,15 @@ SOON = ("stop_resume", "stop_free")
 
 
 def watched_backends():
-    """All backends with their options, as parameters."""
-    return [
-        pytest.param(*each.values, id=each.id, marks=() if each.id in SOON else pytest.mark.long)
-        for each in warm_backends()
-    ]
+    """All backends with their options, as parameters; other options than their own are for the
+    soak."""
+    found = []
+    for each in warm_backends():
+        others = pytest.mark.long if each.id in options("backend") else pytest.mark.soak
+        found.append(
+            pytest.param(*each.values, id=each.id, marks=() if each.id in SOON else others)
+        )
+    return found
 
 
 @pytest.fixture(params=watched_backends())
@@ -101,7 +105,7 @@ def test_a_worker_that_stops_alone_is_killed_and_its_job_goes_on(world):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_one_of_two_is_found_while_another_job_is_busy(world, victim):
     world.until_change(world.start((2,), job_id="other", step_s=0.002))
     world.until_change(world.start((0, 1), step_s=0.002))
@@ -144,7 +148,13 @@ def test_a_worker_that_keeps_its_interpreter_busy_is_not_killed(world):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", options("backend"))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in SOON else pytest.mark.soak)
+        for name in options("backend")
+    ],
+)
 def test_a_driver_that_was_stopped_kills_nobody(name, tmp_path):
     start = "preimported" if "preimported" in warmths(name) else "cold"
     words = ["-m", "tests.backends.drive_forever", name, start, str(tmp_path), str(HANG_S)]

@@ -13,8 +13,18 @@ STEPS = 3
 """Between two changes, at least."""
 
 
+LONG = ("bert", "deepspeech2", "ncf", "resnet50", "swin_t", "vgg16")
+"""A program of each kind; the others are for the soak."""
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("model", sorted(names("tiny")))
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(name, marks=() if name in LONG else pytest.mark.soak)
+        for name in sorted(names("tiny"))
+    ],
+)
 def test_a_program_that_grows_and_shrinks(catalogue_launcher, tmp_path, model):
     spec = workload("tiny", model)
     world = stop_free(catalogue_launcher, tmp_path / "free")

@@ -151,7 +151,13 @@ def test_a_death_of_one_that_leaves_gives_the_bits_of_its_history(launcher, tmp_
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("moment", [*OF_A_STEP, "prepare", "copy", "switch", "leave", "recover"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        *(pytest.param(moment, marks=pytest.mark.soak) for moment in (*OF_A_STEP, "leave")),
+        *("prepare", "copy", "switch", "recover"),
+    ],
+)
 def test_a_hang_in_a_phase_gives_the_bits_of_its_history(launcher, tmp_path, moment):
     struck_in(launcher, tmp_path, moment, signal="SIGSTOP")
 

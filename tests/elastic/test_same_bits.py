@@ -76,7 +76,9 @@ def test_lives_with_loader_processes_give_the_bits_of_those_without(launcher, tm
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize(
+    "part", [0, 1, *(pytest.param(part, marks=pytest.mark.soak) for part in range(2, 5))]
+)
 def test_fifty_random_lives(launcher, tmp_path_factory, part):
     @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), phases=ONCE)
     @seed(part)

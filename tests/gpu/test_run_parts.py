@@ -172,8 +172,14 @@ SMALLER = {
 """A part of each kind, and what makes it short."""
 
 
+LONG = ("bits/death", "changes/stop_free", "turns/transformer", "memory/transformer")
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", SMALLER)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in LONG else pytest.mark.soak) for name in SMALLER],
+)
 def test_a_part_of_each_kind_runs_on_the_cpu_too(name, without_them, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", without_them["PYTHONPATH"])
     (part,) = (part for part in PARTS if part.name == name)
