@@ -96,6 +96,9 @@ class Exit:
     """For a person: exit code or signal, and the last line of its log where it failed."""
     of_machine: bool = False
     """True if the launcher lost the process: such an end says nothing about the program."""
+    is_kill_from_outside: bool = False
+    """True if SIGKILL ended the process and the launcher was not asked to send it: an operator did,
+    or the system, which had no memory left."""
 
 
 class Launcher(Protocol):

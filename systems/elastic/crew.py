@@ -256,6 +256,12 @@ class Crew:
             p.has_failed_of_machine or (p.end is not None and p.end.of_machine) for p in self.all()
         )
 
+    @property
+    def is_killed_from_outside(self) -> bool:
+        """Whether one of the processes was killed, neither by the driver nor by a fault that the
+        run wanted."""
+        return any(p.end is not None and p.end.is_kill_from_outside for p in self.all())
+
     def end_of(self, process: Process) -> str:
         """For a person: how a worker ended."""
         end = process.end.reason if process.end else "its connection ended"

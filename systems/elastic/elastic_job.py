@@ -384,7 +384,8 @@ class ElasticJob:
     def _gone(self, ending: Ending) -> None:
         """Every process has ended: do what was decided."""
         crew = self._present.crew
-        deaths, of_machine = crew.deaths(), ending.of_machine or crew.is_of_machine
+        deaths = crew.deaths()
+        of_machine = ending.of_machine or crew.is_of_machine or crew.is_killed_from_outside
         self._work = self._ending = self._deadline = self._failed_at = None
         self._account.phase = Phase.IDLE
         if self._account.phases_s.get("stop", 0.0) < 0:

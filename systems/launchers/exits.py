@@ -1,4 +1,4 @@
-"""How a process ended, told to a person."""
+"""How a process ended: told to a person, and by whose hand."""
 
 from __future__ import annotations
 
@@ -24,6 +24,24 @@ def describe_code(code: int) -> str:
     except ValueError:
         name = f"signal {-code}"
     return f"killed by {name}"
+
+
+class Kills:
+    """The processes to which a launcher was asked to send SIGKILL."""
+
+    def __init__(self) -> None:
+        self._handles: set[int] = set()
+
+    def note(self, handle: int, signum: signal.Signals) -> None:
+        """Note a signal that is about to be sent."""
+        if signum is signal.SIGKILL:
+            self._handles.add(handle)
+
+    def is_from_outside(self, handle: int, code: int) -> bool:
+        """Return whether SIGKILL ended a process, sent by somebody else; forgets the process."""
+        is_ours = handle in self._handles
+        self._handles.discard(handle)
+        return code == -signal.SIGKILL and not is_ours
 
 
 def last_line(path: Path) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.contracts.launcher import Exit, ProcessSpec, Spares, SpareSpec, Warmth
-from systems.launchers.exits import describe_exit
+from systems.launchers.exits import Kills, describe_exit
 from systems.launchers.preimported import Preimported
 
 CLOSE_TIMEOUT_S = 10.0
@@ -64,6 +64,7 @@ class Local:
         self._preimport = tuple(preimport)
         self._spares_per_slot = spares
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._kills = Kills()
         self._ends: list[_End] = []
         """Of fresh processes, not told yet."""
         self._logs: dict[int, Path] = {}
@@ -108,6 +109,8 @@ class Local:
 
     def signal(self, handle: int, signum: signal.Signals) -> None:
         """Signal a process and those it has started; one that has ended is not an error."""
+        if handle in self._logs:
+            self._kills.note(handle, signum)
         process = self._processes.get(handle)
         if process is not None:
             if process.poll() is None:
@@ -121,7 +124,9 @@ class Local:
             code = process.poll()
             if code is not None:
                 del self._processes[handle]
-                end = Exit(handle, code, describe_exit(code, self._logs.pop(handle)))
+                told = describe_exit(code, self._logs.pop(handle))
+                from_outside = self._kills.is_from_outside(handle, code)
+                end = Exit(handle, code, told, is_kill_from_outside=from_outside)
                 self._ends.append(_End(end, process.pid, time.monotonic() + GROUP_TIMEOUT_S))
         # An end is told once the whole group is gone, since the slot is then free: a process that
         # is still dying would use the cores and the memory of the next worker there.
@@ -131,9 +136,9 @@ class Local:
         if self._zygote is not None:
             for end in self._zygote.ended():
                 log = self._logs.pop(end.handle)
-                found.append(
-                    end if end.reason else replace(end, reason=describe_exit(end.returncode, log))
-                )
+                from_outside = self._kills.is_from_outside(end.handle, end.returncode)
+                told = end.reason or describe_exit(end.returncode, log)
+                found.append(replace(end, reason=told, is_kill_from_outside=from_outside))
         return found
 
     def keep(self, spares: Sequence[SpareSpec]) -> None:

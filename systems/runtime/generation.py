@@ -73,6 +73,12 @@ class Generation:
         )
 
     @property
+    def is_killed_from_outside(self) -> bool:
+        """Whether one of the workers was killed, neither by the driver nor by a fault that the run
+        wanted."""
+        return any(end.is_kill_from_outside for end in self.exits.values())
+
+    @property
     def is_of_machine(self) -> bool:
         """Whether the machine failed one of the processes."""
         of_ends = any(end.of_machine for end in self.exits.values())

@@ -313,7 +313,11 @@ class JobGroup:
             self.change = None
             self._say(ReportKind.FINISHED, results=ending.results, reason=ending.reason)
         else:
-            self._lost_or_failed(ending, ending.of_machine or generation.is_of_machine)
+            of_machine = ending.of_machine or generation.is_of_machine
+            # A program is not to blame for a kill from outside either, but for its own exceptions.
+            if ending.fate is Fate.LOST:
+                of_machine = of_machine or generation.is_killed_from_outside
+            self._lost_or_failed(ending, of_machine)
 
     def _lost_or_failed(self, ending: Ending, of_machine: bool) -> None:
         self.step = self.checkpoint.step if self.checkpoint else 0

@@ -27,6 +27,9 @@ class Agents:
         """Those of the present run of the job, also those that have ended."""
         self.lost: list[Agent] = []
         """Those that died, until the others have gone on without them."""
+        self.is_killed_from_outside = False
+        """Whether the store or an agent of the present run was killed, neither by the driver nor by
+        a fault that the run wanted."""
         self._order = order
         self._hands = hands
         self._options = options
@@ -126,6 +129,7 @@ class Agents:
 
     def exited(self, handle: int, end: Exit) -> str | None:
         """A process has ended; the reason if it was the store."""
+        self.is_killed_from_outside |= end.is_kill_from_outside
         if handle == self._store:
             self._store = None
             return f"the store of the rendezvous: {end.reason}"
@@ -163,6 +167,7 @@ class Agents:
         """The job has ended, or stands still."""
         self.by_number.clear()
         self.lost.clear()
+        self.is_killed_from_outside = False
 
     def kill(self, *, but: Iterable[int] = ()) -> None:
         """Kill what is left, but for agents with these numbers; workers die with their agents."""

@@ -386,6 +386,7 @@ class TorchrunJob:
         ending = self._ending
         assert ending is not None
         self._ending = self._deadline = self._rounds.present = self._asked_too_early = None
+        was_killed = self._agents.is_killed_from_outside
         self._agents.forget()
         self.phase = Phase.IDLE
         if self._phases_s.get("stop", 0.0) < 0:
@@ -401,7 +402,8 @@ class TorchrunJob:
             if not lost and self.change is not None and self.change.kind not in _STARTS:
                 self.change = None  # not the change but the job has failed
             kind = ReportKind.LOST if lost else ReportKind.FAILED
-            self._say(kind, reason=ending.reason, of_machine=ending.of_machine)
+            of_machine = ending.of_machine or (lost and was_killed)
+            self._say(kind, reason=ending.reason, of_machine=of_machine)
         self.change = None
 
     def _accept(self, change: Change, phase: Phase) -> None:

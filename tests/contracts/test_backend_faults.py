@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -56,6 +57,17 @@ def test_a_killed_worker_loses_the_job_which_can_be_resumed(world):
     end = world.until_end()
     assert end.step >= 30
     assert len(consumed_ids(world, 97)) == end.samples
+
+
+def test_a_kill_from_outside_is_no_fault_of_the_program(world):
+    """All processes of the job, so that it is lost under every backend."""
+    world.until_change(world.start((0,), step_s=0.002))
+    world.until_step(20)
+    for process in descendants():
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    assert world.until_end(ReportKind.LOST).of_machine
+    world.do(ChangeKind.RESUME, (0,))
 
 
 @pytest.mark.parametrize("victim", [0, 1, 2])

@@ -184,6 +184,17 @@ def test_a_signal_ends_a_process_and_its_children_and_is_named(starter, tmp_path
     starter.launcher.signal(handle, signal.SIGKILL)  # has ended: not an error
 
 
+def test_a_kill_that_nobody_asked_the_launcher_for_is_from_outside(starter, tmp_path):
+    handles = [starter.start("wait", tmp_path / name) for name in ("a", "b")]
+    pids = [int(starter.wait_for(tmp_path / name)) for name in ("a", "b")]
+    handles.append(starter.start("leave", 3))
+    starter.launcher.signal(handles[0], signal.SIGKILL)
+    os.kill(pids[1], signal.SIGKILL)
+    ends = starter.end_of(*handles)
+    assert [end.is_kill_from_outside for end in ends] == [False, True, False]
+    assert [end.of_machine for end in ends] == [False] * 3
+
+
 def test_an_end_is_told_once_all_that_the_process_started_has_ended(starter, tmp_path):
     """A child with much memory takes many milliseconds to die."""
     handle = starter.start("wait_with_slow_child", tmp_path / "pid")
