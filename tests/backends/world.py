@@ -38,6 +38,8 @@ OTHER_WAYS = {
     "virtual_thread": ({"reconfigure": "checkpoint"},),
 }
 """Ways in which a backend can do the same, beside those of its configuration."""
+WARM_SOON = ("stop_free", "stop_resume")
+"""Backends that are tried with spares before the soak."""
 NO_WORKERS = ("systems.elastic.store_server:main", "systems.torchrun.agent:main")
 """Entries of processes that a job has beside its workers."""
 REDOES_STEPS = ("torchrun",)
@@ -66,8 +68,8 @@ def backends():
 
 
 def warm_backends():
-    """Backends with their options, as parameters: forked if they can. With spares, or other ways of
-    moving state and of recovering, all is long."""
+    """Backends with their options, as parameters: forked if they can. With other ways of moving
+    state and of recovering all is long; with spares all is long, or for the soak."""
     found = []
     for name in options("backend"):
         start = "preimported" if "preimported" in warmths(name) else "cold"
@@ -80,7 +82,9 @@ def warm_backends():
         for choices in others:
             words = [str(choices[key]) for key in ("start", *WAYS) if key in choices]
             label = "-".join([name, *(word for word in words if word != start)])
-            found.append(pytest.param((name, choices), id=label, marks=pytest.mark.long))
+            is_long = choices["start"] == start or name in WARM_SOON
+            marks = pytest.mark.long if is_long else pytest.mark.soak
+            found.append(pytest.param((name, choices), id=label, marks=marks))
     return found
 
 

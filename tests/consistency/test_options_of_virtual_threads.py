@@ -34,7 +34,7 @@ def test_samples_that_are_drawn_are_refused_with_the_way_out(tmp_path, command):
     "words",
     [
         pytest.param(("backend.drawn_samples=true", *AHEAD), id="loaders"),
-        pytest.param(("backend.drawn_samples=true",), id="in turn"),
+        pytest.param(("backend.drawn_samples=true",), id="in turn", marks=pytest.mark.soak),
         pytest.param(
             (
                 *("backend.drawn_samples=true", *AHEAD, "backend.executors=2"),

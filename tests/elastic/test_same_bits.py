@@ -66,7 +66,7 @@ def test_random_changes_and_deaths_give_the_bits_of_their_history(launcher, tmp_
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.soak), 1])
 def test_lives_with_loader_processes_give_the_bits_of_those_without(launcher, tmp_path, number):
     """A loader process that is killed ends its worker, and no more. It needs some seconds until it
     has its data; before that its worker fetches by itself."""

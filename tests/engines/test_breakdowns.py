@@ -31,8 +31,8 @@ BACKENDS = Path(__file__).parents[2] / "configs" / "backend"
     [
         ("stop_free", "preimported"),
         ("torchrun", "cold"),
-        ("virtual_thread", "preimported"),
-        ("warm_restart", "preimported"),
+        pytest.param("virtual_thread", "preimported", marks=pytest.mark.soak),
+        pytest.param("warm_restart", "preimported", marks=pytest.mark.soak),
     ],
 )
 def test_a_crashed_job_goes_on_and_a_failed_one_is_over(name, start, tmp_path):

@@ -18,6 +18,8 @@ LARGE = {
     *("philly_crowd", "philly_deadlines", "philly_models", "philly_models_sample"),
     *("philly_two_weeks", "philly_two_weeks_shuffled", "philly_week_resampled"),
 }
+LARGEST = {"philly_models", "philly_two_weeks", "philly_week_resampled"}
+"""Made as others among the large are, of more jobs."""
 
 
 class Flat:
@@ -43,7 +45,12 @@ def slot_hours(trace):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.long) if n in LARGE else n for n in NAMES]
+    "name",
+    [
+        *(name for name in NAMES if name not in LARGE),
+        *(pytest.param(name, marks=pytest.mark.long) for name in sorted(LARGE - LARGEST)),
+        *(pytest.param(name, marks=pytest.mark.soak) for name in sorted(LARGEST)),
+    ],
 )
 def test_every_configuration_loads_and_says_where_it_is_from(name):
     trace = load(name)

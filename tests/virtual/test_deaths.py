@@ -33,7 +33,12 @@ def hurt(world, rng, num_deaths):
 
 
 @pytest.mark.parametrize(
-    ("seed", "num_deaths"), [(1, 1), *(pytest.param(n, 6, marks=pytest.mark.long) for n in (2, 3))]
+    ("seed", "num_deaths"),
+    [
+        (1, 1),
+        pytest.param(2, 6, marks=pytest.mark.long),
+        pytest.param(3, 6, marks=pytest.mark.soak),
+    ],
 )
 def test_killed_workers_leave_no_trace_in_the_bits(launcher, tmp_path, seed, num_deaths):
     world = virtual(launcher, tmp_path)

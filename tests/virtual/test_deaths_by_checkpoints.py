@@ -112,7 +112,14 @@ def test_a_death_while_the_job_is_saved_for_a_change_leaves_no_trace(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("moment", [*OF_A_STEP, "save"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        *(pytest.param(moment, marks=pytest.mark.soak) for moment in OF_A_STEP[1:]),
+        OF_A_STEP[0],
+        "save",
+    ],
+)
 def test_a_death_in_a_step_or_between_leaves_no_trace(launcher, tmp_path, moment):
     struck_in(launcher, tmp_path, moment)
 
@@ -161,7 +168,9 @@ def hurt(world, rng, num_deaths):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 3))]
+)
 def test_workers_killed_at_random_leave_no_trace(launcher, tmp_path, seed):
     world = by_checkpoints(launcher, tmp_path)
     try:

@@ -181,13 +181,15 @@ PLAN = [(0, 1), (0,), (1, 2, 3)]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("reconfigure", ["stop_free", "checkpoint"])
+@pytest.mark.parametrize(
+    "reconfigure", ["stop_free", pytest.param("checkpoint", marks=pytest.mark.soak)]
+)
 def test_slots_change_in_the_middle_of_prefetching(launcher, tmp_path, reconfigure):
     held_to_stock(launcher, tmp_path, PLAN, {"reconfigure": reconfigure, **AHEAD})
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("num_loaders", [1, 5])
+@pytest.mark.parametrize("num_loaders", [pytest.param(1, marks=pytest.mark.soak), 5])
 def test_any_number_of_loader_processes(launcher, tmp_path, num_loaders):
     """Fewer and more than there are steps in advance."""
     backend = {"prefetch_steps": DEPTH, "loader_processes": num_loaders}

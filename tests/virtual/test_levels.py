@@ -56,7 +56,7 @@ def restarts(world):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("level", ["D1", "D2", "D0+D2"])
+@pytest.mark.parametrize("level", ["D1", pytest.param("D2", marks=pytest.mark.soak), "D0+D2"])
 def test_slots_of_two_types(tmp_path, level):
     """Four slots of one type, two of them, one of them and two of another (section 5.1.1)."""
     if not sets_of_this_machine():

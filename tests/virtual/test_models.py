@@ -5,13 +5,14 @@ import pytest
 from tests.virtual.run_models import compared
 
 STEPS = 30
-OFTEN = [("ncf", "sgd"), ("ncf", "adamw"), ("bert", "adamw"), ("resnet50", "sgd")]
+OFTEN = [("ncf", "sgd"), ("bert", "adamw"), ("resnet50", "sgd")]
 
 
 @pytest.mark.parametrize(
     ("model", "optimizer"),
     [
         *(pytest.param(*pair, marks=pytest.mark.long) for pair in OFTEN),
+        pytest.param("ncf", "adamw", marks=pytest.mark.soak),
         pytest.param("bert", "sgd", marks=pytest.mark.soak),
         pytest.param("resnet50", "adamw", marks=pytest.mark.soak),
     ],

@@ -44,7 +44,9 @@ def test_wrong_words_are_refused(capsys):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "tuned"), [("resnet18", True), ("ncf", False)])
+@pytest.mark.parametrize(
+    ("name", "tuned"), [("resnet18", True), pytest.param("ncf", False, marks=pytest.mark.soak)]
+)
 def test_a_real_step_is_watched(name, tuned):
     found = {op.name: op for op in scan(find(f"tiny/{name}"), batch=4, steps=1, num_threads=1)}
     assert any(op.is_tuned for op in found.values()) == tuned

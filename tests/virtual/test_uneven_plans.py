@@ -36,7 +36,9 @@ def counts_by_generation(world):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("reconfigure", ["stop_free", "checkpoint"])
+@pytest.mark.parametrize(
+    "reconfigure", ["stop_free", pytest.param("checkpoint", marks=pytest.mark.soak)]
+)
 def test_planned_shares_of_the_virtual_workers_keep_the_bits(launcher, tmp_path, reconfigure):
     plans = [planned(FAST, SLOW), planned(SLOW, FAST, SLOW), planned(FAST)]
     assert plans == [(5, 1), (1, 4, 1), (6,)]

@@ -36,6 +36,10 @@ def pool():
     return yaml.safe_load((CONFIGS / "workload" / "tiny.yaml").read_text())["pool"]
 
 
+SLOW = ("vgg19", "inception3", "shufflenetv2")
+"""A minute each, and convolutions like those of others."""
+
+
 def spec(name):
     options = dict(pool()[name], augment=True, evaluation_samples=64)
     del options["memory_bytes_per_worker"]
@@ -47,7 +51,10 @@ def num_samples_of(name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", pool())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.soak if name in SLOW else ()) for name in pool()],
+)
 def test_each_learns_and_consumes_every_sample_once(catalogue_launcher, tmp_path, name):
     """On one slot, on two and on another one; on fixed slots: test_losses_fall.py."""
     num_steps = NUM_STEPS.get(name, 60)
