@@ -148,10 +148,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _say_interrupted(interrupted: Interrupted) -> int:
     why = "max_wall_s is over" if interrupted.exit_code == TIME_LIMIT_EXIT else str(interrupted)
-    notes = getattr(interrupted, "__notes__", ()) or ("runs it again",)
     print(
         f"Stopped ({why}): workers are gone and nothing of this run was stored."
-        f" The same command {'; '.join(notes)}.",
+        " The same command runs it again.",
         file=sys.stderr,
     )
     return interrupted.exit_code

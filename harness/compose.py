@@ -31,7 +31,7 @@ from omegaconf.errors import OmegaConfBaseException
 import harness
 from harness.annotations import show
 from harness.bounded_file import read_text
-from harness.config import GROUPS, KEYS
+from harness.config import GROUPS, KEYS, RETIRED
 from harness.file_references import DEFAULTS, defaults_problems, resolver_problems
 from harness.identity import FILED
 from harness.path_words import is_yaml, literal, quoted, spellings, unquoted
@@ -152,6 +152,8 @@ def _sort_in(override: Override, word: str, sweeping: bool, found: Words) -> Non
     if override.package is not None or not root:
         way_out = "write group=option or key=value"
         found.problems.append(Problem(f"argument {word!r}", "is not understood", way_out))
+    elif root in RETIRED:
+        found.problems.append(Problem(key, "is no key any more", RETIRED[root]))
     elif root not in names:
         found.problems.append(Problem(key, "unknown key", suggest(root, names)))
     elif root == "study":
@@ -242,7 +244,8 @@ def compose(
         labels.update(base.get("choices") or {})
         # The key becomes a word of Hydra's grammar, so it must be none but a known one.
         keys = {k: _literal(v) for k, v in base.items() if k in KEYS}
-        strange = [key for key in base if key not in (*GROUPS, *KEYS, "choices")]
+        known = (*GROUPS, *KEYS, *RETIRED, "choices")
+        strange = [key for key in base if key not in known]
         names = [*GROUPS, *KEYS]
         problems += [Problem(str(k), "unknown key", suggest(str(k), names)) for k in strange]
         values = [f"++{k}={quote(v)}" for k, v in keys.items()]

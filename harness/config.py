@@ -80,9 +80,6 @@ class RunConfig:
     sweep: str | None = _key("label of its sweep; -m makes one if none is given")
     results_dir: str = _key("folder of the stored runs", _not_empty)
     max_wall_s: float | None = _key("stop the run after so many seconds of wall clock", _positive)
-    snapshot_every_s: float | None = _key(
-        "seconds of wall clock between snapshots of a simulation; null: none", _positive
-    )
     force: bool = _key("run again even if the same run is stored")
     dry: bool = _key("print what would run, and how long it may take; start nothing")
     progress: bool = _key("show progress while running")
@@ -92,6 +89,13 @@ KEYS: Mapping[str, dataclasses.Field[Any]] = {
     f.name: f for f in dataclasses.fields(RunConfig) if "help" in f.metadata
 }
 """Top-level keys besides the groups."""
+
+
+RETIRED: Mapping[str, str] = {
+    "snapshot_every_s": "leave it out: a run that was stopped begins again, and a sweep goes on"
+    " after the points that are stored",
+}
+"""Keys of earlier versions, and what to do instead. In stored configurations they mean nothing."""
 
 
 def read_config(

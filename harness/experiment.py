@@ -41,7 +41,6 @@ from harness.metrics import VERSION, compute
 from harness.problems import Problem, UserError, at
 from harness.profiles import Profile, ProfileError, load_profile
 from harness.replay import Progress, replay
-from harness.snapshot import FOLDER, Snapshots
 from harness.store import RunStore, StoredRun
 from harness.targets import TARGET, import_problems, name_problem
 from harness.trace.build import load_trace
@@ -305,7 +304,7 @@ def execute(
     """Run a plan and store what happened; the run's directory.
 
     On Ctrl-C, SIGTERM or at ``max_wall_s`` the engine is closed, nothing is stored, and
-    ``Interrupted`` is raised, with a note if there is a snapshot to go on from.
+    ``Interrupted`` is raised.
 
     Args:
         planned: what ``plan`` gave; its objects serve one run.
@@ -335,7 +334,6 @@ def execute(
         stack.push(writer)  # cleans up even if a signal arrives while it is being entered
         writer.__enter__()
         setup = dataclasses.replace(planned.setup, run_dir=writer.path)
-        snapshots = _snapshots(planned, writer.path, say if on_progress else _warn)
         engine = planned.engine.open(setup)
         try:
             records = replay(
@@ -347,13 +345,8 @@ def execute(
                 profile=setup.profile,
                 scaling=config.scaling,
                 on_progress=on_progress,
-                keeper=snapshots,
                 shown=setup.profile.as_shown(config.seed),
             )
-        except Interrupted as interrupted:
-            if snapshots is not None and snapshots.described:
-                interrupted.add_note(f"goes on from a snapshot: {snapshots.described}")
-            raise
         finally:
             _close(engine)
         planned.engine.check(setup, records, Path(config.results_dir).parent / FIXED_SIZE, say)
@@ -361,27 +354,7 @@ def execute(
         if planned.engine.exclusive:
             records.facts.update(live_facts(planned, records))
         stored = writer.finish(records, compute(records))
-        if snapshots is not None:
-            snapshots.discard()
     return stored.path
-
-
-def _snapshots(planned: Plan, scratch: Path, say: Callable[[str], None]) -> Snapshots | None:
-    """Those of the run, where its engine can go on from one; ``force`` begins anew."""
-    config = planned.config
-    if config.snapshot_every_s is None or not planned.engine.resumable:
-        return None
-    snapshots = Snapshots(
-        path=Path(config.results_dir) / FOLDER / planned.run_id,
-        scratch=scratch,
-        run={"run_id": planned.run_id, "config_hash": planned.config_hash},
-        parts=(planned.scheduler, planned.placement, planned.engine, planned.setup.backend),
-        every_s=config.snapshot_every_s,
-        say=say,
-    )
-    if config.force:
-        snapshots.discard()
-    return snapshots
 
 
 def tell_cautions(plans: Iterable[Plan]) -> None:

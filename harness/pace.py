@@ -12,7 +12,7 @@ class Pace:
 
     The later half, since a replay's pace changes with the length of the queue; half and no fixed
     time, so that the pace of an hour is not judged by its last seconds. What had been done before
-    it was first looked at (by the run that a snapshot was taken of) is in no pace.
+    the first look is in no pace.
     """
 
     def __init__(self) -> None:

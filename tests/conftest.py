@@ -41,14 +41,6 @@ def ctrl_c_is_not_ignored():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def seals_of_tests(tmp_path_factory):
-    """Snapshots of tests are sealed with a key of their own, not with the user's."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        yield
-
-
 @pytest.fixture(scope="session")
 def nothing_left():
     """Once all launchers are closed, no process of theirs lives: not what they fork from either."""

@@ -80,7 +80,6 @@ class Live:
     """Wall-clock seconds without a sign of life from a job that trains before the job fails."""
     name: str = "live"
     exclusive: ClassVar[bool] = True
-    resumable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         problems = []

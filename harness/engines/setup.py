@@ -53,8 +53,6 @@ class EngineConfig(Protocol):
     name: str
     exclusive: ClassVar[bool]
     """Whether a run occupies the machine, so that a sweep must run it alone."""
-    resumable: ClassVar[bool]
-    """Whether its engines can be saved in the middle of a run, to go on another time."""
 
     def estimated_wall_s(self, setup: EngineSetup) -> float:
         """Rough seconds of wall clock that the run will take."""

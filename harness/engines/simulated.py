@@ -38,7 +38,6 @@ class Simulated:
     plan_speeds: str = "model"
     name: str = "simulated"
     exclusive: ClassVar[bool] = False
-    resumable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.rescale_cost not in ("profile", "zero"):

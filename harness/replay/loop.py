@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import immutables
 
@@ -76,22 +75,6 @@ class Progress:
     num_events: int
 
 
-class Keeper(Protocol):
-    """Saves a replay now and then, and finds what was saved (``harness/snapshot.py``)."""
-
-    def load(self) -> Any:
-        """The replay as it was saved, to go on with; None: begin."""
-        ...
-
-    def due(self, now_s: float) -> bool:
-        """Whether it is to be saved; ``now_s`` by ``time.perf_counter``."""
-        ...
-
-    def save(self, replay: Any, described: str) -> None:
-        """Save it whole, and how far it is in words."""
-        ...
-
-
 def replay(
     *,
     jobs: Sequence[JobSpec],
@@ -102,7 +85,6 @@ def replay(
     profile: Profile,
     scaling: Scaling = "strong",
     on_progress: Callable[[Progress], None] | None = None,
-    keeper: Keeper | None = None,
     shown: Profile | None = None,
 ) -> RunRecords:
     """Replay a trace to the end of its last job and return what happened.
@@ -111,9 +93,6 @@ def replay(
     global batch is fixed; under ``"weak"`` the batch per slot is, from the requested slots.
     A batch that the scheduler grants goes before either. Schedulers are told the speeds of
     ``shown`` (None: of ``profile``), by which nothing else is reckoned.
-
-    With a ``keeper`` the replay is saved between two instants, and goes on from what was saved:
-    with the scheduler, placement and engine of that. Records are those of a replay in one go.
 
     Raises:
         DecisionError: the scheduler broke a rule (over capacity, out of a job's bounds, an
@@ -124,21 +103,21 @@ def replay(
     gc_was_on = gc.isenabled()
     gc.disable()  # millions of small frozen values without a cycle among them
     try:
-        loop: _Replay | None = None if keeper is None else keeper.load()
-        if loop is None:
-            book = JobBook(cluster, profile, shown or profile, scheduler.needs)
-            loop = _Replay(jobs, cluster, scheduler, placement, engine, book, scaling)
-        loop.run(on_progress, keeper)
+        book = JobBook(cluster, profile, shown or profile, scheduler.needs)
+        loop = _Replay(jobs, cluster, scheduler, placement, engine, book, scaling)
+        began_s = time.perf_counter()
+        loop.run(on_progress)
+        wall_s = time.perf_counter() - began_s
     finally:
         if gc_was_on:
             gc.enable()
-    records = loop.book.records
-    records.facts["replay_wall_s"] = loop.wall_s
+    records = book.records
+    records.facts["replay_wall_s"] = wall_s
     records.facts["num_events"] = float(loop.num_events)
     records.facts["num_slots"] = float(cluster.num_slots)
     if cluster.shared_speed:
         records.facts["num_devices"] = float(len(cluster.devices))
-    loop.engine.observe(records)
+    engine.observe(records)
     return records
 
 
@@ -167,19 +146,14 @@ class _Replay:
         """Jobs that changed since the last view."""
         self.news: list[Event] = []
         self.num_events = 0
-        self.wall_s = 0.0
-        """Wall clock until it was last saved, or to its end."""
         self.deciding = DECIDING
         if scheduler.wants_progress:
             self.deciding = DECIDING | {EventKind.PROGRESS, EventKind.CHANGE_DONE}
 
-    def run(
-        self, on_progress: Callable[[Progress], None] | None, keeper: Keeper | None = None
-    ) -> None:
+    def run(self, on_progress: Callable[[Progress], None] | None) -> None:
         """Until every job has ended."""
         num_jobs = len(self.arrivals)
         next_report = 0.0
-        began_s = time.perf_counter() - self.wall_s
         while self.book.num_ended < num_jobs:
             events = self._next_events()
             self.num_events += len(events)
@@ -191,21 +165,13 @@ class _Replay:
             if on_progress is not None and (now := time.perf_counter()) >= next_report:
                 next_report = now + 0.2
                 on_progress(self._progress())
-            if keeper is not None and keeper.due(now := time.perf_counter()):
-                self.wall_s = now - began_s
-                keeper.save(self, self._described())
         if on_progress is not None:
             on_progress(self._progress())
         self.book.close(self.engine.now())
-        self.wall_s = time.perf_counter() - began_s
 
     def _progress(self) -> Progress:
         num_jobs, num_live = len(self.arrivals), len(self.book.live)
         return Progress(self.engine.now(), self.book.num_ended, num_jobs, num_live, self.num_events)
-
-    def _described(self) -> str:
-        ended, num_jobs = self.book.num_ended, len(self.arrivals)
-        return f"{ended:,} of {num_jobs:,} jobs had ended after {self.wall_s:,.0f} s"
 
     def _next_events(self) -> list[Event]:
         """All events of the next instant, in the documented order."""

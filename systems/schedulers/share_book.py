@@ -21,7 +21,6 @@ from systems.schedulers.sizes import Levels, levels_of
 
 ROUNDING = 1e-9
 """Relative error of times and of work that thousands of sums may add up to."""
-# Not lambdas: a book must be pickled for the snapshot of a run.
 BY_DEADLINE, _BY_ARRIVAL = attrgetter("by_deadline"), attrgetter("spec.order")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.compose import defaults
-from harness.config import RunConfig, hash_config
+from harness.config import RETIRED, RunConfig, hash_config
 from harness.file_names import run_name
 from harness.identity import own_paths
 from harness.store import iter_runs
@@ -21,7 +21,8 @@ def committed():
 
 def computed_id(run):
     """The id of a run from its configuration and the digests in its manifest."""
-    config = RunConfig(**{**defaults()[1], **run.config})
+    values = {key: value for key, value in run.config.items() if key not in RETIRED}
+    config = RunConfig(**{**defaults()[1], **values})
     digests = {name: run.manifest[name]["digest"] for name in ("trace", "profile")}
     return run_name(config.choices, hash_config(config, digests))
 

@@ -6,6 +6,10 @@ from tests.config.commands import assert_refused
 
 CASES = {
     "unknown key": (["sed=1"], "sed: unknown key; did you mean 'seed'?"),
+    "a key of an earlier version": (
+        ["snapshot_every_s=60"],
+        "snapshot_every_s: is no key any more; leave it out: a run that was stopped begins again",
+    ),
     "unknown option": (["scheduler=tiresas"], "did you mean 'tiresias'? known: afs, chronus,"),
     "no value": (["seed"], "argument 'seed': is no key=value; write"),
     "grammar": (["name=a,,b"], "argument 'name=a,,b': is not understood"),

@@ -120,6 +120,16 @@ def test_a_run_can_be_repeated_from_its_own_configuration(command, tmp_path):
     assert [second.digests[name] for name in same] == [first.digests[name] for name in same]
 
 
+def test_a_key_of_an_earlier_version_means_nothing_in_a_stored_configuration(command):
+    command(*QUICK)
+    run = only_run(command)
+    stored = run.path / "config.yaml"
+    stored.write_text(stored.read_text() + "snapshot_every_s: 60.0\n")
+    answer = command("--from", str(stored), "dry=true")
+    assert (answer.code, answer.err) == (0, "")
+    assert f"1 point: {run.run_id}:" in answer.out
+
+
 def test_a_stored_configuration_can_be_changed(command):
     command(*QUICK)
     path = only_run(command).path / "config.yaml"

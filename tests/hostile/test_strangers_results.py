@@ -3,7 +3,6 @@
 import base64
 import gzip
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,10 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness import frozen_pickle, seal
 from harness.compare import main as compare_main
 from harness.plain_output import plain
-from harness.snapshot import Snapshots
 from harness.store import StoreError, iter_runs, run_paths
 from harness.tables import TableError, read_table
 from harness.tracking import TrackingError, attach_report
@@ -263,52 +260,3 @@ def test_a_note_in_mlflow_is_text(tmp_path):
     note = tags(read)["mlflow.note.content"]
     assert r"\[x\](javascript:alert) &lt;script>" in note
     assert r"\`a\`" in note
-
-
-class Part:
-    """Stands for a scheduler, whose package's sources are the version of the code."""
-
-
-class Evil:
-    """Pickles as a call of a function of the project's own that starts a process."""
-
-    def __reduce__(self):
-        from harness.manifest import _git
-
-        return _git, (Path.cwd(), "--version")
-
-
-def test_a_snapshot_of_somebody_else_is_never_unpickled(tmp_path, monkeypatch):
-    """It names the project's own functions only, and its digest is right."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "theirs"))
-    said = []
-    options = {
-        "path": tmp_path / ".snapshots" / "run", "scratch": tmp_path, "run": {"run_id": "run"},
-        "parts": (Part(),), "every_s": 1.0, "say": said.append,
-    }  # fmt: skip
-    Snapshots(**options).save(Evil(), "theirs")
-    assert Snapshots(**options).load() is not None, "its writer may read it"
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
-    monkeypatch.setattr(frozen_pickle, "read", lambda *_: pytest.fail("it was unpickled"))
-    said.clear()
-    assert Snapshots(**options).load() is None
-    assert "it was written by another user, or on another machine" in said[0]
-
-
-def test_the_key_of_seals_is_private_and_made_once(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    first = seal.seal(b"a")
-    assert seal.is_sealed(b"a", first)
-    assert not seal.is_sealed(b"b", first)
-    assert seal.key_path().stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in seal.key_path().parent.iterdir()] == ["seal-key"]
-
-
-def test_without_a_place_for_the_key_there_are_no_snapshots(tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    said = []
-    options = {"path": tmp_path / "s" / "run", "scratch": tmp_path, "run": {}, "parts": ()}
-    Snapshots(**options, every_s=1.0, say=said.append).save({}, "x")
-    assert said[0].startswith("no snapshots of this run: ")
-    assert os.listdir(tmp_path) == ["file"]

@@ -1,6 +1,5 @@
 """What schedulers are shown of speeds where it is wrong; everything else goes by the true ones."""
 
-import pickle
 from dataclasses import replace
 
 import pytest
@@ -86,12 +85,6 @@ def test_the_line_of_unknown_programs_is_one_speed(each):
     assert factor != 1.0
     line = [curve.samples_per_s(num_slots) for num_slots in (0, 2, 64)]
     assert line == pytest.approx([0, 2 * factor, 64 * factor])
-
-
-def test_a_told_profile_can_be_saved_in_a_snapshot():
-    told = known(Shown(0.4, "speed"), per_type=True).as_shown(seed=3)
-    told.throughput("net", 12)
-    assert factors(pickle.loads(pickle.dumps(told))) == factors(told)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.elastic.run_lives import describe
 
 PROGRAM = "tests.replay.run_speed"
-COMMON = ("engine=simulated", "tracking=none", "snapshot_every_s=null", "cluster=slots400")
+COMMON = ("engine=simulated", "tracking=none", "cluster=slots400")
 REPLAYS = {
     "fifo": ("trace=philly", "profile=recorded", "scheduler=fifo"),
     "tiresias": ("trace=philly", "profile=recorded", "scheduler=tiresias"),

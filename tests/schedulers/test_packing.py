@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from harness.contracts.engine import Abilities
 from harness.contracts.scheduler import Grant
 from harness.replay import replay
-from harness.tables import RECORD_TYPES
 from systems.placements.consolidated import Consolidated
 from systems.schedulers.gandiva import Gandiva
-from tests.contracts.test_scheduler_snapshot import Keeper, StoppedError
 from tests.examples import examples
 from tests.replay.test_shared_devices import SHARES, shared
 from tests.replay.worlds import cluster, engine, job, profile
@@ -24,7 +22,7 @@ from tests.schedulers.chaos import ChaosEngine
 from tests.schedulers.world import Recorder, periods, run
 
 
-def packed(jobs, where, scheduler=None, *, keeper=None, chaos=None, **costs):
+def packed(jobs, where, scheduler=None, *, chaos=None, **costs):
     """Replay under a Gandiva that packs, with turns of 10 s unless it is given."""
     known = profile(**costs)
     recorder = Recorder(scheduler or Gandiva(10.0, pack_above=1.0))
@@ -35,7 +33,6 @@ def packed(jobs, where, scheduler=None, *, keeper=None, chaos=None, **costs):
         placement=Consolidated(),
         engine=chaos or engine(where, known, SHARES),
         profile=known,
-        keeper=keeper,
     )
     return records, recorder
 
@@ -170,24 +167,6 @@ def test_where_no_device_is_shared_it_decides_as_one_that_never_packs():
         found.append([(view.time_s, decision) for view, decision in
                       zip(recorder.views, recorder.decisions, strict=True)])  # fmt: skip
     assert found[0] == found[1]
-
-
-def test_a_saved_replay_goes_on_with_the_same_records():
-    jobs = [job(f"{i:02d}", 4.0 * i, 1 + i % 2, 60.0 + 13 * (i * 7 % 11)) for i in range(16)]
-
-    def replayed(keeper):
-        return packed(jobs, shared(2, 2), keeper=keeper, preparation_s=1.0, pause_s=2.0)[0]
-
-    whole = Keeper()
-    expected = replayed(whole)
-    assert any(change.kind == "migrate" for change in expected.changes)
-    for part in (0.2, 0.5, 0.9):
-        stopped = Keeper(stop_after=int(part * whole.instants))
-        with pytest.raises(StoppedError):
-            replayed(stopped)
-        found = replayed(Keeper(saved=stopped.saved))
-        for table in RECORD_TYPES:
-            assert getattr(found, table) == getattr(expected, table), table
 
 
 sizes = st.lists(
