@@ -31,6 +31,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.long
 def test_folders_of_these_names_break_no_command(folder):
     """A sweep, since its points are processes of their own; reports are drawn twice."""
     code, _, told = call(folder, *RUN, "scheduler=fifo,edf", "-m", "sweep=demo")

@@ -34,7 +34,10 @@ def breaking(monkeypatch, tmp_path):
         launcher.close()
 
 
-@pytest.mark.parametrize("how", ["refuse", "lose", "cancel_late"])
+@pytest.mark.parametrize(
+    "how",
+    ["lose", *(pytest.param(how, marks=pytest.mark.long) for how in ("refuse", "cancel_late"))],
+)
 def test_a_survivor_that_does_not_get_the_state_is_given_it_again(breaking, tmp_path, how):
     """One waited in vain, and the job was given up after 30 s."""
     launcher = breaking(how)

@@ -126,6 +126,7 @@ def test_a_cell_stays_in_a_record_only_under_the_conditions_that_it_had(record):
     assert not TrialStore(Path(), about, longer).counts(cell)
 
 
+@pytest.mark.long
 def test_a_record_is_written_of_what_was_measured_before_a_failure(
     record, words, tmp_path, monkeypatch, capsys
 ):
@@ -167,6 +168,7 @@ def test_mistakes_are_told_before_anything_starts(words, more, fact, capsys):
     assert captured.out == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", options("backend"))
 def test_every_backend_can_be_told_to_bear_its_turns(tmp_path, backend):
     settings = read_settings(workloads=["toy/toy"], workers=[1], backend=backend)

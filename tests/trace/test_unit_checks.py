@@ -3,6 +3,7 @@
 import json
 import warnings
 
+import pytest
 import yaml
 
 from harness.trace.build import TRACES
@@ -154,6 +155,7 @@ def test_durations_of_zero_are_refused_without_a_warning_of_numpy(tmp_path):
     assert "REFUSED: ran of 0 or less: 2 of 3 jobs" in text
 
 
+@pytest.mark.long
 def test_no_shipped_trace_looks_wrong():
     readers = {}
     for path in sorted(TRACES.glob("*.yaml")):
