@@ -1,4 +1,4 @@
-"""Values of a configuration against the type annotations of what they are meant for."""
+"""Values of a configuration, checked against the type annotations of the target class."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _SCALARS = {int: "a whole number", float: "a number", bool: "true or false", str
 
 
 class MismatchError(Exception):
-    """A value is not what was asked for; the text says what was ("a whole number")."""
+    """Value of a wrong type; the text says what was expected ("a whole number")."""
 
 
 def show(value: Any) -> str:
-    """A value as a user would recognise it, with its kind."""
+    """Return a value as a user would recognise it, with its kind."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -34,7 +34,8 @@ def show(value: Any) -> str:
 
 
 def coerce(value: Any, annotation: Any) -> Any:
-    """``value`` (from YAML) as ``annotation`` asks, lists turned into tuples where it says so.
+    """Return ``value`` (from YAML) in the type of ``annotation``, with lists turned into tuples if
+    it asks for them.
 
     Annotations that configuration cannot judge (a protocol, a callable) accept everything.
 

@@ -1,8 +1,8 @@
-"""Which version of the benchmark a result belongs to: other versions are never compared.
+"""Version of the benchmark to which a result belongs; versions are never compared.
 
-The version changes when the same words ask for other work: when a shipped trace, profile,
-workload, deadline or target changes, or a metric counts something else. It is no version of the
-program, of which many keep the benchmark as it is, nor of the record format.
+The version changes when the same words ask for other work: when a shipped trace, profile, workload,
+deadline or target changes, or a metric counts something else. It is independent of the version of
+the program and of the record format; many program versions keep the benchmark as it is.
 """
 
 from __future__ import annotations
@@ -12,27 +12,28 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 BENCHMARK_VERSION = 1
-"""Of the runs that are made now; their manifests keep it under ``KEY``."""
+"""Version of runs that are made now; their manifests keep it under ``KEY``."""
 FIRST_VERSION = 1
-"""Of runs whose manifests say nothing: they were made before versions were kept."""
+"""Version of runs whose manifests have none, because they are older than versions."""
 KEY = "benchmark_version"
 
 
 class VersionError(Exception):
-    """Results of different versions of the benchmark, which must not stand side by side."""
+    """Mixture of results of different versions of the benchmark, which must not be compared."""
 
 
 def version_of(manifest: Mapping[str, Any]) -> int:
-    """The version of the benchmark that a run belongs to."""
+    """Return the version of the benchmark to which a run belongs."""
     return int(manifest.get(KEY, FIRST_VERSION))
 
 
 def one_version(manifests: Iterable[Mapping[str, Any]], what: str) -> int:
-    """The one version of the benchmark that all runs belong to; this program's if there is none.
+    """Return the one version of the benchmark of all runs; this program's version if there are no
+    runs.
 
     Args:
-        manifests: of the runs.
-        what: they are, for the error: folders, or a study.
+        manifests: manifests of the runs.
+        what: name of the set for the error: folders, or a study.
 
     Raises:
         VersionError: they belong to several.

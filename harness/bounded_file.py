@@ -1,9 +1,9 @@
-"""Files of unknown origin, read so that they can neither lead elsewhere nor fill the memory.
+"""Reader of files of unknown origin; they can neither lead elsewhere nor fill the memory.
 
-A file that is read here is a regular file: a device, a pipe or a socket would answer for ever. Its
-size is bounded before memory is taken, and a compressed file's while it is unpacked, since a few
-kilobytes can stand for gigabytes. A file of a stored run is also no link, which would lead out of
-the run's folder.
+Only regular files are read, because a device, a pipe or a socket could answer without end. A file's
+size is bounded before memory is taken. For a compressed file the bound holds while it is unpacked,
+because a few kilobytes can expand to gigabytes. A file of a stored run must not be a link either,
+because a link would lead out of the run's folder.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ MOST_BYTES = 2 << 30
 MOST_TEXT_BYTES = 64 << 20
 """Largest document that is parsed as a whole; parsing takes up to fifty times its size."""
 _FREE_BYTES, _MOST_RATIO = 64 << 20, 200
-"""What a compressed file may always hold, and how many times its own size beyond that. Tables of
-records hold 5 to 30 times their size, and a file made to fill a memory holds 1,000 times."""
+"""Bytes that any compressed file may unpack to, and the largest ratio to its own size beyond that.
+Tables of records have 5 to 30 times their size; a file made to fill a memory has 1,000 times."""
 
 
 class UnsafeFileError(OSError):
-    """A file that is not read for what it is; the text is the fact, and the caller names it."""
+    """Refusal to read a file because of its kind or size. The text is the fact; the caller names
+    the file."""
 
     def __init__(self, fact: str, path: Path | None = None) -> None:
         super().__init__(fact)
@@ -43,7 +44,7 @@ def opened(path: Path, *, follow: bool = False) -> io.BufferedReader:
 
     Args:
         path: the file.
-        follow: the user named it, so that it may be a link.
+        follow: true if the user named the file, so that it may be a link.
 
     Raises:
         UnsafeFileError: it is a link, or no regular file.
@@ -69,8 +70,8 @@ def opened_plain(
 
     Args:
         path: the file.
-        most_bytes: that are read of it, unpacked.
-        follow: the user named it, so that it may be a link.
+        most_bytes: most bytes that are read, after unpacking.
+        follow: true if the user named the file, so that it may be a link.
 
     Raises:
         UnsafeFileError: it is a link or no regular file; when read: it is larger.
@@ -97,10 +98,10 @@ def read_text(path: Path, *, most_bytes: int = MOST_TEXT_BYTES, follow: bool = F
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return a JSON document.
+    """Return the value of a JSON document.
 
     Raises:
-        ValueError: it is none, or is nested too deeply, or has a number of too many digits.
+        ValueError: it is no JSON, is nested too deeply, or has a number with too many digits.
     """
     try:
         return json.loads(text)
@@ -109,17 +110,17 @@ def parse_json(text: str | bytes) -> Any:
 
 
 class Source(Protocol):
-    """The stream that a bounded stream reads."""
+    """Stream from which a bounded stream reads."""
 
     def read(self, size: int, /) -> bytes | None:
-        """Return at most so many bytes; none at the end."""
+        """Return at most ``size`` bytes; none at the end."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the stream."""
 
 
 class Bounded(io.RawIOBase):
-    """A stream that refuses to give more than so many bytes."""
+    """Stream that refuses to give more than ``most_bytes``."""
 
     def __init__(self, source: Source, most_bytes: int) -> None:
         self._source = source
@@ -127,11 +128,11 @@ class Bounded(io.RawIOBase):
         self._left = most_bytes
 
     def readable(self) -> bool:
-        """Return that it is."""
+        """Return true, because the stream can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer; the number of bytes, 0 at the end.
+        """Fill a buffer and return the number of bytes, 0 at the end.
 
         Raises:
             UnsafeFileError: there are more than the bound.
@@ -144,13 +145,13 @@ class Bounded(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Close it and its source."""
+        """Close the stream and its source."""
         self._source.close()
         super().close()
 
 
 class _Unpacked(Bounded):
-    """The plain bytes of a gzip file; what is damaged in it is an ``OSError``."""
+    """Stream of the plain bytes of a gzip file; damage is reported as an ``OSError``."""
 
     def __init__(self, packed: io.BufferedReader, most_bytes: int) -> None:
         super().__init__(gzip.GzipFile(fileobj=packed), most_bytes)

@@ -1,8 +1,8 @@
-"""Objects from their description in a configuration: ``_target_`` and options.
+"""Builder of objects from their description in a configuration: ``_target_`` and options.
 
-A part is a mapping ``{_target_: package.module.Class, option: value, ...}``; a value may be
-a part again, or a list with parts. Everything is checked against the class's signature
-before it is called, so that all mistakes of a part are known at once.
+A part is a mapping ``{_target_: package.module.Class, option: value, ...}``; a value may be another
+part, or a list with parts. Everything is checked against the class's signature before the call, so
+that all mistakes of a part are reported at once.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from harness.targets import TARGET, locate, seam_of_part
 
 
 def is_part(value: Any) -> bool:
-    """Whether ``value`` describes an object to build."""
+    """Return whether ``value`` describes an object to build."""
     return isinstance(value, Mapping) and TARGET in value
 
 
 def signature_problems(
     function: Callable[..., Any], options: Mapping[str, Any], place: str
 ) -> tuple[dict[str, Any], list[Problem | str]]:
-    """``options`` fitted to the signature of ``function``, and what does not fit.
+    """Return ``options`` fitted to the signature of ``function``, and what does not fit.
 
     Args:
         function: class or function that will be called with the options as keywords.
@@ -73,14 +73,15 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _listed(annotation: Any) -> dict[str, Any]:
-    """Names and types of ``**options: Unpack[SomeTypedDict]``; none if they are not listed."""
+    """Return names and types of ``**options: Unpack[SomeTypedDict]``; empty if they are not
+    listed."""
     if typing.get_origin(annotation) is not typing.Unpack:
         return {}
     return typing.get_type_hints(typing.get_args(annotation)[0])
 
 
 def build(config: Mapping[str, Any], place: str, seam: str | None = None) -> Any:
-    """The object that a part describes, its own parts built first.
+    """Return the object that a part describes; its own parts are built first.
 
     Args:
         config: mapping with ``_target_`` and options.
@@ -89,9 +90,9 @@ def build(config: Mapping[str, Any], place: str, seam: str | None = None) -> Any
             classes may be named; None: the place has its name.
 
     Raises:
-        UserError: every mistake of the part and of the parts in it: classes that may not be named
-            there, unknown or missing options, wrong types, and what the constructors refuse with
-            ``ValueError``.
+        UserError: every mistake of the part and of the parts in it. These are classes that may not
+            be named there, unknown or missing options, wrong types, and what the constructors
+            refuse with ``ValueError``.
     """
     seam = seam or place
     problems: list[Problem | str] = []
@@ -131,7 +132,8 @@ def build(config: Mapping[str, Any], place: str, seam: str | None = None) -> Any
 
 
 def _callable_with(function: Callable[..., Any], options: Mapping[str, Any]) -> bool:
-    """Whether nothing required is missing, so that a constructor can say what it refuses."""
+    """Return whether all required options are there, so that a constructor can say what it
+    refuses."""
     try:
         inspect.signature(function).bind(**options)
     except TypeError:
@@ -140,7 +142,8 @@ def _callable_with(function: Callable[..., Any], options: Mapping[str, Any]) -> 
 
 
 def _value(value: Any, place: str, seam: str | None) -> Any:
-    """An option with its parts built, which are of a seam; None: there may be none."""
+    """Return an option with its parts built, which must fit ``seam``; None: the option may hold no
+    part."""
     if is_part(value):
         if seam is None:
             fact = f"names the class {value[TARGET]}, and no part is expected here"

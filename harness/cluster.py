@@ -1,4 +1,4 @@
-"""Hosts, devices, slots and the tree that joins them: frozen values."""
+"""Cluster model: hosts, devices, slots and the tree that joins them, as frozen values."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CPU = "cpu"
 
 
 def is_cpu(device_type: str) -> bool:
-    """Whether slots of this type need no accelerator."""
+    """Return whether slots of this type need no accelerator."""
     return device_type == CPU or device_type.startswith(f"{CPU}_")
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The unit of allocation: a device, or a stated share of one."""
+    """Unit of allocation: a device, or a stated share of one."""
 
     slot_id: int
     host: int
@@ -31,9 +31,9 @@ class Slot:
     share: float = 1.0
     """Share of the device, in (0, 1]."""
     cores: tuple[int, ...] = ()
-    """CPU cores its worker is pinned to; empty: not pinned."""
+    """CPU cores to which its worker is pinned; empty: not pinned."""
     instruction_set: InstructionSet | None = None
-    """The newest that a worker on this CPU slot uses; None: whatever the machine has."""
+    """Newest instruction set that a worker on this CPU slot uses; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,16 @@ class Host:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster: slots 0..n-1 on hosts on racks, with the bandwidth of every level.
+    """Cluster with slots 0 to n - 1 on hosts in racks, and the bandwidth of every level.
 
-    ``bandwidth_gbytes_per_s`` maps the levels ``device`` (inside one device), ``host`` and
-    ``rack`` and ``cluster`` to the bandwidth between two slots whose lowest common level it is.
+    ``bandwidth_gbytes_per_s`` maps the levels ``device`` (inside one device), ``host``, ``rack``
+    and ``cluster`` to a bandwidth. It holds between two slots whose lowest common level is that
+    level.
 
-    ``shared_speed``, where it is not empty, says that jobs may share devices: each of a device's
-    slots is a place for a worker on the whole of it, and of n workers that train there each goes
-    at ``shared_speed[n - 1]`` times its speed alone. Without it every slot is a device, or a share
-    of one, that no other slot disturbs.
+    A ``shared_speed`` that is not empty says that jobs may share devices. Each slot of a device is
+    then a place for a worker on the whole device. Of n workers that train there, each runs at
+    ``shared_speed[n - 1]`` times its speed alone. Otherwise every slot is a device, or a share of
+    one, that no other slot disturbs.
     """
 
     name: str
@@ -78,8 +79,9 @@ class Cluster:
 
     @cached_property
     def devices(self) -> tuple[tuple[int, ...], ...]:
-        """What a job has to itself where it shares with nobody: the slots of each device that jobs
-        may share, else each slot; in slot order. As many as there are T(w) counts."""
+        """Slots that a job has to itself if it shares with no other job, in slot order. Each entry
+        has the slots of one device if jobs may share devices, otherwise one slot. T(w) counts these
+        entries."""
         if not self.shared_speed:
             return tuple((slot.slot_id,) for slot in self.slots)
         found: dict[tuple[int, int], list[int]] = {}
@@ -99,11 +101,12 @@ class Cluster:
         return tuple(sorted({slot.device_type for slot in self.slots}))
 
     def num_hosts_of(self, slots: Sequence[int]) -> int:
-        """On how many hosts the given slots lie."""
+        """Return the number of hosts on which the given slots lie."""
         return len({self.host_of[slot] for slot in slots})
 
     def unshared(self) -> Cluster:
-        """The cluster for those who never share devices: one slot each, numbered as ``devices``."""
+        """Return the cluster for schedulers that never share devices: one slot per entry of
+        ``devices``."""
         if not self.shared_speed:
             return self
         number = {slots[0]: index for index, slots in enumerate(self.devices)}
@@ -135,12 +138,12 @@ def uniform_cluster(
     bandwidth_gbytes_per_s: dict[str, float] | None = None,
     shared_speed: list[float] | None = None,
 ) -> Cluster:
-    """A cluster of equal hosts; what the files in ``configs/cluster/`` call.
+    """Return a cluster of equal hosts; the files in ``configs/cluster/`` call this function.
 
-    With ``cores_per_slot`` > 0, slot i of a host is pinned to cores i*cores_per_slot and on,
-    modulo ``num_cores`` (so several slots can share the cores of a small machine). With
-    ``instruction_set``, workers on these CPU slots use no newer one. With ``shared_speed``, one
-    factor for each number of workers on a device, jobs may share devices (``Cluster``); the
+    With ``cores_per_slot`` > 0, slot i of a host is pinned to the cores from i*cores_per_slot on,
+    modulo ``num_cores``. So several slots can share the cores of a small machine. With
+    ``instruction_set``, workers on these CPU slots use no newer one. ``shared_speed`` has one
+    factor for each number of workers on a device, and lets jobs share devices (``Cluster``). The
     slots of a device are then pinned to the same cores.
 
     Raises:
@@ -226,7 +229,7 @@ def uniform_cluster(
 
 
 def _shared_speed_problems(speeds: Sequence[float], slots_per_device: int) -> list[str]:
-    """Why these cannot be the factors of speed by the number of workers on a device."""
+    """Return why these cannot be the factors of speed by the number of workers on a device."""
     said = f"shared_speed is {list(speeds)}"
     problems = []
     if slots_per_device < 2 or len(speeds) != slots_per_device:
@@ -246,10 +249,10 @@ def _shared_speed_problems(speeds: Sequence[float], slots_per_device: int) -> li
 def joined_cluster(
     *, name: str, parts: Sequence[Cluster], bandwidth_gbytes_per_s: dict[str, float] | None = None
 ) -> Cluster:
-    """One cluster of the hosts of several, in their order: how device types come together.
+    """Return one cluster with the hosts of several, in their order, to combine device types.
 
     Hosts, slots and racks are numbered on; no rack spans two parts. Bandwidths are those given,
-    since those of the parts may differ.
+    because the bandwidths of the parts may differ.
 
     Raises:
         ValueError: there are no parts, or their devices are shared differently.

@@ -1,6 +1,6 @@
-"""Composes a configuration from the files in ``configs/`` and the words of a command line.
+"""Composer of a configuration from the files in ``configs/`` and the words of a command line.
 
-Hydra composes; judging the words, and naming all that is wrong with them, happens here.
+Hydra composes. This module judges the words, and names everything that is wrong with them.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from harness.problems import Problem, UserError, suggest
 from harness.yaml_text import MOST_DIGITS, check_bounds
 
 CONFIG_DIR = Path(harness.__file__).resolve().parent.parent / "configs"
-"""The shipped configuration files: one folder per group."""
+"""Folder of the shipped configuration files, with one folder per group."""
 
 
 @dataclass
 class Words:
-    """The words of a command line, understood: choices of groups, then values of keys."""
+    """Parsed words of a command line: choices of groups, then values of keys."""
 
     choices: dict[str, str] = field(default_factory=dict)
     """Chosen option, or path of a YAML file, by group."""
@@ -56,24 +56,24 @@ class Words:
 
 
 def options(group: str) -> list[str]:
-    """Names of the shipped options of a group, sorted."""
+    """Return the names of the shipped options of a group, sorted."""
     return sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
 
 
 def defaults() -> tuple[dict[str, str], dict[str, Any]]:
-    """Default option of every group, and default value of every top-level key."""
+    """Return the default option of every group, and the default value of every top-level key."""
     document = yaml.safe_load((CONFIG_DIR / "config.yaml").read_text(encoding="utf-8"))
     entries = [entry for entry in document.pop("defaults") if isinstance(entry, dict)]
     return {group: name for entry in entries for group, name in entry.items()}, document
 
 
 def is_file(option: str) -> bool:
-    """Whether an option is a YAML file of the user's own rather than a shipped name."""
+    """Return whether an option is a YAML file of the user instead of a shipped name."""
     return is_yaml(option)
 
 
 def quote(value: Any) -> str:
-    """A value in Hydra's override grammar, so that it is read back as the same value."""
+    """Return a value in Hydra's override grammar, so that it reads back as the same value."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -92,11 +92,11 @@ def quote(value: Any) -> str:
 
 
 def understand(words: Iterable[str], sweeping: bool = False) -> Words:
-    """Reads overrides one by one, so that every wrong one is reported.
+    """Parse overrides one by one, so that every wrong one is reported.
 
     Args:
         words: ``group=option`` and ``key=value`` in Hydra's grammar, or with a bare path as value
-            (``harness.path_words``); of two for the same group the last counts.
+            (``harness.path_words``). Of two words for the same group the last counts.
         sweeping: comma lists, ``choice``, ``range`` and ``glob`` are meant as a sweep.
     """
     parser = OverridesParser.create()
@@ -127,10 +127,10 @@ _TEXTS = ("name", "sweep", "results_dir")
 
 
 def _parsed(parser: OverridesParser, word: str, sweeping: bool) -> tuple[Override, str]:
-    """Return the override that a word means, and how Hydra writes it.
+    """Return the override that a word means, and its spelling for Hydra.
 
     Raises:
-        HydraException: of the word as it is, if it means none.
+        HydraException: the word has no meaning as an override.
     """
     for spelt in spellings(word, GROUPS, _TEXTS, sweeping):
         try:
@@ -141,7 +141,7 @@ def _parsed(parser: OverridesParser, word: str, sweeping: bool) -> tuple[Overrid
 
 
 def value_of(word: str) -> Any:
-    """Return the value of an override that ``understand`` has understood."""
+    """Return the value of an override that ``understand`` has accepted."""
     return _parsed(OverridesParser.create(), word, sweeping=False)[0].value()
 
 
@@ -181,8 +181,8 @@ def _sort_in(override: Override, word: str, sweeping: bool, found: Words) -> Non
 
 
 def _has_long_number(value: Any) -> bool:
-    """Return whether an integer in a value is longer than YAML files may have them: beyond all
-    floats, so that formulas would fail on it."""
+    """Return whether a value has an integer with more digits than YAML files may have. Such an
+    integer is beyond all floats, so formulas would fail on it."""
     if isinstance(value, Mapping):
         return any(map(_has_long_number, value.values()))
     if isinstance(value, list):
@@ -209,7 +209,7 @@ def _sort_in_sweep(override: Override, key: str, sweeping: bool, found: Words) -
 
 
 def option_problem(group: str, option: Any) -> Problem | None:
-    """What is wrong with choosing ``option`` for ``group``; None if nothing."""
+    """Return what is wrong with choosing ``option`` for ``group``; None if it can be chosen."""
     if isinstance(option, str) and is_file(option):
         if Path(option).is_file():
             return None
@@ -223,10 +223,10 @@ def option_problem(group: str, option: Any) -> Problem | None:
 def compose(
     words: Words, base: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any] | None, list[Problem | str]]:
-    """The resolved configuration as plain dictionaries, and what stood in the way.
+    """Return the resolved configuration as plain dictionaries, and the problems found.
 
     Args:
-        words: the understood command line.
+        words: the parsed command line.
         base: a resolved configuration to start from instead of the defaults.
     """
     chosen = defaults()[0]
@@ -306,7 +306,7 @@ def _compose(
 
 
 def _with_values(groups: Sequence[str], values: Sequence[str]) -> DictConfig:
-    """What Hydra composes of the groups' options, with the values set as Hydra sets them."""
+    """Return Hydra's composition of the groups' options, with the values set as Hydra sets them."""
     parsed = OverridesParser.create().parse_overrides(list(values))
     for override in parsed:
         if override.is_sweep_override():
@@ -330,11 +330,14 @@ def _of_groups(groups: tuple[str, ...]) -> DictConfig:
 
 
 _SEEN: dict[str, DictConfig] = {}
-"""A composition with it, for each choice of a shipped option that was composed once."""
+"""Earlier composition with each choice of a shipped option that was composed once."""
 
 
 def _put_together(groups: tuple[str, ...]) -> DictConfig:
-    """From earlier compositions: no shipped option reaches out of its group (tests/config)."""
+    """Return a composition made of earlier ones.
+
+    No shipped option reaches out of its group, which tests/config checks.
+    """
     config = copy.deepcopy(_SEEN[groups[0]])
     for choice in groups[1:]:
         group = choice.partition("=")[0]
@@ -347,10 +350,10 @@ def _first_line(error: Exception) -> str:
 
 
 def _register_file(group: str, path: str) -> tuple[str, str]:
-    """Make a user's file an option; its name to Hydra, and the one that people are shown.
+    """Make a user's file an option. Return its name for Hydra, and the label shown to users.
 
-    Relative paths in the file start from its folder. A trace or profile has a name of its own,
-    which is the same wherever the file lies.
+    Relative paths in the file start from its folder. A trace or profile has its own name, which is
+    the same wherever the file lies.
     """
     text = read_text(Path(path), follow=True)
     check_bounds(text)
@@ -368,7 +371,11 @@ def _register_file(group: str, path: str) -> tuple[str, str]:
 
 
 def _check_references(group: str, path: str, node: DictConfig) -> None:
-    """Raises UserError: the file asks for what is not its author's to know."""
+    """Refuse a file that refers to data that its author has no right to read.
+
+    Raises:
+        UserError: the file has such references.
+    """
     content: Any = OmegaConf.to_container(node, resolve=False)
     problems: list[Problem | str] = [*resolver_problems(content, path)]
     if group != "profile":  # whose list is not Hydra's (harness.profiles.extend)
@@ -378,7 +385,7 @@ def _check_references(group: str, path: str, node: DictConfig) -> None:
 
 
 def _locate_data(node: DictConfig, folder: Path) -> None:
-    """Make the paths of a trace's reader and transforms absolute, but for shipped data."""
+    """Make the paths of a trace's reader and transforms absolute, except for shipped data."""
     steps = OmegaConf.select(node, "transforms")
     count = len(steps) if isinstance(steps, ListConfig) else 0
     for part in ("reader", *(f"transforms.{number}" for number in range(count))):
@@ -392,7 +399,7 @@ def _locate_data(node: DictConfig, folder: Path) -> None:
 
 
 def _literal(value: Any) -> Any:
-    """Return plain data in which OmegaConf finds no interpolation, though a text has ``${``."""
+    """Return plain data in which OmegaConf finds no interpolation, even where a text has ``${``."""
     if isinstance(value, Mapping):
         return {key: _literal(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -401,7 +408,7 @@ def _literal(value: Any) -> Any:
 
 
 _OWN = "own_"
-"""Begins the names of options that no file here has."""
+"""Prefix of registered option names, which no shipped file has."""
 
 
 def _is_registered(choice: str) -> bool:

@@ -1,4 +1,4 @@
-"""The typed, validated configuration of a run."""
+"""Typed, validated configuration of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GROUPS = (
     "launcher",
     "tracking",
 )
-"""One group per seam; each is a folder of ``configs/``."""
+"""Configuration groups, one per interface; each is a folder of ``configs/``."""
 
 PARTS = ("cluster", "placement", "scheduler", "backend", "engine", "launcher")
 """Groups whose option is a part: ``_target_`` and the options of its class."""
@@ -48,13 +48,14 @@ def _not_empty(value: str) -> str | None:
 
 
 def _key(help_text: str, check: Check | None = None, determines: bool = False) -> Any:
-    """A top-level key: what ``--help`` says, its range, whether results depend on it."""
+    """Return a top-level key with its ``--help`` text, its range check and whether results depend
+    on it."""
     return field(metadata={"help": help_text, "check": check, "determines": determines})
 
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """The configuration of one run. Defaults are in ``configs/config.yaml`` alone."""
+    """Configuration of one run. Defaults are only in ``configs/config.yaml``."""
 
     trace: Mapping[str, Any]
     workload: Mapping[str, Any]
@@ -88,24 +89,25 @@ class RunConfig:
 KEYS: Mapping[str, dataclasses.Field[Any]] = {
     f.name: f for f in dataclasses.fields(RunConfig) if "help" in f.metadata
 }
-"""Top-level keys besides the groups."""
+"""Top-level keys other than the groups."""
 
 
 RETIRED: Mapping[str, str] = {
     "snapshot_every_s": "leave it out: a run that was stopped begins again, and a sweep goes on"
     " after the points that are stored",
 }
-"""Keys of earlier versions, and what to do instead. In stored configurations they mean nothing."""
+"""Keys of earlier versions, with advice on what to do instead. In stored configurations they have
+no effect."""
 
 
 def read_config(
     container: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> tuple[RunConfig | None, list[Problem | str]]:
-    """The typed configuration from a composed container, and everything wrong with it.
+    """Return the typed configuration of a composed container, and everything wrong with it.
 
     Args:
-        container: plain dictionaries and values, as ``harness.compose.compose`` gives them.
-        defaults: what stands in for a wrong value, so that the rest can be judged.
+        container: plain dictionaries and values, as ``harness.compose.compose`` returns them.
+        defaults: replacements of wrong values, so that the rest can be judged.
 
     Returns:
         The configuration, None if a group is missing or no mapping; and the problems.
@@ -145,11 +147,11 @@ def _read_value(name: str, value: Any, hint: Any, spec: dataclasses.Field[Any]) 
 
 
 def hash_config(config: RunConfig, digests: Mapping[str, str]) -> str:
-    """SHA-256 of the canonical JSON of everything that determines the results.
+    """Return the SHA-256 of the canonical JSON of everything that determines the results.
 
-    Labels, folders, limits, tracking and display do not, nor do the paths of the user's own trace
-    and profile, whose digests do. Another version of the benchmark makes other runs; those of the
-    first, when manifests had no version yet, keep their hashes.
+    Labels, folders, limits, tracking and display are left out. So are the paths of the user's own
+    trace and profile, because their digests count. The version of the benchmark counts, except the
+    first: its manifests had no version yet, and its runs keep their hashes.
 
     Args:
         config: configuration of the run.
@@ -163,6 +165,6 @@ def hash_config(config: RunConfig, digests: Mapping[str, str]) -> str:
 
 
 def hash_json(value: Any) -> str:
-    """SHA-256 (hexadecimal) of the canonical JSON of ``value``."""
+    """Return the SHA-256 (hexadecimal) of the canonical JSON of ``value``."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The composition root: from a configuration to everything built, and to a stored run."""
+"""Composition root: builds everything from a configuration, runs it, and stores the run."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ from harness.tracking import LockedError, Target, TrackingError, mirror
 from harness.workload_check import workload_problems
 
 FIXED_SIZE = "fixed_size"
-"""Folder beside the runs for what their jobs are held to (``engine.check_reference``)."""
+"""Folder next to the runs for the references of their jobs (``engine.check_reference``)."""
 MEMORY = "memory_bytes_per_worker"
 """Key of a pool's entry that is not an option of the workload's class."""
 
 
 @dataclass
 class Library:
-    """Traces and profiles already loaded, so that the points of a sweep share them."""
+    """Traces and profiles already loaded, which the points of a sweep share."""
 
     profiles: dict[str, Profile] = field(default_factory=dict)
     traces: dict[str, Trace] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Library:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything of a run built, and nothing started."""
+    """Everything that a run needs, built but not started."""
 
     config: RunConfig
     run_id: str
@@ -80,15 +80,15 @@ class Plan:
     setup: EngineSetup
 
     def stored(self) -> StoredRun | None:
-        """The finished run of this configuration, if there is one.
+        """Return the finished run of this configuration, if there is one.
 
         Raises:
-            StoreError: it is there but cannot be read.
+            StoreError: it exists but cannot be read.
         """
         return RunStore(Path(self.config.results_dir)).find(self.run_id)
 
     def reusable(self) -> StoredRun | None:
-        """The finished run, unless ``force`` asks for another one.
+        """Return the finished run, unless ``force`` asks for another one.
 
         Raises:
             StoreError: as for ``stored``.
@@ -97,7 +97,7 @@ class Plan:
 
     @property
     def cautions(self) -> list[str]:
-        """What a user may count on and will not have in this run, each with its way out."""
+        """Features that a user may expect and this run will not have, each with its way out."""
         return self.engine.cautions(self.setup)
 
 
@@ -109,8 +109,8 @@ def plan(
     Args:
         config: the validated configuration.
         library: loaded traces and profiles to share with other plans.
-        check_workloads: build the workloads of a live run in a process of its own, to see
-            whether their options are right; takes seconds.
+        check_workloads: build the workloads of a live run in a separate process, to check their
+            options; takes seconds.
 
     Raises:
         UserError: all problems at once, each with its place and the way out.
@@ -198,7 +198,8 @@ def plan(
 
 
 def _check_workloads(setup: EngineSetup, library: Library) -> None:
-    """Check the workloads that are used; the whole pool at once if it is sound, for other runs."""
+    """Check the workloads that are used; if the whole pool is sound, mark all of it for other
+    runs."""
     used = {name: setup.workloads[name] for name in sorted({job.workload for job in setup.jobs})}
     drawn = setup.backend.abilities.drawn_samples
     if _spec_keys(used, drawn) <= library.sound_workloads:
@@ -219,7 +220,8 @@ def _spec_keys(workloads: Mapping[str, WorkloadSpec], drawn: bool) -> set[str]:
 
 
 def read_pool(workload: Mapping[str, Any]) -> dict[str, WorkloadSpec]:
-    """The workloads of a pool. Their classes are not imported: a training library would be.
+    """Return the workloads of a pool. Their classes are not imported, because they import a
+    training library.
 
     Raises:
         UserError: an entry does not say which class to build.
@@ -263,7 +265,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _memory(workload: Mapping[str, Any]) -> dict[str, int]:
-    """Estimated memory of a worker, where the pool states it."""
+    """Return the estimated memory of a worker by workload, where the pool states it."""
     pool = workload.get("pool")
     entries = pool.items() if isinstance(pool, Mapping) else ()
     return {name: entry[MEMORY] for name, entry in entries if MEMORY in entry}
@@ -301,16 +303,16 @@ def execute(
     on_progress: Callable[[Progress], None] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
-    """Run a plan and store what happened; the run's directory.
+    """Run a plan and store its records; return the run's directory.
 
     On Ctrl-C, SIGTERM or at ``max_wall_s`` the engine is closed, nothing is stored, and
     ``Interrupted`` is raised.
 
     Args:
-        planned: what ``plan`` gave; its objects serve one run.
+        planned: a plan from ``plan``; its objects serve one run.
         command: words of the command line, for the manifest.
-        on_progress: called by the replay now and then.
-        say: shows a line about what goes on after the replay.
+        on_progress: called by the replay from time to time.
+        say: shows a line about the work after the replay.
     """
     config = planned.config
     manifest = {
@@ -358,7 +360,7 @@ def execute(
 
 
 def tell_cautions(plans: Iterable[Plan]) -> None:
-    """Say on stderr what these runs will not have, each once."""
+    """Print the cautions of these runs on stderr, each once."""
     for text in dict.fromkeys(text for planned in plans for text in planned.cautions):
         _warn(f"caution: {text}")
 
@@ -368,10 +370,10 @@ def _warn(line: str) -> None:
 
 
 def mirror_run(run: StoredRun, tracking: Mapping[str, Any]) -> bool:
-    """Mirror a stored run; where that fails, say on stderr how to do it later.
+    """Mirror a stored run; if that fails, print on stderr how to do it later.
 
     Returns:
-        False where another process has the store: the next run would wait for it as long.
+        False if another process has the store locked: the next run would wait for it as long.
     """
     try:
         mirror(run, tracking)
@@ -382,12 +384,12 @@ def mirror_run(run: StoredRun, tracking: Mapping[str, Any]) -> bool:
 
 
 def _peak_memory_bytes() -> float:
-    """Most resident memory of this process so far (Linux counts in KiB)."""
+    """Return the most resident memory of this process so far (Linux counts in KiB)."""
     return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _close(engine: OpenEngine) -> None:
-    """Close, even if a first Ctrl-C arrives in the middle of it."""
+    """Close the engine, even if a first Ctrl-C arrives in the middle of it."""
     try:
         engine.close()
     except Interrupted:
@@ -396,6 +398,6 @@ def _close(engine: OpenEngine) -> None:
 
 
 def config_yaml(config: RunConfig) -> str:
-    """The resolved configuration as YAML; ``--from`` runs it again."""
+    """Return the resolved configuration as YAML; ``--from`` runs it again."""
     values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

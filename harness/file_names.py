@@ -1,4 +1,4 @@
-"""Names of files for what is called otherwise: ids come from traces and may hold anything."""
+"""File names for ids and runs; ids come from traces and may hold any characters."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 _LONGEST = 150
-"""Letters; file systems end at 255 bytes, and a suffix may follow."""
+"""Most letters of a name; file systems allow 255 bytes, and a suffix may follow."""
 _NAMED = ("trace", "scheduler", "backend", "engine")
 _LONGEST_NAMED = 140
-"""Bytes of these in the name of a run; a hash, a state, a process and a host are added."""
+"""Most bytes of the named options in the name of a run. A hash, a state, a process and a host
+follow."""
 
 
 def file_name(text: str) -> str:
-    """A name that stands for this text and no other, and leads into no other folder.
+    """Return a name that is unique to this text and leads into no other folder.
 
-    Letters, digits, ``_``, ``-``, ``~`` and ``.`` stay, others are written ``%XX``, as are dots
-    at the beginning. A very long name ends in a part of the text's SHA-256 instead.
+    Letters, digits, ``_``, ``-``, ``~`` and ``.`` stay. Others are written ``%XX``, as are dots at
+    the beginning. A very long name ends in a part of the text's SHA-256 instead.
     """
     name = quote(text, safe="", errors="surrogatepass")
     stripped = name.lstrip(".")
@@ -30,14 +31,14 @@ def file_name(text: str) -> str:
 
 
 def run_name(choices: Mapping[str, str], config_hash: str) -> str:
-    """Return the name of a run, and of its folder: what was chosen, and a part of its hash.
+    """Return the name of a run and of its folder: the chosen options, and a part of its hash.
 
-    Letters of every script, digits, space and ``._+~-`` stay, others become ``_``. Names that are
+    Letters of every script, digits, space and ``._+~-`` stay; others become ``_``. Names that are
     too long together are cut to equal lengths.
 
     Args:
         choices: option of every group, or the stem of a user's own file.
-        config_hash: of the configuration, in hexadecimal.
+        config_hash: hash of the configuration, in hexadecimal.
     """
     named = (choices[group] for group in _NAMED)
     safe = [re.sub(r"[^\w.+~ -]|^[.]", "_", name) for name in named]

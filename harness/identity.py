@@ -1,7 +1,7 @@
-"""Identity of a run: it follows from the contents of files, and not from their folders.
+"""Identity of a run: it follows from the contents of files, not from their folders.
 
-Traces and profiles have digests, and these are part of every run's id. So the path of a user's own
-file (an absolute one; those of shipped files are relative) adds nothing but the folder's name.
+Traces and profiles have digests, which are part of every run's id. So the path of a user's own file
+adds only the folder's name. Such a path is absolute; the paths of shipped files are relative.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 FILED = ("trace", "profile")
 """Groups whose files have digests in every manifest."""
 OWN_FILE = "own file"
-"""Takes the place of a path. Digests tell the contents of such files apart."""
+"""Replacement of a path. Digests distinguish the contents of such files."""
 
 
 def portable(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration's groups and keys without the paths of the user's own files.
 
     Args:
-        config: groups and keys of a run's configuration; it stays as it is.
+        config: groups and keys of a run's configuration; it is not changed.
     """
     return {
         key: without_own_paths(value) if key in FILED else value for key, value in config.items()
@@ -58,10 +58,10 @@ def is_named_by_path(profile_config: Any) -> bool:
 def input_digests(
     profile_config: Mapping[str, Any], trace: Trace, profile: Profile
 ) -> dict[str, str]:
-    """Return the digests that identify a run besides its configuration, by name.
+    """Return the digests that identify a run in addition to its configuration, by name.
 
-    A shipped profile stands in the configuration as a whole. Of one that a path names, what it
-    states beside its numbers counts by its digest.
+    A shipped profile is in the configuration as a whole. For a profile that a path names, the
+    digest of its statements other than numbers counts too.
     """
     digests = {"trace": trace.digest, "profile": profile.digest}
     if is_named_by_path(profile_config) and profile.stated_digest:

@@ -18,18 +18,20 @@ from harness.plain_output import plain_streams
 from harness.problems import render
 
 TIME_LIMIT_EXIT = 124
-"""Exit code of a run stopped at ``max_wall_s`` (as ``timeout`` has it)."""
+"""Exit code of a run that was stopped at ``max_wall_s``, as for the command ``timeout``."""
 
 _STOPPED = (TIME_LIMIT_EXIT, 128 + signal.SIGINT, 128 + signal.SIGTERM)
 """Exit codes after which nothing is left to do."""
 _AGAIN_S = 0.05
-"""Seconds after which a signal that had no effect is sent again: time to leave a destructor."""
+"""Seconds after which a signal that a destructor swallowed is sent again, so that the destructor
+can end."""
 _MOST_S = 1.5
 """Seconds from Ctrl-C to the end of a command that has nothing to save."""
 
 
 class Interrupted(BaseException):
-    """A signal asked to stop. Not an ``Exception``: nothing may take it for a failure."""
+    """Request by a signal to stop. It is no ``Exception``, so that no handler takes it for a
+    failure."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signal.Signals(signum).name)
@@ -37,21 +39,20 @@ class Interrupted(BaseException):
 
     @property
     def exit_code(self) -> int:
-        """130 after Ctrl-C, 143 after SIGTERM, 124 at the time limit."""
+        """Exit code: 130 after Ctrl-C, 143 after SIGTERM, 124 at the time limit."""
         return TIME_LIMIT_EXIT if self.signum == signal.SIGALRM else 128 + self.signum
 
 
 def run_command(main: Callable[[], int]) -> NoReturn:
-    """Exit with the code of a command's ``main``; after Ctrl-C with 130, and no traceback.
+    """Run a command's ``main`` and exit with its code; after Ctrl-C exit with 130, without a
+    traceback.
 
-    A command is refused where its packages are hidden: it would run other code.
+    A command is refused if its packages are hidden, because it would run other code. Control
+    characters in its output are spelt out (``plain_output``). A failure of a disk, a file or a
+    closed pipe is reported in one line (``failures.tell``).
 
-    Control characters in what it prints are spelt out (``plain_output``).
-
-    What a disk, a file or a closed pipe refuses is told in one line (``failures.tell``).
-
-    A command that was started with SIGINT ignored (in the background of a shell script, or by a
-    ``trap '' INT``) goes on ignoring it, and so do its processes; SIGTERM ends it.
+    If the command was started with SIGINT ignored (in the background of a shell script, or by a
+    ``trap '' INT``), it keeps ignoring SIGINT. So do its processes; SIGTERM ends it.
     """
     if problems := hidden_packages():
         print(render(problems), file=sys.stderr)
@@ -74,7 +75,7 @@ def run_command(main: Callable[[], int]) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """End without the interpreter's own end: libraries such as MLflow need seconds for theirs.
+    """End without the interpreter's own shutdown, for which libraries such as MLflow need seconds.
 
     Every ``finally`` of the command has been run by now.
     """
@@ -85,7 +86,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _code_of(main: Callable[[], int]) -> int:
-    """Return the exit code of a command once all that it printed is written."""
+    """Return the exit code of a command once all its output is written."""
     try:
         code: Any = main()
     except SystemExit as end:
@@ -98,11 +99,12 @@ def _code_of(main: Callable[[], int]) -> int:
 
 
 class _CtrlC:
-    """SIGINT as one ``KeyboardInterrupt``, and the end of the process where that has no effect.
+    """Handler that turns SIGINT into one ``KeyboardInterrupt``, and ends the process if that has no
+    effect.
 
-    Destructors and modules that are being imported may swallow an exception, and what is left
-    with it may wait for ever. So the process ends ``_MOST_S`` later, wherever it is. Its workers
-    die with it, each by its own order to the kernel.
+    Destructors and modules that are being imported may swallow an exception. The rest of the
+    command may then wait without end, so the process ends ``_MOST_S`` later in any case. Its
+    workers die with it, each by its own order to the kernel.
     """
 
     def __init__(self) -> None:
@@ -138,10 +140,10 @@ def _end(*_: object) -> None:
 
 @contextmanager
 def ends_at_once() -> Iterator[None]:
-    """Ctrl-C ends this process where it is, without a word, but within ``interruptible``.
+    """Let Ctrl-C end this process at once, without output, except within ``interruptible``.
 
-    For what has nothing to clean up. Elsewhere Ctrl-C is a ``KeyboardInterrupt``, which modules
-    that are being imported and destructors may swallow: the process would go on.
+    Use it for commands that have nothing to clean up. Elsewhere Ctrl-C is a ``KeyboardInterrupt``,
+    which destructors and modules that are being imported may swallow. The process would then go on.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_IGN:
@@ -156,7 +158,7 @@ def ends_at_once() -> Iterator[None]:
 def interruptible(max_wall_s: float | None = None) -> Iterator[None]:
     """Raise ``Interrupted`` in the main thread on the first SIGINT, SIGTERM or the limit.
 
-    Later signals are ignored until the block is left, so that cleaning up is not cut short. A
+    Later signals are ignored until the block is left, so that they cannot cut the clean-up short. A
     SIGINT that was ignored before is ignored inside as well.
 
     Args:
@@ -172,7 +174,7 @@ def interruptible(max_wall_s: float | None = None) -> Iterator[None]:
             raise Interrupted(signum)
 
     def again(unraisable: sys.UnraisableHookArgs) -> None:
-        """Send the signal once more: a destructor has swallowed what it raised."""
+        """Send the signal again, because a destructor has swallowed its exception."""
         nonlocal asked
         if not isinstance(unraisable.exc_value, Interrupted):
             hook(unraisable)

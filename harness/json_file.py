@@ -1,4 +1,4 @@
-"""A JSON document in a file that is there whole or not at all, whatever ends its writer."""
+"""JSON files that exist whole or not at all, however their writer ends."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a file, and its folder where there is none; it is on the disk when this returns.
+    """Write a file, and its folder if missing; the data is on the disk when this returns.
 
     Raises:
-        OSError: it cannot be written; what was there before is left.
+        OSError: it cannot be written; an earlier file stays as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}-{os.getpid()}")

@@ -1,4 +1,4 @@
-"""The manifest of a run: with what, from which state of the code, on which machine."""
+"""Manifest of a run: the command, the state of the code and the machine that made it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NVIDIA = Path("/proc/driver/nvidia/gpus")
 
 
 def environment(command: list[str]) -> dict[str, Any]:
-    """What stands in every manifest, whatever was run.
+    """Return the entries that every manifest has, for all kinds of runs.
 
     Args:
         command: words of the command line.
@@ -52,7 +52,8 @@ def environment(command: list[str]) -> dict[str, Any]:
 
 
 def git_state(root: Path) -> dict[str, Any]:
-    """Commit of the code and whether files differ from it; both None outside a checkout."""
+    """Return the commit of the code and whether files differ from it; both None outside a
+    checkout."""
     commit = _git(root, "rev-parse", "HEAD")
     status = _git(root, "status", "--porcelain", "--untracked-files=normal")
     dirty = None if commit is None or status is None else bool(status)
@@ -69,7 +70,8 @@ def _git(root: Path, *words: str) -> str | None:
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of the packages that can change results, as installed; absent ones left out."""
+    """Return the installed versions of the packages that can change results; absent ones are left
+    out."""
     found: dict[str, str] = {}
     for name in _PACKAGES:
         try:
@@ -80,7 +82,7 @@ def package_versions() -> dict[str, str]:
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, cores that this process may use, memory, accelerators."""
+    """Return processor, cores that this process may use, memory and accelerators."""
     return {
         "platform": platform.platform(),
         "machine": platform.machine(),
@@ -92,7 +94,7 @@ def hardware() -> dict[str, Any]:
 
 
 def hardware_slug(found: Mapping[str, Any]) -> str:
-    """A short name of a machine for folders, such as ``amd-epyc-2cpu``.
+    """Return a short name of a machine for folders, such as ``amd-epyc-2cpu``.
 
     Args:
         found: ``hardware`` of a manifest.
@@ -117,7 +119,7 @@ def _cpu_name() -> str:
 
 
 def accelerators() -> list[str]:
-    """Models of the CUDA devices of this machine, as the driver's files name them."""
+    """Return the models of this machine's CUDA devices, as the driver's files name them."""
     found = []
     for path in sorted(_NVIDIA.glob("*/information")):
         match = re.search(r"^Model:\s*(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
@@ -126,7 +128,7 @@ def accelerators() -> list[str]:
 
 
 def machine_load() -> dict[str, float]:
-    """How busy the machine is: load averages over its cores, and free memory."""
+    """Return the load averages of the machine and its free memory."""
     one, five, fifteen = os.getloadavg()
     return {
         "load_1min": round(one, 2),
@@ -137,8 +139,10 @@ def machine_load() -> dict[str, float]:
 
 
 def describe_scheduler(scheduler: Any) -> Mapping[str, Any]:
-    """How far the scheduler was checked (``contracts.scheduler.Checked``; None: it does not say),
-    and whether it is a bound and no system."""
+    """Return the level to which the scheduler was checked and whether it is a bound.
+
+    The level is a ``contracts.scheduler.Checked``, or None if the scheduler states none.
+    """
     return {
         "checked": getattr(scheduler, "checked", None),
         "bound": getattr(scheduler, "bound", False),
@@ -146,7 +150,7 @@ def describe_scheduler(scheduler: Any) -> Mapping[str, Any]:
 
 
 def describe_trace(trace: Any) -> Mapping[str, Any]:
-    """What the manifest says of the trace that was replayed (a ``harness.trace`` Trace)."""
+    """Return the manifest's entry on the trace that was replayed (a ``harness.trace`` Trace)."""
     return {
         "name": trace.name,
         "source": trace.source,

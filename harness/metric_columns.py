@@ -1,4 +1,4 @@
-"""Fields of many records at once, for the formulas of metrics."""
+"""Fields of many records as arrays, for the formulas of metrics."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 def finished(job: JobRecord) -> bool:
-    """It did all its work."""
+    """Return whether the job did all its work."""
     return job.state == JobState.FINISHED
 
 
 def column(rows: Sequence[Any], name: str) -> Floats:
-    """One field of every row as floats, None as NaN."""
+    """Return one field of every row as floats, None as NaN."""
     return np.array(list(map(attrgetter(name), rows)), dtype=np.float64)
 
 
 def mean(values: Floats) -> float | None:
-    """Their mean; None of nothing."""
+    """Return the mean of the values; None if there are none."""
     return float(values.mean()) if values.size else None

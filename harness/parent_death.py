@@ -1,4 +1,5 @@
-"""Processes that die with their parent, however that ends, and parents that keep descendants."""
+"""Processes that die with their parent, however it ends, and parents that keep their
+descendants."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ import sys
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-"""Loaded before any fork: between fork and exec nothing may be imported."""
+"""C library, loaded before any fork: between fork and exec nothing may be imported."""
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process (SIGKILL) when its parent ends, however that ends.
+    """Make the kernel kill this process (SIGKILL) when its parent ends, however it ends.
 
-    Only Linux can do that; elsewhere the end of the control connection has to be enough.
-    The signal comes when the *thread* that started this process ends.
+    Only Linux can do that; elsewhere the end of the control connection has to be enough. The signal
+    comes when the *thread* that started this process ends.
 
     Args:
         parent: process id of the parent; if it has gone already, this process exits.
@@ -31,10 +32,10 @@ def die_with_parent(parent: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Have the kernel make this process the parent of descendants whose parent has ended.
+    """Make this process the parent of descendants whose parent has ended.
 
-    So what a worker has started can still be found when the worker is gone. Only Linux can do
-    that; elsewhere a process group has to be enough.
+    So processes that a worker has started can still be found after the worker has ended. Only Linux
+    can do that; elsewhere a process group has to be enough.
 
     Raises:
         OSError: the kernel refuses.

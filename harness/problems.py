@@ -1,4 +1,4 @@
-"""A user's mistakes: each with its place, the fact and the way out; shown all at once."""
+"""Mistakes of the user: each with its place, the fact and the way out, all shown at once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Problem:
     """One mistake. ``str()`` gives ``place: fact; way out``."""
 
     place: str
-    """Where: a key of the configuration, a file and row, an argument."""
+    """Place of the mistake: a key of the configuration, a file and row, an argument."""
     fact: str
-    """What is there."""
+    """Description of what is wrong there."""
     way_out: str = ""
-    """What to do about it."""
+    """Advice on how to correct it."""
 
     def __str__(self) -> str:
         return f"{self.place}: {self.fact}" + (f"; {self.way_out}" if self.way_out else "")
@@ -33,21 +33,21 @@ class UserError(Exception):
 
 
 def at(place: str, text: str) -> list[Problem | str]:
-    """The lines of an error text, each as one problem at ``place``.
+    """Return the lines of an error text, each as one problem at ``place``.
 
-    The error texts of constructors (``ValueError``) carry fact and way out, one a line.
+    Error texts of constructors (``ValueError``) have a fact and a way out in each line.
     """
     return [Problem(place, line.strip()) for line in text.splitlines() if line.strip()]
 
 
 def known(names: Iterable[str]) -> str:
-    """``known: a, b, c``."""
+    """Return the text ``known: a, b, c``."""
     listed = sorted(names)
     return f"known: {', '.join(listed)}" if listed else "none is known here"
 
 
 def suggest(name: str, names: Iterable[str]) -> str:
-    """Way out for an unknown name: the nearest known one, then all (the nearest of many)."""
+    """Return the way out for an unknown name: the nearest known name, then all known names."""
     candidates = sorted(names)
     near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}? " if near else ""
@@ -55,7 +55,7 @@ def suggest(name: str, names: Iterable[str]) -> str:
 
 
 def render(problems: Iterable[Problem | str]) -> str:
-    """All problems as one screen; of a very long list the first, and how many more."""
+    """Return all problems as one screen of text; a long list is cut and says how many are left."""
     lines = list(dict.fromkeys(str(problem) for problem in problems))
     count = len(lines)
     head = (

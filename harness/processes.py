@@ -1,4 +1,4 @@
-"""Processes of a sweep's points: they never outlive the sweep."""
+"""Processes of a sweep's points, which never outlive the sweep."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from harness.parent_death import die_with_parent
 _ROOT = Path(__file__).resolve().parent.parent
 _KILLED_WITHIN_S = 10.0
 IDLE_TIMEOUT_S = 600.0
-"""Longest time that a process which is waited for may use no core; training always uses one."""
+"""Longest time without CPU use of a process that the caller waits for; training always uses a
+core."""
 _LOOK_S = 1.0
 _POLL_S = 0.05
 _HELD = " (process {} waits for the system, perhaps for a disk: it is gone when that answers)"
@@ -29,21 +30,21 @@ _HELD = " (process {} waits for the system, perhaps for a disk: it is gone when 
 
 @dataclass
 class PointProcess:
-    """``python -m harness`` with the words of one point, its output in a log file."""
+    """Process of one point, ``python -m harness`` with its words; the output goes to a log file."""
 
     words: Sequence[str]
     log_path: Path
     module: str = "harness"
-    """What is run with ``python -m``."""
+    """Module that ``python -m`` runs."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables besides those of this process."""
+    """Variables in addition to those of this process."""
     descriptors: Sequence[int] = ()
-    """Open files that it inherits: locks on them last until it has ended, too."""
+    """Open files that it inherits; locks on them last until it has ended too."""
     started_s: float = field(default_factory=time.monotonic)
     _process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, in a process group of its own. Call from the main thread."""
+        """Start the process in its own process group. Call this from the main thread."""
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         self.started_s = time.monotonic()
@@ -61,7 +62,7 @@ class PointProcess:
 
     @property
     def pid(self) -> int:
-        """Of the point's own process, once it was started."""
+        """Id of the point's own process, once it was started."""
         assert self._process is not None
         return self._process.pid
 
@@ -71,8 +72,11 @@ class PointProcess:
         return None if self._process is None else self._process.poll()
 
     def wait(self) -> int:
-        """Wait for its end; the exit code. It is killed if it has stopped, or hangs: if neither it
-        nor what it started has used a core for ``IDLE_TIMEOUT_S``."""
+        """Wait for the end of the process and return its exit code. A process that hangs is killed.
+
+        It counts as hanging if neither it nor its descendants have used a core for
+        ``IDLE_TIMEOUT_S``.
+        """
         assert self._process is not None
         idle_s, used_s = 0.0, 0.0
         while idle_s < IDLE_TIMEOUT_S:
@@ -85,7 +89,7 @@ class PointProcess:
         return -signal.SIGKILL
 
     def signal(self, signum: int) -> None:
-        """Signal the point's own process; it closes its workers itself."""
+        """Signal the point's own process, which closes its workers itself."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signum)
 
@@ -93,7 +97,8 @@ class PointProcess:
         """Kill the whole process group and wait for the point's own process.
 
         Args:
-            within_s: not longer: what waits for a disk that does not answer dies when it answers.
+            within_s: longest wait; a process that waits for a disk without answer dies only when
+                the disk answers.
         """
         if self._process is None:
             return
@@ -103,12 +108,12 @@ class PointProcess:
             self._process.wait(within_s)
 
     def tail(self, num_lines: int) -> list[str]:
-        """The last lines of its log."""
+        """Return the last lines of its log."""
         return tail(self.log_path, num_lines)
 
 
 def _used_s(pid: int) -> float:
-    """Return the CPU time of a process and of those below it, seconds."""
+    """Return the CPU time of a process and its descendants, in seconds."""
     total_s = 0.0
     with contextlib.suppress(psutil.Error):  # one that has ended meanwhile
         process = psutil.Process(pid)
@@ -119,7 +124,7 @@ def _used_s(pid: int) -> float:
 
 
 def tail(path: Path, num_lines: int) -> list[str]:
-    """The last lines of a text file that are not empty; none if it cannot be read."""
+    """Return the last lines of a text file that are not empty; none if it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return list(deque((line.rstrip() for line in file if line.strip()), num_lines))
@@ -135,9 +140,9 @@ def stop_all(
     Args:
         processes: the points that may still run.
         signum: SIGINT or SIGTERM.
-        grace_s: seconds of waiting until SIGKILL. Counted in polls, not by the clock: where the
-            whole machine stood still, the points had no time either.
-        say: told of every point that had to be killed.
+        grace_s: seconds until SIGKILL. They are counted in polls, not by the clock: while the whole
+            machine stood still, the points had no time either.
+        say: called for every point that had to be killed.
     """
     running = [process for process in processes if process.returncode is None]
     for process in running:

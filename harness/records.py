@@ -1,7 +1,7 @@
-"""What happened: frozen types. Facts only; ``metrics.py`` derives every number.
+"""Records of a run: frozen types with facts only; ``metrics.py`` derives every number.
 
-Written by the replay, read by metrics, reports and tracking. Times are seconds on the
-engine's clock unless the name says otherwise; slots are in rank order.
+The replay writes them; metrics, reports and tracking read them. Times are seconds on the engine's
+clock unless the name says otherwise; slots are in rank order.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class JobRecord:
     state: str
     """Last state (a ``JobState``): finished, failed, refused, or where the run ended."""
     first_start_s: float | None
-    """First time it held slots."""
+    """First time at which it held slots."""
     finish_s: float | None
-    """When it ended, however it ended."""
+    """Time at which it ended, in whatever way."""
     samples_done: float
     attained_slot_s: float
     executed_s: float
@@ -43,19 +43,19 @@ class JobRecord:
     alone_s: float | None
     """Run time alone at the requested slots, by the profile."""
     fastest_alone_s: float | None
-    """Least run time any allocation on this cluster could give it alone, by the profile."""
+    """Least run time alone of any allocation on this cluster, by the profile."""
     reason: str = ""
     single_slot_s: float | None = None
     """Run time alone on one slot, by the profile (the L of Saxena's SJS efficiency)."""
     least_slot_s: float | None = None
-    """Least slot time that any number of slots could do its work in, slot-seconds, by the profile;
-    None where its speeds were not those of its curve: another batch, virtual workers, fewer slots
-    than its least, a device type with curves of its own."""
+    """Least slot time for its work on any number of slots, in slot-seconds, by the profile. None if
+    the job trained in a way that its curve does not describe: another batch, virtual workers, fewer
+    slots than its minimum, a device type with its own curves."""
 
 
 @frozen
 class GrantRecord:
-    """A period in which a job held the same slots; a change of the job begins a new one."""
+    """Period in which a job held the same slots; a change of the job begins a new period."""
 
     job_id: str
     start_s: float
@@ -63,13 +63,13 @@ class GrantRecord:
     slots: tuple[int, ...]
     global_batch: int
     speedup: float | None
-    """Samples per second over the period, over T(1) by the profile; None where T(1) is not
-    known. 0 while the job only started or was stopped."""
+    """Samples per second over the period, over T(1) by the profile; None if T(1) is unknown. 0
+    while the job only started or was stopped."""
 
 
 @frozen
 class ChangeRecord:
-    """One change an engine was asked for, and what became of it."""
+    """One change that was requested from an engine, and its outcome."""
 
     change_id: int
     job_id: str
@@ -77,7 +77,7 @@ class ChangeRecord:
     requested_s: float
     ended_s: float | None
     outcome: str
-    """done, failed, retry, or open where the run ended first."""
+    """One of done, failed, retry, or open (the run ended first)."""
     from_slots: tuple[int, ...]
     to_slots: tuple[int, ...]
     stopping_time_s: float | None
@@ -97,18 +97,18 @@ class DecisionRecord:
 
 @frozen
 class OutageRecord:
-    """A period in which a slot was down, as the replay was told: from the instant in which no job
-    held it any more."""
+    """Period in which a slot was down as the replay saw it, from the instant in which no job held
+    the slot any more."""
 
     slot: int
     start_s: float
     end_s: float
-    """When it was up again; the end of the run for one that never was."""
+    """Time at which it was up again; the end of the run if it never was."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One really executed step of a live job, as its first worker saw it."""
+    """One step of a live job that was really executed, as the job's first worker saw it."""
 
     job_id: str
     step: int
@@ -117,14 +117,14 @@ class StepRecord:
     started_s: float
     """Seconds since the start of the run, wall clock."""
     duration_s: float
-    """Wall clock."""
+    """Duration in wall-clock seconds."""
     loss_hex: str
     """Global-batch loss as exact float bits (``float.hex``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRecord:
-    """A result of a live job: an evaluation metric, or a digest of its state."""
+    """Result of a live job: an evaluation metric, or a digest of its state."""
 
     job_id: str
     step: int
@@ -136,7 +136,7 @@ class EvaluationRecord:
 
 @dataclass(frozen=True, slots=True)
 class SystemRecord:
-    """The machine during a live run."""
+    """Sample of the machine during a live run."""
 
     at_s: float
     """Seconds since the start of the run, wall clock."""
@@ -156,17 +156,17 @@ class FaultRecord:
     worker: str
     """Name of its process."""
     phase: str
-    """``steady``: no change was in flight; ``change``: an old worker was struck during one;
-    ``joiner``: a worker that was to join."""
+    """Situation of the victim. ``steady``: no change was in flight; ``change``: an old worker
+    during a change; ``joiner``: a worker that was to join."""
     change_id: int
-    """The change in flight; -1 if there was none."""
+    """Change in flight; -1 if there was none."""
     num_workers: int
-    """Living worker processes just before, those that join or leave among them."""
+    """Living worker processes just before, including those that join or leave."""
     aimed_at: str = "any"
-    """The phase in which it was to be struck; ``any``: at a random moment."""
+    """Phase in which it was to be struck; ``any``: at a random moment."""
     struck_in: str = "start"
-    """What it did when it died (or was stopped), by its mark: a ``contracts.marks.Doing`` in
-    lower case; ``start`` also where a backend keeps no marks."""
+    """Activity of the worker when it died (or was stopped), by its mark: a
+    ``contracts.marks.Doing`` in lower case. Also ``start`` if the backend keeps no marks."""
     led: int = 0
     """1 if it led the job then, 0 if not."""
     was_first: int = 0
@@ -175,75 +175,76 @@ class FaultRecord:
 
 @dataclass(frozen=True, slots=True)
 class SlowingRecord:
-    """One worker that was made slow on purpose, or was taken for slow without that."""
+    """One worker that was slowed on purpose, or was removed as slow by mistake."""
 
     at_s: float
-    """Seconds since the start of the run, wall clock: when it became slow, or was named."""
+    """Time at which it became slow, or was detected, in wall-clock seconds since the start of the
+    run."""
     until_s: float
-    """When it ran as before again, or was gone."""
+    """Time at which it ran freely again, or was gone."""
     worker: str
     """Name of its process."""
     speed: float
-    """Share of the time that it was to run; 1: nobody slowed it, its removal was a mistake."""
+    """Share of the time that it was to run; 1: it was never slowed, so the removal was wrong."""
     stopped_share: float
-    """Share of the time in which it was stopped, as measured by the signals."""
+    """Share of the time in which it was stopped, as measured between the signals."""
     num_workers: int
     """Living worker processes at the beginning."""
     detected_s: float | None
-    """From the beginning until the backend had found the straggler; None: it never did."""
+    """Seconds from the beginning until the backend detected the straggler; None: it never did."""
     switched_s: float | None
-    """From the beginning to the start of the first step without it."""
+    """Seconds from the beginning to the first step without it, as the backend reports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccusationRecord:
-    """One worker that its backend killed since it had been silent for too long."""
+    """One worker that its backend killed because it had been silent for too long."""
 
     job_id: str
     at_s: float
-    """When it was killed: seconds since the start of the run, wall clock."""
+    """Time at which it was killed, in wall-clock seconds since the start of the run."""
     worker: str
     """Name of its process, as in ``FaultRecord``."""
     accuser: str
-    """Name of the process that had heard nothing of it."""
+    """Name of the process that had not heard from it."""
     silent_s: float
-    """For how long, on the accuser's clock."""
+    """Duration of its silence on the accuser's clock, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedSizeRecord:
-    """One finished job that was held, bit by bit, to training on a fixed number of workers."""
+    """One finished job, compared bit by bit with training on a fixed number of workers."""
 
     job_id: str
     num_workers: int
-    """The fixed workers: the job's logical ones or, without such, those it was started on."""
+    """Fixed workers: the job's logical workers or, without any, those it was started on."""
     num_steps: int
-    """Steps that the job executed, and its reference too."""
+    """Steps that the job and its reference executed."""
     different: str
     """Names of the digests that differ at the end, separated by spaces; empty: all are equal."""
     equal_steps: int
-    """Steps from the first on whose losses are equal, of every worker where the job's log has
-    them; ``num_steps``: all."""
+    """Number of steps, from the first on, with equal losses (of every worker if the job's log has
+    them); ``num_steps`` if all are equal."""
     reference: str
-    """Name of the reference in ``results/fixed_size/``, without its ending."""
+    """Name of the reference in ``results/fixed_size/``, without its suffix."""
 
     @property
     def is_equal(self) -> bool:
-        """Whether the digests at the end and the losses of all steps are equal."""
+        """True if the digests at the end and the losses of all steps are equal."""
         return not self.different and self.equal_steps == self.num_steps
 
 
 @dataclass(frozen=True, slots=True)
 class FixedLossRecord:
-    """The loss of a job's last logical worker in one step, and of the same one of fixed workers
+    """Losses in one step of a job's last logical worker and of its counterpart among fixed workers
     (the curves of EasyScale's figure 10)."""
 
     job_id: str
     step: int
     num_slots: int
-    """On which the job made it."""
+    """Slots on which the job executed the step."""
     loss_hex: str
-    """Exact float bits (``float.hex``), like the next."""
+    """Loss as exact float bits (``float.hex``), like ``fixed_hex``."""
     fixed_hex: str
 
 
@@ -265,19 +266,27 @@ class RunRecords:
     fixed_size: list[FixedSizeRecord] = field(default_factory=list)
     fixed_losses: list[FixedLossRecord] = field(default_factory=list)
     latencies_us: list[int] = field(default_factory=list)
-    """Wall-clock duration of every scheduler call; kept apart since it never repeats."""
+    """Wall-clock duration of every scheduler call; kept apart because it never repeats exactly."""
     facts: dict[str, float] = field(default_factory=dict)
-    """Single numbers that only the run itself knows: replay_wall_s, num_events,
-    num_slots, steps_executed, steps_credited, steps_repeated (that were made again from a
-    checkpoint, not counted as executed), steps_executed_<workload>, rescales_<workload>,
-    interruptions (times that a job lost its grant with all its workers),
-    pace_overrun_share (steps that took longer than their pace), speed_over_profile (time that the
-    profile gives the steps of jobs that were not paced, over theirs), resimulated_* (metrics of a
-    simulation with their speeds, see ``harness.resimulation``), workers_lost (that died while
-    their job went on), of faults on purpose: faults, faults_missed (their phase did not come),
-    workers_crashed (that ended with an error and had not been struck), jobs_lost (times that no
-    worker could go on), machine_failures (times that the machine ended a job's workers, which then
-    went on), stragglers_removed, spares_used and spares_missed (starts that were given
-    a spare, and those that had to do with a fork), reference_wall_s (what training the references
-    of finished jobs took), peak_memory_bytes, what workers noted of their coordination (see
-    ``engines.coordination``), and the similarity numbers (similarity_*)."""
+    """Single numbers that only the run itself knows.
+
+    Size and speed: replay_wall_s, num_events, num_slots, peak_memory_bytes. Steps: steps_executed,
+    steps_credited, steps_repeated (made again from a checkpoint, not counted as executed),
+    steps_executed_<workload>, rescales_<workload>.
+
+    Pace: pace_overrun_share (share of steps that took longer than their pace) and
+    speed_over_profile (time that the profile gives the steps of unpaced jobs, over their time). The
+    numbers resimulated_* are metrics of a simulation with the run's own speeds
+    (``harness.resimulation``).
+
+    Losses: interruptions (a job lost its grant with all its workers), workers_lost (workers died
+    while their job went on), stragglers_removed, machine_failures (the machine ended a job's
+    workers, and the job went on).
+
+    Fault injection: faults, faults_missed (their phase did not come), workers_crashed (ended with
+    an error without being struck), jobs_lost (no worker of a job could go on).
+
+    Others: spares_used and spares_missed (starts that got a spare, or a fork instead),
+    reference_wall_s (training the references of finished jobs). Workers' notes of their
+    coordination (``engines.coordination``) and similarity numbers (similarity_*) are here too.
+    """

@@ -1,4 +1,4 @@
-"""What commands that measure trials share: the order, the progress, and how they end."""
+"""Shared parts of commands that measure trials: order, progress, and exit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def drawn_rounds(cells: Sequence[T], trials: int, drawn: random.Random) -> list[tuple[T, int]]:
-    """All trials: each cell once, in drawn order, then each a second time, and so on."""
+    """Return all trials: each cell once, in drawn order, then each a second time, and so on."""
     return [
         (cell, number) for number in range(trials) for cell in drawn.sample(list(cells), len(cells))
     ]
@@ -33,10 +33,10 @@ def one_by_one(
 
     Args:
         missing: the trials.
-        num_found: how many are finished already.
-        name: of a trial, for a person.
-        run: measures one and keeps it; how it ended, in a word.
-        guess_s: what one may take, until one has been measured, seconds.
+        num_found: number of trials that are finished already.
+        name: returns a trial's name for users.
+        run: measures a trial and keeps it; returns how it ended, in a word.
+        guess_s: expected seconds of a trial, until one has been measured.
     """
     taken_s: list[float] = []
     with SweepProgress(num_found + len(missing), num_found) as progress:
@@ -50,8 +50,11 @@ def one_by_one(
 
 
 def exit_code(main: Callable[[], int], *failures: type[Exception]) -> int:
-    """The code of a command that keeps its finished trials: its own; 1 after one of the failures,
-    2 after wrong arguments, 130 or 143 after a stop, each with its text and no traceback."""
+    """Return the exit code of a command that keeps its finished trials.
+
+    The code is the command's own; 1 after one of the failures, 2 after wrong arguments, 130 or 143
+    after a stop. The reason is printed without a traceback.
+    """
     try:
         return main()
     except UserError as error:

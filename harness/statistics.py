@@ -1,7 +1,7 @@
-"""Estimates with intervals, and tests of equivalence: pure functions.
+"""Estimates with intervals, and tests of equivalence, as pure functions.
 
-Means have Student's interval; medians, and ratios of medians, have bootstrap intervals, which
-assume nothing of the distribution but that trials are independent.
+Means have Student's interval. Medians and ratios of medians have bootstrap intervals, which assume
+only that trials are independent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Values = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over trials; ``half_width`` of its interval is None below ``MIN_TRIALS``."""
+    """Mean over trials; ``half_width`` of its interval is None below ``MIN_TRIALS``."""
 
     mean: float
     num_trials: int
@@ -33,7 +33,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Mean and its 95% confidence interval by Student's t.
+    """Return the mean and its 95% confidence interval by Student's t.
 
     Raises:
         ValueError: no values.
@@ -50,7 +50,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate; ``low`` and ``high`` of its interval are None below ``MIN_TRIALS``."""
+    """Estimate with its interval; ``low`` and ``high`` are None below ``MIN_TRIALS``."""
 
     value: float
     low: float | None
@@ -61,7 +61,8 @@ class Interval:
 def percentile_interval(
     values: Sequence[float], percent: float = 50.0, confidence: float = CONFIDENCE
 ) -> Interval:
-    """A percentile of the values (linear between ranks) with its percentile-bootstrap interval.
+    """Return a percentile of the values (linear between ranks) with its percentile-bootstrap
+    interval.
 
     Raises:
         ValueError: no values.
@@ -70,7 +71,7 @@ def percentile_interval(
 
 
 def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """A mean of the values with its percentile-bootstrap interval.
+    """Return the mean of the values with its percentile-bootstrap interval.
 
     Raises:
         ValueError: no values.
@@ -81,7 +82,8 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
 def ratio_of_medians(
     numerator: Sequence[float], denominator: Sequence[float], confidence: float = CONFIDENCE
 ) -> Interval:
-    """Median over median, both resampled for the interval; trials are those of the fewer.
+    """Return median over median; both are resampled for the interval. Its trials are the smaller
+    number.
 
     Raises:
         ValueError: no values, or one of the denominator is not above 0.
@@ -104,7 +106,8 @@ def _bootstrap(
     statistic: Callable[[list[Values]], Values],
     confidence: float,
 ) -> Interval:
-    """A statistic of one or more samples, each resampled by itself; repeatable."""
+    """Return a statistic of one or more samples, each resampled by itself; the result is
+    repeatable."""
     arrays = [np.asarray(values, dtype=np.float64) for values in samples]
     fewest = min(len(values) for values in arrays)
     if fewest == 0:
@@ -122,11 +125,12 @@ def _bootstrap(
 def poisson_rate(
     count: int, exposure: float, confidence: float = CONFIDENCE
 ) -> tuple[float, float, float]:
-    """Events per unit of exposure, and both ends of the exact interval of their rate.
+    """Return the events per unit of exposure, and both ends of the exact interval of their rate.
 
-    Source: Garwood, Biometrika 28 (1936): the rates at which so few, or so many, events would
-    have half of the remaining probability. With no event the low end is 0 and the high one is
-    3.69 events over the exposure at 95 %.
+    Source: Garwood, Biometrika 28 (1936). The low end is the rate at which the observed number of
+    events, or more, has half of the remaining probability. The high end is the rate at which that
+    number, or fewer, has it. Without an event the low end is 0, and the high end is 3.69 events
+    over the exposure at 95 %.
 
     Raises:
         ValueError: a negative count, or no exposure.
@@ -140,20 +144,22 @@ def poisson_rate(
 
 @dataclass(frozen=True, slots=True)
 class Equivalence:
-    """The outcome of two one-sided tests."""
+    """Outcome of two one-sided tests."""
 
     mean: float
     low: float
     high: float
-    """The interval whose lying inside the margins is the test: 1 - 2 alpha wide."""
+    """End of the interval, like ``low``; the test asks whether the interval lies inside the
+    margins. It is 1 - 2 alpha wide."""
     p_value: float
-    """Of the worse of the two tests."""
+    """P-value of the worse of the two tests."""
     verdict: str
     """``equivalent``; ``different``: the interval lies outside the margins; ``undecided``."""
 
 
 def equivalence(values: Sequence[float], margin: float, alpha: float = 0.05) -> Equivalence | None:
-    """Two one-sided t tests (TOST) that the mean of ``values`` lies within ± ``margin`` of 0.
+    """Return two one-sided t tests (TOST) that the mean of ``values`` lies within ± ``margin`` of
+    0.
 
     Source: Schuirmann, J. Pharmacokinetics and Biopharmaceutics 15 (1987). The values are
     differences, or logarithms of ratios (then ``margin`` is ``log(1.01)`` for 1 %). None below

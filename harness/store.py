@@ -1,9 +1,9 @@
-"""Results on disk: one directory per finished run. The truth; everything else is a mirror.
+"""Results on disk: one directory per finished run, from which everything else is derived.
 
-A run directory holds ``manifest.json``, ``config.yaml`` (both see ``text_file.py``), the tables
-of its records (see ``tables.py``; an empty one has no file), ``facts.json``, ``digests.json``
-and ``metrics.json``. It is written beside its place, in ``.partial-<run id>-<pid>-<host>``, and
-moved there in one step when it is complete: a run that is listed is whole.
+A run directory holds ``manifest.json``, ``config.yaml`` (both see ``text_file.py``), the tables of
+its records (see ``tables.py``; an empty one has no file), ``facts.json``, ``digests.json`` and
+``metrics.json``. It is written in ``.partial-<run id>-<pid>-<host>`` next to its place. It moves
+there in one step when it is complete, so a run that is listed is whole.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ _TEXTS = (CONFIG, MANIFEST, METRICS, FACTS, DIGESTS)
 _FILES = frozenset(
     [*_TEXTS, *(f"{name}.gz" for name in _TEXTS), *(f"{name}.csv.gz" for name in TABLES)]
 )
-"""Names of all files that a run has, in itself or as a slim copy."""
+"""Names of all files that a run can have, in full or as a slim copy."""
 RUNS, REFERENCE = Path("results/runs"), Path("results/reference")
 RESULT_DIRS = (RUNS, REFERENCE)
-"""Where runs are looked for if nothing else is said: those made here, then committed ones. Of two
-with one id the first is taken."""
+"""Default folders in which runs are found: first those made here, then committed ones. Of two runs
+with the same id the first is taken."""
 _MIRROR = "mlflow.db"
 FAILURE = "failure.json"
 _PARTIAL, _FAILED = ".partial-", ".failed-"
 
 
 class StoreError(Exception):
-    """A run that cannot be written or read; the text names the place and the way out."""
+    """Failure to write or read a run; the text names the place and the way out."""
 
 
 @dataclass(frozen=True, eq=False)
 class StoredRun:
-    """A finished run on disk, as it was read. Tables are read when they are first asked for."""
+    """Finished run on disk. Its tables are read when they are first used."""
 
     path: Path
     manifest: Mapping[str, Any]
@@ -77,12 +77,12 @@ class StoredRun:
 
     @property
     def run_id(self) -> str:
-        """The run's id, which is also the name of its directory."""
+        """Id of the run, which is also the name of its directory."""
         return str(self.manifest["run_id"])
 
     @cached_property
     def records(self) -> RunRecords:
-        """Everything that was recorded; without the tables that were ``left_out``.
+        """All records, without the tables that were ``left_out``.
 
         Raises:
             TableError: a table is damaged.
@@ -95,7 +95,7 @@ class StoredRun:
 
     @cached_property
     def facts(self) -> Mapping[str, float]:
-        """The single numbers that only the run itself knew.
+        """Single numbers that only the run itself knew.
 
         Raises:
             StoreError: they are damaged.
@@ -104,7 +104,7 @@ class StoredRun:
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """sha256 of every table's plain CSV, as it was written.
+        """SHA-256 of every table's plain CSV, as it was written.
 
         Raises:
             StoreError: they are damaged.
@@ -113,11 +113,11 @@ class StoredRun:
 
     @property
     def left_out(self) -> Mapping[str, int]:
-        """Tables left out when the run was copied to the reference, and their bytes."""
+        """Tables left out when the run was copied to the reference, with their sizes in bytes."""
         return dict(self.manifest.get("left_out") or {})
 
     def rows(self, name: str) -> list[Any]:
-        """The records of one table, read anew at every call; empty if it has no file.
+        """Return the records of one table, read again at every call; empty if it has no file.
 
         Raises:
             StoreError: there is no table of that name.
@@ -127,7 +127,7 @@ class StoredRun:
         return read_table(path, name) if path.exists() else []
 
     def table(self, name: str) -> pd.DataFrame:
-        """One table as a data frame, read anew at every call.
+        """Return one table as a data frame, read again at every call.
 
         Raises:
             StoreError: there is no table of that name.
@@ -136,7 +136,7 @@ class StoredRun:
         return read_frame(self._table_path(name), name)
 
     def table_bytes(self, name: str) -> int:
-        """Size of a table's file; 0 if it has none. Says whether reading it takes long.
+        """Return the size of a table's file, 0 if it has none, to tell whether reading takes long.
 
         Raises:
             StoreError: there is no table of that name.
@@ -146,9 +146,9 @@ class StoredRun:
         return path.stat().st_size if path.exists() else 0
 
     def files(self) -> list[Path]:
-        """The files of the run itself, without logs and checkpoints of its jobs.
+        """Return the files of the run itself, without logs and checkpoints of its jobs.
 
-        What else lies there is no part of a run: a page of a stranger's, say, or a link.
+        Other files in the directory, such as foreign pages or links, are no part of a run.
         """
         paths = (path for path in self.path.iterdir() if path.name in _FILES)
         return sorted(path for path in paths if path.is_file() and not path.is_symlink())
@@ -166,12 +166,11 @@ class StoredRun:
 
 
 class RunWriter:
-    """A run being written. Leaving the ``with`` block unfinished leaves nothing half-written.
+    """Writer of one run. An unfinished ``with`` block leaves nothing half-written.
 
-    ``path`` is the run's scratch directory; what is put there becomes part of the run.
-    ``manifest`` may still be changed until ``finish``. After an error, files of the run
-    other than its records (logs) are kept in ``.failed-<run id>``, with the reason in
-    ``failure.json``; the error names the place.
+    ``path`` is the run's scratch directory; files put there become part of the run. ``manifest``
+    may be changed until ``finish``. After an error, files other than the run's records (logs) are
+    kept in ``.failed-<run id>``, with the reason in ``failure.json``. The error names that folder.
     """
 
     def __init__(self, root: Path, run_id: str, manifest: Mapping[str, Any], config: str) -> None:
@@ -193,7 +192,7 @@ class RunWriter:
         return self
 
     def finish(self, records: RunRecords, metrics: Mapping[str, float]) -> StoredRun:
-        """Write everything and put the run in its place, over an earlier one of its id.
+        """Write everything and put the run in its place, over an earlier run with its id.
 
         Raises:
             StoreError: the disk is full or refuses; nothing of the run is left in its place.
@@ -201,7 +200,7 @@ class RunWriter:
         self.manifest["status"] = "finished"
         try:
             self._write(records, metrics)
-            run = load_run(self.path)  # later, another process may have put its run in the place
+            run = load_run(self.path)  # before the move: later, another process may replace the run
             put_in_place(self.path, self._final)
             _sync(self._final.parent)
         except OSError as error:
@@ -218,7 +217,7 @@ class RunWriter:
         if not self.path.exists():
             return
         if isinstance(error, Exception) and any(self.path.iterdir()):
-            with suppress(OSError):  # perhaps it failed since the disk is full
+            with suppress(OSError):  # the disk may be full, which may be the reason of the failure
                 _write_json(self.path / FAILURE, {"run_id": self._final.name, "reason": str(error)})
             put_in_place(self.path, self._kept)
             error.add_note(f"logs of the run are kept in {self._kept}")
@@ -243,7 +242,7 @@ class RunWriter:
 
 
 def sha256(path: Path) -> str:
-    """Return that of a file's bytes, in hexadecimal digits.
+    """Return the SHA-256 of a file's bytes, in hexadecimal digits.
 
     Raises:
         OSError: it cannot be read, or is a link.
@@ -253,22 +252,22 @@ def sha256(path: Path) -> str:
 
 
 class RunStore:
-    """The runs below one directory, each under its id."""
+    """Runs below one directory, each under its id."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def find(self, run_id: str) -> StoredRun | None:
-        """The finished run of this id, or None.
+        """Return the finished run with this id, or None.
 
         Raises:
-            StoreError: it is there but cannot be read by this version.
+            StoreError: it exists but this version cannot read it.
         """
         path = self.root / run_id
         return load_run(path) if has_run(path) else None
 
     def create(self, run_id: str, manifest: Mapping[str, Any], config_yaml: str) -> RunWriter:
-        """Begin to write a run (a context manager); clears what dead processes left.
+        """Return the writer of a run, a context manager, and remove leftovers of dead processes.
 
         Raises:
             StoreError: the id is no directory name, or the store cannot be written.
@@ -283,7 +282,7 @@ class RunStore:
         return RunWriter(self.root, run_id, manifest, config_yaml)
 
     def clear_leftovers(self) -> list[Path]:
-        """Remove the partial directories of processes of this host that are gone.
+        """Remove the partial directories of processes of this host that are gone, and return them.
 
         A process that was killed between the two renames of ``put_in_place`` has left a finished
         run under the name of a replaced one. It is put back if its place is free.
@@ -305,7 +304,8 @@ class RunStore:
 def load_run(path: Path) -> StoredRun:
     """Open a finished run; its tables are read later.
 
-    All that is read here is of one run, also while other processes store runs of this id.
+    Everything read here comes from one run, even if other processes store runs with this id
+    meanwhile.
 
     Raises:
         StoreError: no run is there, or another version of the program wrote it.
@@ -323,7 +323,7 @@ def load_run(path: Path) -> StoredRun:
 
 
 def _folder(path: Path) -> tuple[int, int] | None:
-    """Return what tells the folder at a path from another one that is put in its place."""
+    """Return an identity of the folder at a path, which changes if another folder is put there."""
     try:
         status = path.stat()
     except OSError:
@@ -350,15 +350,16 @@ def _read_run(path: Path) -> StoredRun:
 
 
 def has_run(path: Path) -> bool:
-    """Whether this is the directory of a finished run: its manifest is written last."""
+    """Return whether this is the directory of a finished run: its manifest is written last."""
     return text_path(path, MANIFEST).is_file()
 
 
 def run_paths(root: Path) -> Iterator[Path]:
-    """Directories of the runs at or below ``root``, sorted, at any depth, in archives too.
+    """Yield the directories of the runs at or below ``root``, sorted, at any depth, also in
+    archives.
 
-    Where there is no folder of this name but its archive, that stands for it. A folder with an
-    embedded MLflow store is passed over: it holds copies of runs.
+    If a folder does not exist but its archive does, the archive replaces it. A folder with an
+    embedded MLflow store is skipped, because it holds copies of runs.
 
     Raises:
         StoreError: an archive cannot be unpacked, or a link lies in the folder.
@@ -383,20 +384,19 @@ def run_paths(root: Path) -> Iterator[Path]:
 
 
 def iter_runs(root: Path) -> Iterator[StoredRun]:
-    """The finished runs at or below ``root``, in order of their paths.
+    """Yield the finished runs at or below ``root``, in order of their paths.
 
     Raises:
-        StoreError: one cannot be read.
+        StoreError: a run cannot be read.
     """
     return map(load_run, run_paths(root))
 
 
 def failed_runs(folder: Path) -> Iterator[tuple[str, str]]:
-    """Return ids of the runs in ``folder`` that failed and were not run to the end since, each
-    with its reason.
+    """Yield id and reason of each run in ``folder`` that failed and has not finished since.
 
     Raises:
-        StoreError: what was written of one cannot be read.
+        StoreError: the record of a failure cannot be read.
     """
     for path in sorted(folder.glob(f"{_FAILED}*/{FAILURE}")):
         told = _read_json(path)
@@ -438,7 +438,11 @@ def _checked(path: Path, problems: Callable[[Mapping[str, Any]], Iterator[str]])
 
 
 def _refuse(path: Path, problems: Iterator[str]) -> None:
-    """Refuse a document that no run of ours has; all that is wrong with it at once."""
+    """Refuse a document that no run of this program has; the error lists all that is wrong.
+
+    Raises:
+        StoreError: there are problems.
+    """
     if listed := [*problems]:
         raise StoreError(f"{path}: {'; '.join(listed)}; run the point again")
 

@@ -1,4 +1,4 @@
-"""Studies and sweeps as lists of points: which overrides each run gets."""
+"""Studies and sweeps as lists of points, with the overrides of each run."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ class Point:
     overrides: tuple[str, ...]
     """Words of its command line, without those common to all points."""
     axes: Mapping[str, str]
-    """What distinguishes it from the other points, for tables."""
+    """Values that distinguish it from the other points, for tables."""
 
     def of_trial(self, repetition: int) -> Point:
-        """The same in one of its trials; itself where it has its own."""
+        """Return the same point in one of its trials; the point itself if it names its own
+        repetition."""
         if "repetition" in self.axes:
             return self
         return Point(
@@ -43,31 +44,31 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A sweep kept in a file: ``configs/study/*.yaml``."""
+    """Sweep kept in a file: ``configs/study/*.yaml``."""
 
     name: str
     description: str
     base: tuple[str, ...] = ()
     """Overrides common to all points."""
     grids: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
-    """Each grid is the product of its axes; a study is its grids one after another. One with an
-    axis ``repetition`` has those trials, whatever ``repetitions`` says."""
+    """Grids of the study, one after another; each is the product of its axes. A grid with an axis
+    ``repetition`` has those trials, whatever ``repetitions`` says."""
     repetitions: int = 1
-    """Trials of every point; trial r runs with ``repetition=r``. Each trial of all points is
-    a block, and the order within a block is drawn, so that drift hits all points alike."""
+    """Trials of every point; trial r runs with ``repetition=r``. Each trial of all points is a
+    block. The order within a block is drawn, so that drift affects all points alike."""
     parallel: int | None = None
-    """Most simulated points at once; None: as many as there are cores."""
+    """Most simulated points at once; None: the number of cores."""
     quick: tuple[str, ...] = ()
-    """Words that give its quick size: they choose among its points, or change options of all."""
+    """Words of its quick size: they choose among its points, or change options of all."""
     studies: tuple[str, ...] = ()
     """Studies that it runs at their quick size, one after another, instead of points."""
     figures: tuple[str, ...] = ()
     """Figures that ``python -m reports study=NAME`` draws."""
     also: tuple[str, ...] = ()
-    """Other names of it: figures and tables of a paper that are measured here as well."""
+    """Other names of the study: figures and tables of a paper that it also measures."""
 
     def points(self) -> list[Point]:
-        """Every point, none twice; where all have one trial in the order of the file."""
+        """Return every point once; if all have one trial, in the order of the file."""
         block = {p.overrides: p for grid in self.grids or ({},) for p in product(grid)}
         if self.repetitions == 1 and not any("repetition" in p.axes for p in block.values()):
             return list(block.values())
@@ -85,7 +86,7 @@ class Study:
         return points
 
     def chosen(self, words: Sequence[str]) -> list[Point]:
-        """The points that agree with those of the words that name an axis.
+        """Return the points that agree with the words that name an axis.
 
         Raises:
             UserError: there is none.
@@ -105,22 +106,22 @@ class Study:
         return found
 
     def sized(self, words: Sequence[str]) -> list[str]:
-        """The words, and those that make the study quick but for keys that are among them."""
+        """Return the words, and those of the quick size whose keys the words do not set."""
         given = {key_of(word) for word in words}
         return [*words, *(word for word in self.quick if key_of(word) not in given)]
 
 
 def key_of(word: str) -> str:
-    """The key of an override."""
+    """Return the key of an override."""
     return word.partition("=")[0].lstrip("+")
 
 
 def product(grid: Mapping[str, Sequence[Any]], quoted: bool = False) -> list[Point]:
-    """The points of one grid.
+    """Return the points of one grid.
 
     Args:
         grid: values of each axis; the last axis changes fastest.
-        quoted: the values are texts in Hydra's grammar already.
+        quoted: true if the values are already texts in Hydra's grammar.
     """
     points = []
     names = _names_of_files(grid) if quoted else {}
@@ -133,7 +134,8 @@ def product(grid: Mapping[str, Sequence[Any]], quoted: bool = False) -> list[Poi
 
 
 def _names_of_files(grid: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return short names for the user's own files among the values: stems, where these differ."""
+    """Return short names for the user's own files among the values: their stems, if these
+    differ."""
     paths = {text: unquoted(text) for texts in grid.values() for text in texts}
     paths = {text: path for text, path in paths.items() if is_file(path)}
     stems = Counter(Path(path).stem for path in paths.values())
@@ -154,8 +156,12 @@ _KEYS = {
 
 
 def study_name(asked: str) -> str:
-    """The shipped study of this name, or the one that measures the paper's figure of this name
-    (``also`` in its file; the letter of a panel may be left out or given); else ``asked``."""
+    """Return the shipped study with this name, or the study that measures the paper's figure of
+    this name.
+
+    Figures are listed under ``also`` in a study's file. The letter of a panel may be left out or
+    given. Otherwise the result is ``asked``.
+    """
     known = options("study")
     if asked in known or is_file(asked):
         return asked
@@ -167,7 +173,7 @@ def study_name(asked: str) -> str:
 
 
 def load_study(name: str) -> Study:
-    """A shipped study by name (``study_name``), or one from a YAML file.
+    """Return a shipped study by name (``study_name``), or the study in a YAML file.
 
     Raises:
         UserError: every mistake of the file at once.
@@ -194,7 +200,7 @@ def load_study(name: str) -> Study:
 
 
 def read_study(path: Path, document: Any) -> Study:
-    """A study from its parsed YAML; ``path`` names it.
+    """Return the study in a parsed YAML document; ``path`` names it.
 
     Raises:
         UserError: every mistake at once.

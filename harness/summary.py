@@ -1,4 +1,4 @@
-"""What a person sees on the terminal: plans, progress of a sweep, results."""
+"""Terminal output: plans, progress of a sweep, results."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ HEADLINES = (
 )
 """Metrics shown in tables: name, heading, format. Columns that no run has are left out."""
 _RARE = frozenset({"jobs_cancelled", "interruptions"})
-"""Left out also where they are 0 in all runs."""
+"""Metrics whose columns are also left out if they are 0 in all runs."""
 
 
 def console(stderr: bool = False) -> Console:
-    """A console; wide enough for the tables where the output is no terminal."""
+    """Return a console; without a terminal it is wide enough for the tables."""
     stream = unwrapped(sys.stderr if stderr else sys.stdout)
     width = None if stream.isatty() else 200
     return _Console(
@@ -46,22 +46,24 @@ def console(stderr: bool = False) -> Console:
 
 
 class _Console(Console):
-    """A console that shows texts as they are: without styles in brackets, and spelt out.
+    """Console that shows texts unchanged: brackets are no styles, and control characters are spelt
+    out.
 
     It leaves a closed pipe to ``run_command``, as every ``print`` does.
     """
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Return a text as it is shown, control characters spelt out."""
+        """Return a text as shown, with control characters spelt out."""
         return super().render_str(plain(text), **options)
 
     def on_broken_pipe(self) -> None:
-        """Raise; rich would end the process with exit code 1, without a word."""
+        """Raise ``BrokenPipeError``; rich would end the process with exit code 1, without a
+        message."""
         raise BrokenPipeError
 
 
 def seconds(value: float) -> str:
-    """A duration for a person: ``850 ms``, ``12.3 s``, ``4 min 5 s``, ``2 h 10 min``."""
+    """Return a duration as text: ``850 ms``, ``12.3 s``, ``4 min 5 s``, ``2 h 10 min``."""
     if value < 1:
         return f"{value * 1000:.0f} ms"
     if value < 60:
@@ -77,10 +79,10 @@ def metrics_table(
     rows: Sequence[tuple[Mapping[str, str], str, Mapping[str, float]]],
     recorded: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Table:
-    """One row a point: its axes, its status, its headline metrics.
+    """Return a table with a row per point: its axes, its status, its headline metrics.
 
     Args:
-        rows: axes (name and value), status, metrics; empty metrics where there are none.
+        rows: axes (name and value), status, metrics; empty metrics if there are none.
         recorded: rows of what traces recorded themselves, by label, shown last.
     """
     axes = _telling_axes([row[0] for row in rows])
@@ -105,7 +107,7 @@ def metrics_table(
 
 
 def _telling_axes(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """The axes that tell the rows apart: those that only repeat the others are left out."""
+    """Return the axes that distinguish the rows; axes that only repeat others are left out."""
     axes = list(dict.fromkeys(axis for row in rows for axis in row))
     for axis in reversed(axes):
         rest = [other for other in axes if other != axis]
@@ -115,8 +117,11 @@ def _telling_axes(rows: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def executed_line(facts: Iterable[Mapping[str, float]]) -> str | None:
-    """How many of the steps were really executed, over live runs and for each workload; None
-    without any."""
+    """Return a line with the share of steps really executed, in total and per workload, over live
+    runs.
+
+    None: there is no live run.
+    """
     executed = credited = 0.0
     workloads: dict[str, list[float]] = {}
     for run in facts:
@@ -143,8 +148,11 @@ def executed_line(facts: Iterable[Mapping[str, float]]) -> str | None:
 
 
 def fixed_size_lines(rows: Sequence[FixedSizeRecord]) -> list[str]:
-    """How many jobs ended with the bits of their fixed-size reference, and what is wrong with the
-    others; no line where that was not checked."""
+    """Return how many jobs ended with the bits of their fixed-size reference, and how the others
+    differ.
+
+    The result is empty if that was not checked.
+    """
     if not rows:
         return []
     num_equal = sum(row.is_equal for row in rows)

@@ -1,8 +1,8 @@
-"""Record lists as gzip CSV files: one file per kind, columns named as the record's fields.
+"""Record lists as gzip CSV files: one file per kind, with the record's fields as columns.
 
-Floats are written so that they read back to the same bits; slots as ``0 1 2``; phases as
-JSON; a missing number as an empty cell. The bytes are a function of the records alone (no
-time stamp, no file name in the gzip header).
+Floats read back to the same bits. Slots are written as ``0 1 2``, phases as JSON, a missing number
+as an empty cell. The bytes depend on the records alone: the gzip header has no time stamp and no
+file name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COMPRESS_LEVEL = 1
-"""Gzip level of the tables: 1 is 4 times faster than 9 here and 15% larger."""
+"""Gzip level of the tables: here level 1 is 4 times faster than 9, with 15% larger files."""
 
 LATENCIES = "latencies"
 _LATENCY_COLUMN = "latency_us"
@@ -52,16 +52,16 @@ TABLES = (*RECORD_TYPES, LATENCIES)
 
 
 _MOST_WHOLE = 1 << 63
-"""NumPy and pandas hold the whole numbers of a table in 64 bits."""
+"""Bound of whole numbers, because NumPy and pandas hold them in 64 bits."""
 _UNREADABLE = (OSError, ValueError, csv.Error)
 
 
 class TableError(Exception):
-    """A table that cannot be read; the text names the file, the fact and the way out."""
+    """Failure to read a table; the text names the file, the fact and the way out."""
 
 
 class _Memo(dict[Any, Any]):
-    """Remembers the result per value: slots and phases repeat thousands of times."""
+    """Cache of results by value, because slots and phases repeat thousands of times."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         super().__init__()
@@ -117,14 +117,14 @@ _DTYPES = {"int": "int64", "float": "float64", "float | None": "float64"}
 
 
 def columns(name: str) -> dict[str, str]:
-    """Column names of a table and their types, as the record declares them."""
+    """Return the column names of a table and their types, as the record declares them."""
     if name == LATENCIES:
         return {_LATENCY_COLUMN: "int"}
     return {field.name: str(field.type) for field in fields(RECORD_TYPES[name])}
 
 
 def _encoded(rows: Sequence[Any], name: str, kind: str) -> Iterable[Any]:
-    """One column, as values that ``csv`` writes by itself."""
+    """Return one column as values that ``csv`` can write."""
     values = map(attrgetter(name), rows)
     if kind == "tuple[int, ...]":
         return map(_Memo(_join).__getitem__, values)
@@ -135,7 +135,7 @@ def _encoded(rows: Sequence[Any], name: str, kind: str) -> Iterable[Any]:
 
 
 class _Sink(io.RawIOBase):
-    """Compresses what is written and keeps the digest of the plain bytes."""
+    """Stream that compresses its input and keeps the digest of the plain bytes."""
 
     def __init__(self, packed: gzip.GzipFile) -> None:
         self._packed = packed
@@ -150,7 +150,7 @@ class _Sink(io.RawIOBase):
 
 
 def write_table(path: Path, name: str, rows: Sequence[Any]) -> str:
-    """Write the rows and flush them to the disk; returns the sha256 of the plain CSV.
+    """Write the rows and flush them to the disk; return the SHA-256 of the plain CSV.
 
     Raises:
         OSError: the disk is full, or the file cannot be written.
@@ -175,7 +175,7 @@ def write_table(path: Path, name: str, rows: Sequence[Any]) -> str:
 
 
 def read_table(path: Path, name: str) -> list[Any]:
-    """The rows of a table as records (integers for the latencies).
+    """Return the rows of a table as records (integers for the latencies).
 
     Raises:
         TableError: the file is damaged or its columns are not those of this version.
@@ -189,7 +189,8 @@ def read_table(path: Path, name: str) -> list[Any]:
 
 @contextlib.contextmanager
 def _collection_off() -> Iterator[None]:
-    """No search for reference cycles: records have none, and it would take half of the time."""
+    """Turn the garbage collector off: records have no reference cycles, and it would take half of
+    the time."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -200,12 +201,13 @@ def _collection_off() -> Iterator[None]:
 
 
 def read_frame(path: Path, name: str) -> pd.DataFrame:
-    """A table as a data frame: slots as tuples, phases as dictionaries, no value as NaN.
+    """Return a table as a data frame: slots as tuples, phases as dictionaries, missing values as
+    NaN.
 
     Without the file (an empty table) the frame has its columns and no rows.
 
     Raises:
-        TableError: as ``read_table``.
+        TableError: as for ``read_table``.
     """
     import pandas as pd
 
@@ -219,10 +221,10 @@ def read_frame(path: Path, name: str) -> pd.DataFrame:
 
 
 def _read_columns(path: Path, name: str) -> list[list[Any]]:
-    """The parsed values of every column, in the order of the record's fields.
+    """Return the parsed values of every column, in the order of the record's fields.
 
-    Last columns whose value may be missing are None throughout where an earlier version wrote
-    the table without them.
+    An earlier version may have written the table without its last columns. If their values may be
+    missing, such columns are None throughout.
     """
     kinds = columns(name)
     try:
@@ -243,7 +245,7 @@ def _read_columns(path: Path, name: str) -> list[list[Any]]:
 
 
 def _num_needed(name: str) -> int:
-    """Columns up to the last one that a record cannot be without."""
+    """Return the number of columns up to the last one that a record needs."""
     if name == LATENCIES:
         return 1
     parts = fields(RECORD_TYPES[name])
@@ -256,7 +258,12 @@ def _parser(kind: str) -> Callable[[str], Any]:
 
 
 def _check_header(path: Path, found: list[str], expected: list[str], num_needed: int) -> int:
-    """How many of the expected columns there are: all, or all that records need."""
+    """Return the number of expected columns that the file has: all, or at least those that records
+    need.
+
+    Raises:
+        TableError: columns are missing or others.
+    """
     if found != expected[: len(found)] or len(found) < num_needed:
         raise TableError(
             f"{path}: columns are {', '.join(found) or 'none'}; this version reads"

@@ -1,10 +1,10 @@
-"""Which code a configuration may name, and the gate through which every such name goes.
+"""Gate for every class that a configuration may name.
 
-Traces, studies, profiles and configurations of runs are exchanged between people, and a class is
-code. So a ``_target_`` names a class of this project that is made for its place
-(``harness/seams.yaml``), or a class of a package that the user has allowed: in ``elastrace.yaml``
-of the folder where the command is given, never in the file that names the class. Any other name is
-refused before it is imported, since importing a module runs it.
+People exchange traces, studies, profiles and configurations of runs, and a class is code. So a
+``_target_`` must name a class of this project that is made for its place (``harness/seams.yaml``),
+or a class of a package that the user has allowed. The user allows packages in ``elastrace.yaml`` of
+the folder where the command runs, never in the file that names the class. Any other name is refused
+before it is imported, because importing a module runs it.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from harness.problems import Problem, UserError, suggest
 
 TARGET = "_target_"
 PROJECT_FILE = "elastrace.yaml"
-"""File of the user's own, in the folder where the command is given."""
+"""File of the user, in the folder where the command runs."""
 ALLOW = "allow"
-"""Its key: packages whose classes configurations may name."""
+"""Key of that file: packages whose classes configurations may name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """A kind of part: where its classes are, and what such a class has."""
+    """Kind of part: the modules of its classes, and what such a class must have."""
 
     within: tuple[str, ...]
-    """Packages or modules of this project."""
+    """Packages or modules of this project with such classes."""
     methods: tuple[str, ...] = ()
     makes: str | None = None
     """Dotted path of a class: the part is that class, or a function annotated to return it."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """Options that hold parts again, with the names of their seams."""
+    """Options that hold further parts, with the names of their seams."""
     imports: str | None = None
-    """The option that lists modules to import, if any."""
+    """Option that lists modules to import, if any."""
 
 
 def _read_table() -> Mapping[str, Any]:
@@ -69,13 +69,14 @@ def locate(target: Any, seam: str, place: str) -> Callable[..., Any]:
     """Return the class with the dotted path ``target``, which fits the seam.
 
     Args:
-        target: what the configuration says.
+        target: the value in the configuration.
         seam: key of ``SEAMS``.
         place: path of the part in the configuration, for the problems.
 
     Raises:
-        UserError: the name is not allowed (nothing was imported); there is no such class (names the
-            module's public ones); or it lacks a method of the seam (it was not called).
+        UserError: the name is not allowed, and nothing was imported. Or there is no such class; the
+            text then lists the module's public ones. Or the class lacks a method of the seam, and
+            was not called.
     """
     problem = name_problem(target, seam, place)
     if problem is not None:
@@ -110,7 +111,7 @@ def locate(target: Any, seam: str, place: str) -> Callable[..., Any]:
 
 
 def name_problem(target: Any, seam: str, place: str) -> Problem | None:
-    """Return why a class may not be named there; None if it may. Nothing is imported.
+    """Return why a class may not be named at a place; None if it may. Nothing is imported.
 
     Raises:
         UserError: the user's ``elastrace.yaml`` is wrong.
@@ -129,7 +130,7 @@ def name_problem(target: Any, seam: str, place: str) -> Problem | None:
 
 
 def import_problems(part: Mapping[str, Any], seam: str, place: str) -> list[Problem | str]:
-    """Return why modules that a part is to import may not be; nothing is imported.
+    """Return why modules that a part is to import are not allowed; nothing is imported.
 
     Raises:
         UserError: the user's ``elastrace.yaml`` is wrong.
@@ -149,10 +150,9 @@ def import_problems(part: Mapping[str, Any], seam: str, place: str) -> list[Prob
 
 
 def seam_of_part(seam: str, option: str, target: Any) -> str | None:
-    """Return the seam of the parts in an option of a part; None: it holds no part.
+    """Return the seam of the parts in an option of a part; None: the option holds no part.
 
-    A class of the user's own may hold parts of its own kind in any option, as one that wraps
-    another does.
+    A class of the user may hold parts of its own kind in any option, as a wrapper does.
     """
     inner = SEAMS[seam].parts.get(option)
     is_own = isinstance(target, str) and not within(target, _TABLE["packages"])
@@ -160,10 +160,10 @@ def seam_of_part(seam: str, option: str, target: Any) -> str | None:
 
 
 def allowed_packages() -> tuple[str, ...]:
-    """Return the packages that the user allows, from ``elastrace.yaml`` in the present folder.
+    """Return the packages that the user allows, from ``elastrace.yaml`` in the current folder.
 
     Raises:
-        UserError: the file cannot be read, or says something else.
+        UserError: the file cannot be read, or has other contents.
     """
     path = Path.cwd() / PROJECT_FILE
     try:
@@ -204,7 +204,7 @@ def within(name: str, packages: Sequence[str]) -> bool:
 
 
 def _misfit(found: Any, target: str, seam: str) -> str | None:
-    """Return why what was found is no part of a seam; None if it is."""
+    """Return why an imported object is no part of a seam; None if it is."""
     wanted = SEAMS[seam]
     is_class = inspect.isclass(found)
     defined_in = str(getattr(found, "__module__", ""))
@@ -237,7 +237,7 @@ def _shipped(seam: str) -> str:
 
 
 def _not_allowed(module: str) -> tuple[str, str]:
-    """Return a fact and a way out."""
+    """Return a fact and a way out for a module that is not allowed."""
     if _is_of_python(module):
         return "of Python's own library", "name a part of this project, or of a package of yours"
     package = module.partition(".")[0]

@@ -1,6 +1,6 @@
 """The report: figures, tables and a static page from stored runs, and from nothing else."""
 
-# Before anything of harness is imported.
+# This import comes before any of harness: it checks that harness is Elastrace's package.
 import reports.beside_harness  # noqa: F401
 from harness.starting import end_at_once_until_main
 

@@ -1,6 +1,7 @@
 """``python -m reports [study=NAME] [--results DIR ...] [--out DIR]``: draw the report.
 
-With a study or figures named, one page; else the whole site with the verdicts on all claims.
+With a study or figures named, the command draws one page. Else it draws the whole site with the
+verdicts on all claims.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ from reports.pages.base import Drawn
 from reports.selection import ReportRun, SelectionError, name, select
 
 SITE = Path("results/site")
-"""Where reports are drawn if nothing else is said."""
+"""Folder below which reports are drawn unless ``--out`` is given."""
 ALL, FIGURES_ALONE = "all", "figures"
-"""Folders of a report on all studies, and of one on named figures of all runs."""
+"""Folder names of a report on all studies and of a report on named figures of all runs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw the report; returns the exit code.
+    """Draw the report and return the exit code.
 
-    1: a verdict is not as it was accepted. 2: nothing to draw, or a wrong argument.
+    The code is 1 if a verdict of the whole site differs from the accepted one, and 2 if there is
+    nothing to draw or an argument is wrong.
     """
     chosen = _parse(arguments)
     words = sys.argv[1:] if arguments is None else arguments
@@ -61,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _draw_page(
     chosen: argparse.Namespace, study: str | None, command: str, runs: Sequence[ReportRun]
 ) -> int:
-    """One page: of a study, or of the figures that were asked for."""
+    """Draw one page, of a study or of named figures, and return the exit code."""
     began = time.perf_counter()
     asked = chosen.figures or (_figures_of(study) if study else ())
     title = f"Elastrace: study {study}" if study else "Elastrace: report"
@@ -77,7 +79,7 @@ def _draw_page(
 def _draw_site(
     chosen: argparse.Namespace, command: str, directories: Sequence[Path], runs: Sequence[ReportRun]
 ) -> int:
-    """Every page: the verdicts on all claims, the papers, the studies."""
+    """Draw every page: the verdicts on all claims, the papers and the studies."""
     began = time.perf_counter()
     papers = ledger.load()
     studies = overview.by_study(runs)
@@ -100,7 +102,7 @@ def _draw_site(
     drawn = overview.write_site(chosen.out, command, papers, verdicts, studies, directories, draw)
     _say(drawn, runs, began, chosen.out)
     print(wording.summary(verdicts))
-    # Accepted verdicts are about the records of their own folder, not of several together.
+    # Accepted verdicts hold for the records of one folder, so they are not used with several.
     path = directories[0] / kept.FILE if len(directories) == 1 else None
     if path is not None and chosen.accept:
         kept.write(path, verdicts)
@@ -113,16 +115,16 @@ def _draw_site(
 
 
 def _figures_of(study: str) -> Sequence[str]:
-    """The figures that a study's file names; none: it does not say, so the general ones.
+    """Return the figures that a study's file names; empty if none, for the general ones.
 
     Raises:
-        UserError: it names one that does not exist.
+        UserError: the file names a figure that does not exist.
     """
     return checked(about.study_figures(study) or (), f"configs/study/{study}.yaml: figures")
 
 
 def _note(found: page_figures.PageFigures, runs: Sequence[ReportRun]) -> str:
-    """Return what a page does not show: figures, runs of other machines and on other contents."""
+    """Return a note on what a page leaves out: figures, and runs of other machines or contents."""
     studies = {run.study for run in runs}
     notes = (found.note, about.elsewhere(runs), about.edited(runs, studies))
     return " ".join(filter(None, notes))
@@ -179,9 +181,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _default_out(study: str | None, figures: Sequence[str] | None) -> Path:
-    """Return the folder of a report, one for each study.
+    """Return the default folder of a report, one for each study.
 
-    Not below a folder called ``reports``: in the directory of a command it could hide this package.
+    The folder does not lie in a folder called ``reports``. In a command's working directory, a
+    folder of that name could hide this package.
     """
     return SITE / (file_name(study) if study else FIGURES_ALONE if figures else ALL)
 

@@ -1,4 +1,4 @@
-"""What stands beside a study's figures: what it compares, at what scale the paper and we did."""
+"""Texts next to a study's figures: what it compares, and the scale of the paper and of our runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reports.selection import STUDIES, ReportRun, SelectionError, sweep_of
 
 
 def description(study: str) -> str:
-    """What a study compares, as its file says; "" where it has none."""
+    """Return what a study compares, by its file; "" without a file or a description."""
     path = STUDIES / f"{study}.yaml"
     if not path.is_file():
         return ""
@@ -22,10 +22,10 @@ def description(study: str) -> str:
 
 
 def study_figures(study: str) -> tuple[str, ...] | None:
-    """Return the names of the figures a study asks for; None: it does not say, so all.
+    """Return the names of the figures that a study asks for; None if it names none.
 
     Raises:
-        SelectionError: they are no list.
+        SelectionError: the entry is not a list.
     """
     path = STUDIES / f"{study}.yaml"
     if not path.is_file():
@@ -37,20 +37,20 @@ def study_figures(study: str) -> tuple[str, ...] | None:
 
 
 def stated_scales(claims: Iterable[Claim], study: str) -> list[str]:
-    """The scales of the criteria that a study serves, the paper's and ours, each once.
+    """Return the scales, the paper's and ours, of the criteria that a study decides, each once.
 
     Args:
         claims: entries of the ledger.
-        study: its name.
+        study: name of the study.
     """
     criteria = (each for claim in claims for each in (*claim.criteria, *claim.ablations))
     return [*dict.fromkeys(each.scale for each in criteria if each.study == study and each.scale)]
 
 
 def scale(runs: Sequence[ReportRun]) -> str:
-    """How large the runs are, in one line: how made, jobs, slots, and where they really trained.
+    """Return the scale of runs in one line: engine, jobs, slots, and machines of live runs.
 
-    Slots are those of the cluster; of devices that jobs may share, one each.
+    Slots are those of the cluster; a device that jobs may share counts as one slot.
     """
     texts = []
     for kind in ("live", "live at emulated pace", "simulated"):
@@ -77,7 +77,7 @@ def _num_jobs(run: ReportRun) -> int:
 
 
 def _trained(runs: Sequence[ReportRun]) -> str:
-    """Which programs, on which machines."""
+    """Return which workloads were trained, on which machines."""
     pools = sorted(
         {str(run.stored.manifest.get("choices", {}).get("workload", "?")) for run in runs}
     )
@@ -86,7 +86,7 @@ def _trained(runs: Sequence[ReportRun]) -> str:
 
 
 def elsewhere(runs: Sequence[ReportRun]) -> str:
-    """Which machines trained the same points in runs that are not shown; "" if none did."""
+    """Return which machines trained the same points in runs that are not shown; "" if none did."""
     counts = Counter(slug for run in runs for slug in run.also_on)
     if not counts:
         return ""
@@ -102,7 +102,7 @@ def edited(runs: Sequence[ReportRun], studies: Collection[str] | None = None) ->
 
     Args:
         runs: those of one call of ``select``.
-        studies: only runs of these; None: all.
+        studies: only runs of these studies are counted; None counts all.
     """
     left_out = runs[0].left_out if runs else ()
     own = [each for each in left_out if studies is None or sweep_of(each.run) in studies]
@@ -117,7 +117,7 @@ def edited(runs: Sequence[ReportRun], studies: Collection[str] | None = None) ->
 
 
 def machine(hardware: Mapping[str, Any]) -> str:
-    """Processor, cores and accelerators, as a manifest has them."""
+    """Return processor, cores and accelerators of a manifest's hardware in one line."""
     parts = [str(hardware.get("cpu", "unknown")), f"{hardware.get('cores', '?')} cores"]
     return ", ".join([*parts, *(hardware.get("accelerators") or ())])
 

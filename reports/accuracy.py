@@ -1,4 +1,4 @@
-"""What became of the models of stored runs: held-out accuracy and training loss by epoch."""
+"""Models that stored runs trained: held-out accuracy and training loss by epoch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLICIES: Mapping[str, str] = {
     "weak": "batch and rate grow with workers (TorchElastic's way)",
     "adaptive": "batch and rate adapted (Pollux's way)",
 }
-"""What becomes of the global batch and the learning rate, by the run's ``scaling``."""
+"""Treatment of the global batch and the learning rate, by the run's ``scaling``."""
 
 
 @dataclass(frozen=True)
@@ -29,29 +29,33 @@ class Trained:
 
     run_id: str
     way: str
-    """Who trained it, and by which policy."""
+    """Backend and scaling policy."""
     workload: str
     workers: str
-    """``4``, or ``4→1→2`` where they changed; of one worker, ``batch 32→8`` where its batch did."""
+    """``4``; ``4→1→2`` if the number changed; ``batch 32→8`` if only the batch changed."""
     seed: int
     accuracy: float
-    """On held-out samples, at the end."""
+    """Accuracy on held-out samples at the end."""
     by_class: Mapping[int, float]
-    """By label."""
+    """Accuracy at the end of each class, by label."""
     digest: str
-    """Of its parameters."""
+    """Digest of the parameters at the end."""
     largest_batch: int
     curve: Sequence[tuple[float, float]]
-    """Epochs and held-out accuracy, of every evaluation."""
+    """Epochs so far and held-out accuracy at every evaluation."""
     losses: Sequence[tuple[float, float]]
-    """Epochs and mean training loss over each of them, at its end."""
+    """Number of each whole epoch and the mean training loss over it."""
     gamma: float | None
-    """Of the learning rate's decay; None: it does not decay."""
+    """Factor of the learning rate's decay; None if the rate does not decay."""
     decay_epochs: float | None
 
 
 def trained(runs: Iterable[ReportRun]) -> list[Trained]:
-    """The models of all runs that trained one job, whole and evaluated, by way and workers."""
+    """Return the models of live runs that trained one job whole and evaluated it.
+
+    No step of such a run was credited by fast-forward. The models are sorted by way, workers and
+    seed.
+    """
     found = []
     for run in runs:
         facts = run.stored.facts
@@ -64,7 +68,7 @@ def trained(runs: Iterable[ReportRun]) -> list[Trained]:
 
 
 def by_way(models: Sequence[Trained]) -> dict[str, list[Trained]]:
-    """Models by who trained them."""
+    """Return models by the way in which they were trained."""
     found: dict[str, list[Trained]] = defaultdict(list)
     for model in models:
         found[model.way].append(model)
@@ -72,19 +76,19 @@ def by_way(models: Sequence[Trained]) -> dict[str, list[Trained]]:
 
 
 def worker_names(models: Iterable[Trained]) -> list[str]:
-    """The numbers of workers that occur, changing ones last."""
+    """Return the different texts of ``workers``, with changing numbers of workers last."""
     return sorted({model.workers for model in models}, key=lambda text: (len(text), text))
 
 
 def named_workers(workers: str) -> str:
-    """For a legend: ``1 worker``, ``4→1→2 workers``, ``batch 32→8``."""
+    """Return a text for a legend: ``1 worker``, ``4→1→2 workers`` or ``batch 32→8``."""
     if workers.startswith("batch"):
         return workers
     return "1 worker" if workers == "1" else f"{workers} workers"
 
 
 def models_of_a_seed(models: Sequence[Trained]) -> int:
-    """How many models differ in any bit though their seed is the same: of the seed with most."""
+    """Return the largest number of models of one seed that differ in any bit."""
     found: dict[int, set[str]] = defaultdict(set)
     for model in models:
         found[model.seed].add(model.digest)
@@ -92,7 +96,7 @@ def models_of_a_seed(models: Sequence[Trained]) -> int:
 
 
 def same_bits(models: Sequence[Trained], ways: Mapping[str, Sequence[Trained]]) -> str:
-    """The other ways that made exactly these models, of the seeds that both have."""
+    """Return the other ways whose models have the same bits, over the seeds that both have."""
     own = {(model.seed, model.digest) for model in models}
     seeds = {model.seed for model in models}
     names = []
@@ -105,7 +109,7 @@ def same_bits(models: Sequence[Trained], ways: Mapping[str, Sequence[Trained]]) 
 
 
 def over_seeds(models: Sequence[Trained]) -> dict[str, list[Trained]]:
-    """Models that differ in their seed alone, by way and workers: how much a seed matters."""
+    """Return models that differ only in their seed, by way and workers, to show its effect."""
     found: dict[str, list[Trained]] = defaultdict(list)
     for model in models:
         found[f"{model.way}, {model.workers} workers"].append(model)
@@ -143,12 +147,12 @@ def _trained(run: ReportRun, final: Mapping[str, float]) -> Trained:
 
 
 def counted(steps: Sequence[StepRecord]) -> list[StepRecord]:
-    """The steps that count, in order: of one that was made again the last."""
+    """Return the steps in order, with only the last execution of a repeated step."""
     return [step for _, step in sorted({step.step: step for step in steps}.items())]
 
 
 def values_by_step(evaluations: Iterable[EvaluationRecord]) -> dict[int, dict[str, str]]:
-    """What was found after each step, by name, of one job."""
+    """Return the values of one job's evaluations by step and name."""
     found: dict[int, dict[str, str]] = defaultdict(dict)
     for result in evaluations:
         found[result.step][result.name] = result.value
@@ -156,13 +160,15 @@ def values_by_step(evaluations: Iterable[EvaluationRecord]) -> dict[int, dict[st
 
 
 def sizes(steps: Sequence[StepRecord]) -> str:
-    """The numbers of workers one after another."""
+    """Return the successive numbers of workers, such as ``4→1→2``."""
     return "→".join(map(str, _runs([step.num_workers for step in steps])))
 
 
 def variation(steps: Sequence[StepRecord], scaling: str) -> str:
-    """What tells models of one way and seed apart: the workers; of a fixed number of them under a
-    policy that leaves the batch to others, the batches if they changed."""
+    """Return what tells models of one way and seed apart: their workers or their batches.
+
+    The batches are returned if they changed under ``strong`` on a fixed number of workers.
+    """
     batches = _runs([step.global_batch for step in steps])
     if scaling == "strong" and len(batches) > 1 and len({s.num_workers for s in steps}) == 1:
         return f"batch {'→'.join(map(str, batches))}"
@@ -170,19 +176,19 @@ def variation(steps: Sequence[StepRecord], scaling: str) -> str:
 
 
 def _runs(values: Sequence[int]) -> list[int]:
-    """Without those that are the same as the one before."""
+    """Return the values without any that equals the value before it."""
     return [*values[:1], *(after for before, after in pairwise(values) if after != before)]
 
 
 def epoch_losses(steps: Sequence[StepRecord], num_samples: float) -> list[tuple[float, float]]:
-    """Mean training loss over the samples of each whole epoch, with the epoch's number.
+    """Return the number of each whole epoch and the mean training loss over its samples.
 
     A step belongs to the epoch in which it begins.
     """
     sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
     consumed = 0
     for step in steps:
-        # Half a sample: the number of samples is a quotient, and need not come out whole.
+        # Half a sample is added because num_samples is a quotient and may not come out whole.
         own = sums[int((consumed + 0.5) // num_samples)]
         own[0] += step.global_batch * float.fromhex(step.loss_hex)
         own[1] += step.global_batch
@@ -192,7 +198,7 @@ def epoch_losses(steps: Sequence[StepRecord], num_samples: float) -> list[tuple[
 
 
 def by_workload(models: Iterable[Trained]) -> dict[str, list[Trained]]:
-    """Models by the workload that they are of, sorted: a figure for each."""
+    """Return models by workload, sorted; each workload has its own figure."""
     found: dict[str, list[Trained]] = {}
     for model in sorted(models, key=lambda one: one.workload):
         found.setdefault(model.workload, []).append(model)
@@ -200,7 +206,7 @@ def by_workload(models: Iterable[Trained]) -> dict[str, list[Trained]]:
 
 
 def panels(num_panels: int, most_columns: int) -> tuple[Figure, list[Axes], list[Axes]]:
-    """A figure with so many panels of shared axes, the panels, and those that have none below."""
+    """Return a figure, its panels with shared axes, and the panels that have no panel below."""
     columns = min(most_columns, num_panels)
     lines = -(-num_panels // columns)
     figure = style.new_figure(0.7 + 2.5 * lines)

@@ -1,11 +1,11 @@
-"""``python -m reports.artifact``: what evaluators are told of claims and costs, from the data.
+"""``python -m reports.artifact``: write the tables of claims and costs in ``ARTIFACT.md``.
 
-Writes the section between the two marks in ``ARTIFACT.md``: for every paper the studies that test
-its claims, with command, number of points, time, memory, disk and tolerance, and what came of
-them; then every claim with what decides it (``artifact_claims.py``). It is derived from the ledger,
-the studies' files, the accepted verdicts and the manifests and facts of the committed runs; nothing
-in it is typed in. With ``--check`` nothing is written. Exit code 0; 1: with ``--check``, the
-section is not what the data give.
+The command writes the section between the two marks. For every paper, the section lists the studies
+that test its claims, with command, number of points, time, memory, disk, tolerance and outcome.
+Then it lists every claim with what decides it (``artifact_claims.py``). Everything is derived from
+the ledger, the studies' files, the accepted verdicts, and the manifests and facts of the committed
+runs. With ``--check`` the command writes nothing, and exits with 1 if the section is not what the
+data give.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _INTERVAL = "the interval over trials lies where the criterion says"
 
 @dataclass(frozen=True)
 class Cost:
-    """What the committed runs of a study took."""
+    """Cost of the committed runs of a study."""
 
     num_runs: int
     wall_s: float
@@ -53,16 +53,16 @@ class Cost:
 
 
 def costs(reference: Path) -> dict[str, Cost]:
-    """By study; read from manifests and facts, and the live runs' samples of the machine.
+    """Return the cost of each study, from manifests, facts and live runs' samples of the machine.
 
-    A study's runs are those in the folders of its name: a point that several studies share is
-    copied to each, and its manifest names the first alone.
+    A study's runs are those in the folders of its name. A point that several studies share is
+    copied to each, but its manifest names only the first.
     """
     found: dict[str, list[Cost]] = {}
     seen: set[tuple[str, str]] = set()
     for path in run_paths(reference):
         point = (path.parent.name, path.name)
-        if point in seen:  # on another machine; reports show the first found, too
+        if point in seen:  # from another machine; reports also show the first found
             continue
         seen.add(point)
         manifest = json.loads(read_text(text_path(path, MANIFEST)))
@@ -99,7 +99,7 @@ def _cost(path: Path, manifest: Mapping[str, Any], facts: Mapping[str, float]) -
 
 
 def section(papers: Sequence[Paper], reference: Path) -> str:
-    """What stands between the marks."""
+    """Return the text between the marks."""
     accepted = json.loads((reference / kept.FILE).read_text(encoding="utf-8"))
     known = costs(reference)
     machines = sorted({name for cost in known.values() for name in cost.machines})
@@ -140,7 +140,7 @@ def _paper(paper: Paper, accepted: Mapping[str, Any], known: Mapping[str, Cost])
 
 
 def _others(papers: Sequence[Paper], known: Mapping[str, Cost]) -> Iterator[str]:
-    """The studies that decide no claim."""
+    """Yield the lines on the studies that decide no claim."""
     deciding = {each.study for paper in papers for claim in paper.claims for each in claim.criteria}
     studies = [load_study(name) for name in options("study") if name not in deciding]
     yield "\n### Studies that decide no claim of these\n"
@@ -160,7 +160,7 @@ def _row(study: Study, *cells: str) -> str:
 
 
 def _words(paper: Paper, accepted: Mapping[str, Any]) -> str:
-    """How its entries are decided."""
+    """Return a sentence on how a paper's entries are decided."""
     tested = [claim for claim in paper.claims if claim.criteria]
     given = sum(bool(claim.given) for claim in paper.claims)
     checked = sum(bool(claim.checked_by) for claim in paper.claims) - given
@@ -182,7 +182,7 @@ def _directions(claims: Iterable[Claim], accepted: Mapping[str, Any]) -> str:
 
 
 def _numbers(study: Study, cost: Cost | None) -> tuple[str, ...]:
-    """The cells of ``_COSTS``; points that are not on record count like those that are."""
+    """Return the cells of ``_COSTS``; points not on record are costed like the recorded ones."""
     points = study.points()
     asked = dict(word.split("=", 1) for word in study.quick)
     num_quick = sum(
@@ -214,9 +214,9 @@ def _mega(value: float) -> str:
 
 
 def _hardware(study: Study) -> str:
-    """What it is to run on: nothing in simulation, else the cores that its clusters share out.
+    """Return the hardware for a study: any CPU in simulation, else the most cores of its clusters.
 
-    A simulated study that runs one point at a time is about wall-clock times.
+    A simulated study that runs one point at a time measures wall-clock times and needs a quiet CPU.
     """
     if not _is_live(study):
         return "any CPU" if study.parallel != 1 else "any CPU, kept quiet"
@@ -236,14 +236,14 @@ def _is_live(study: Study) -> bool:
 
 
 def _values(study: Study, group: str) -> set[str]:
-    """The options of a group that its points choose; the default where they choose none."""
+    """Return the options of a group that a study's points choose; the default if there are none."""
     words = [*study.base, *(word for point in study.points() for word in point.overrides)]
     chosen = {word.partition("=")[2] for word in words if word.startswith(f"{group}=")}
     return chosen or {defaults()[0][group]}
 
 
 def _tolerance(study: Study, claims: Iterable[Claim]) -> str:
-    """When an own run says the same as the records."""
+    """Return when a reader's own run agrees with the records."""
     if _is_live(study):
         return _INTERVAL
     criteria = [each for claim in claims for each in claim.criteria if each.study == study.name]
@@ -253,10 +253,10 @@ def _tolerance(study: Study, claims: Iterable[Claim]) -> str:
 
 
 def rewritten(page: str, text: str) -> str:
-    """The page with another section.
+    """Return the page with the text between the marks replaced.
 
     Raises:
-        UserError: it has no marks.
+        UserError: the page lacks a mark.
     """
     before, found, rest = page.partition(BEGIN)
     _, also_found, after = rest.partition(END)
@@ -267,7 +267,7 @@ def rewritten(page: str, text: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the section, or check it; returns the exit code."""
+    """Write or check the section, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m reports.artifact",
         description=f"Write the tables of claims and costs in {PAGE} from the committed records.",

@@ -1,7 +1,7 @@
-"""Every entry of a paper in a row, as ``ARTIFACT.md`` has them: what decides it, and how near.
+"""The table of a paper's entries in ``ARTIFACT.md``: what decides each, and its tolerance.
 
-All of it comes from the ledger and the accepted verdicts. What a study costs stands in the
-table of studies above.
+The table is derived from the ledger and the accepted verdicts. The table of studies above it has
+the costs.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from reports.claims.verdicts import Status
 
 _HEAD = ("entry", "where in the paper", "as accepted", "decided by", "criterion and tolerance")
 _MEASURES: Mapping[str, str] = {"trend": "slope", "group": "value"}
-"""What a measure is called, where not by its own name."""
+"""Shown names of measures, where they differ from the ledger's."""
 
 
 def table(paper: Paper, accepted: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of Markdown: the table, folded away.
+    """Yield the Markdown lines of the table, in a block that is folded.
 
     Args:
-        paper: of the ledger.
-        accepted: verdicts by claim, as they are kept.
+        paper: paper of the ledger.
+        accepted: stored verdicts by claim.
     """
     yield f"\n<details><summary>The {len(paper.claims)} entries one by one</summary>\n"
     yield f"| {' | '.join(_HEAD)} |"
@@ -35,13 +35,13 @@ def table(paper: Paper, accepted: Mapping[str, Any]) -> Iterator[str]:
 
 
 def verdict(claim: Claim, accepted: Mapping[str, Any]) -> str:
-    """The accepted verdict in a word: its direction once it is tested, else how far it is."""
+    """Return the accepted verdict in a word: the direction of a tested claim, else the status."""
     kept = accepted.get(claim.id) or {}
     return str(kept.get("direction") or kept.get("status") or Status.AWAITED.value)
 
 
 def _decided(claim: Claim) -> tuple[str, str]:
-    """What decides it, and when."""
+    """Return what decides a claim, and the condition under which it holds."""
     if claim.criteria:
         studies = dict.fromkeys(f"`study={each.study}`" for each in claim.criteria)
         return "<br>".join(studies), "<br>".join(map(terms, claim.criteria))
@@ -52,7 +52,7 @@ def _decided(claim: Claim) -> tuple[str, str]:
 
 
 def terms(criterion: Criterion) -> str:
-    """A criterion's bound, and its margin beside the paper's number, in words."""
+    """Return a criterion's bound, and its margin around the paper's number, in words."""
     measure = _MEASURES.get(criterion.measure, criterion.measure)
     shows = f"{criterion.what}: " if criterion.what else ""
     text = f"{shows}{measure} of `{criterion.metric}` {_bound(criterion)}"

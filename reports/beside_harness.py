@@ -1,7 +1,7 @@
-"""Ends the process with one line if what Python calls harness is not Elastrace's.
+"""Check that ``harness`` is Elastrace's package; if it is not, end the process with one line.
 
-Every other module of the report imports harness. If a package in the directory of a command hides
-it (``harness/hidden.py`` has the other packages), only code that needs nothing of it can say so.
+Every other module of the report imports ``harness``. If a package in the working directory hides
+it, only code that does not import it can say so. ``harness/hidden.py`` checks the other packages.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""All that is said of claims as one table, for files."""
+"""The table of claims with their verdicts, for files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ HEADER = (
 
 
 def claim_table(verdicts: Sequence[Verdict]) -> Table:
-    """A row for every cell of every criterion; one for an entry without any."""
+    """Return a table with a row for every cell of every criterion.
+
+    A criterion without cells and an entry without criteria have one row each.
+    """
     rows = []
     for verdict in verdicts:
         claim = verdict.claim

@@ -1,4 +1,4 @@
-"""What a figure module returns: a drawing, or the reason why there is none."""
+"""Drawings and tables that figure modules return, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Table:
     rows: Sequence[Sequence[str]]
 
     def to_html(self, links: Mapping[str, str] | None = None) -> str:
-        """An HTML table, escaped.
+        """Return an HTML table with escaped texts.
 
         Args:
-            links: where names of rows lead, if anywhere.
+            links: targets of links, by the name of a row.
         """
         kinds = [' class="text"' if self.is_text(at) else "" for at in range(len(self.header))]
         head = "".join(
@@ -42,12 +42,12 @@ class Table:
         )
 
     def is_text(self, column: int) -> bool:
-        """Whether a column has words, not numbers."""
+        """Return whether a column has words, not numbers."""
         cells = [row[column] for row in self.rows if row[column]]
         return bool(cells) and all(cell[0].isalpha() for cell in cells)
 
     def to_markdown(self) -> str:
-        """A Markdown table, numbers to the right."""
+        """Return a Markdown table with numbers aligned to the right."""
         lines = [list(self.header), *map(list, self.rows)]
         cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
         rule = ["---", *("---:" for _ in self.header[1:])]
@@ -64,11 +64,11 @@ class Drawing:
     """One figure or table of the report, with what the page says about it."""
 
     name: str
-    """Stem of its files."""
+    """Stem of the drawing's files."""
     title: str
     caption: str = ""
     run_ids: Sequence[str] = field(default_factory=tuple)
     figure: Figure | None = None
     table: Table | None = None
     missing: str = ""
-    """Why there is nothing to see, where there is nothing."""
+    """Reason why there is nothing to see; "" if there is something."""

@@ -1,4 +1,4 @@
-"""Figures and tables into files: the same records give the same bytes."""
+"""Writing of figures to files: the same records give the same bytes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _METADATA = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"Creation
 
 
 def save_all(folder: Path, drawings: Sequence[Drawing], formats: Sequence[str]) -> list[list[Path]]:
-    """The files of each drawing, in order; none where it has no figure."""
+    """Save drawings and return the files of each, in order; empty for one without a figure."""
     folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(style.RC):
         uses_others = letters.prepare(each.figure for each in drawings if each.figure is not None)
-    # Fonts of other scripts are often of a kind that a PDF can hold as outlines only.
+    # Fonts of other scripts are often of a kind that a PDF can hold only as outlines (type 3).
     changed = {**style.RC, "pdf.fonttype": 3} if uses_others else style.RC
     return processes.each(partial(_save, folder, formats, changed), drawings)
 

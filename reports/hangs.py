@@ -1,4 +1,4 @@
-"""Hangs of stored runs and how soon they were seen; and who was killed without having hung."""
+"""Hangs in stored runs: how soon they were detected, and workers killed without having hung."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from reports.selection import ReportRun
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """What runs have in common."""
+    """Properties that runs of a cell share."""
 
     workload: str
     stress_processes: int
-    """Busy processes beside the workers."""
+    """Number of busy processes that run next to the workers."""
     hang_timeout_s: float
 
 
 @dataclass(frozen=True)
 class Watched:
-    """What the runs of a cell saw, over all of them."""
+    """Results of a cell, over all its runs."""
 
     runs: Sequence[ReportRun]
     num_hangs: int
     detection_s: Sequence[float]
-    """From the signal to the kill of the silent worker, of the hangs that were seen."""
+    """Seconds from the signal to the kill of the silent worker, for each detected hang."""
     next_step_s: Sequence[float]
-    """From the signal to the end of the survivors' next step, less a usual one."""
+    """Seconds from the signal to the end of the survivors' next step, less a usual step."""
     num_false_kills: int
     hours: float
-    """Wall clock in which the job held two slots or more: somebody could be accused."""
+    """Wall-clock hours in which the job held two slots or more: a worker could be accused."""
 
 
 def watched(runs: Iterable[ReportRun]) -> dict[Cell, Watched]:
-    """The cells of those of these runs whose backend has a time-out for silence, sorted."""
+    """Return the cells, sorted, of the runs whose backend has a time-out for silent workers."""
     found: dict[Cell, list[ReportRun]] = {}
     for run in runs:
         stress, timeout_s = _stress(run), _timeout_s(run)
@@ -55,7 +55,7 @@ def _watched(runs: Sequence[ReportRun]) -> Watched:
         detections += [one for one in known if one is not None]
         num_hangs += sum(fault.signal == "SIGSTOP" for fault in faults)
         kills += len(false_kills(faults, accusations))
-    struck = [run for run in runs if run.stored.rows("faults")]  # others may lack their steps
+    struck = [run for run in runs if run.stored.rows("faults")]  # other runs may lack their steps
     hangs = [one for one in recoveries(struck) if one.fault.signal == "SIGSTOP"]
     held_s = sum(
         (grant.end_s - grant.start_s) * run.dilation
@@ -74,7 +74,7 @@ def _watched(runs: Sequence[ReportRun]) -> Watched:
 
 
 def _stress(run: ReportRun) -> int | None:
-    """None: a run that records no accusations."""
+    """Return the number of busy processes; None if the run records no accusations or no jobs."""
     count = run.stored.facts.get("stress_processes")
     return None if count is None or not run.jobs else int(count)
 

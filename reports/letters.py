@@ -1,7 +1,7 @@
-"""Letters of figures: names from traces are drawn as they are, in whatever script they are.
+"""Letters of figures: names from traces are drawn unchanged, in any script.
 
-A dollar sign begins no mathematics (``style.RC`` says so). A letter that the figures' own font
-lacks is drawn in an installed font that has it, else as its code point.
+A dollar sign does not begin mathematics (``style.RC`` switches it off). A letter that the figures'
+own font lacks is drawn in an installed font that has it, else as its code point.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _PREFERRED = (
     "Microsoft YaHei", "SimHei", "MS Gothic", "Yu Gothic", "Malgun Gothic", "Nanum",
     "Droid Sans Fallback", "Noto Sans", "Arial Unicode MS", "Unifont",
 )  # fmt: skip
-"""Beginnings of the names of fonts with many scripts, best first; then come all others."""
+"""Beginnings of the names of fonts with many scripts, best first; other fonts rank after them."""
 _NO_LETTERS = ("Last Resort", "STIXNonUnicode", "STIXSize", "cm")
-"""Beginnings of the names of fonts whose signs are no letters of a text."""
+"""Beginnings of the names of fonts whose signs are not letters of a text."""
 _POWERS = str.maketrans("0123456789-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻")
 
 _is_told = multiprocessing.Value("b", False)
-"""Whether it was said that no font has some letters; shared with the processes that draw pages."""
+"""True once the warning on missing letters is printed; shared by the processes that draw pages."""
 
 
 def prepare(figures: Iterable[Figure]) -> bool:
-    """Make every text of some figures drawable, before they are laid out.
+    """Make every text of the figures drawable; call this before they are laid out.
 
-    Writes one line to standard error about letters that no installed font has.
+    One line on standard error names letters that no installed font has.
 
     Returns:
-        Whether another font than the figures' own is used.
+        True if a font other than the figures' own is used.
     """
     unknown: set[str] = set()
     uses_others = False
@@ -74,14 +74,15 @@ def prepare(figures: Iterable[Figure]) -> bool:
 
 
 def _tell_first() -> bool:
-    """Return whether no process of this report has told it before."""
+    """Return True in the first process of this report that asks, else False."""
+    # The lock makes reading and setting one step, so that only one process prints the warning.
     with _is_told.get_lock():
         was_told, _is_told.value = bool(_is_told.value), True
     return not was_told
 
 
 def width(text: str) -> int:
-    """Return how many letters of the figures' own font a text is about as wide as."""
+    """Return the approximate width of a text, in letters of the figures' own font."""
     return sum(1 if _has(letter) else _width_elsewhere(letter) for letter in text)
 
 
@@ -91,7 +92,7 @@ def _width_elsewhere(letter: str) -> int:
 
 
 class _Changed(Formatter):
-    """The labels of another formatter, each changed."""
+    """Formatter that changes each label of another formatter."""
 
     def __init__(self, inner: Formatter, change: Callable[[str], str]) -> None:
         self._inner, self._change = inner, change
@@ -100,16 +101,16 @@ class _Changed(Formatter):
         return self._change(self._inner(x, pos))
 
     def set_locs(self, locs: Sequence[float]) -> None:
-        """Tell the other formatter which ticks there are; it leaves out some by that."""
+        """Pass the ticks to the other formatter, which chooses by them the labels to leave out."""
         self._inner.set_locs(locs)  # type: ignore[arg-type]
 
     def get_offset(self) -> str:
-        """Return what is to be added to all labels."""
+        """Return the changed text that applies to all labels."""
         return self._change(self._inner.get_offset())
 
 
 def _plain_powers(axis: Axis) -> None:
-    """Write the labels of a logarithmic axis without mathematics, which is switched off."""
+    """Write the labels of a logarithmic axis in plain letters, as mathematics is switched off."""
     major, minor = axis.get_major_formatter(), axis.get_minor_formatter()
     if isinstance(major, LogFormatter):
         axis.set_major_formatter(_Changed(major, _plain_power))
@@ -118,13 +119,13 @@ def _plain_powers(axis: Axis) -> None:
 
 
 def _plain_power(label: str) -> str:
-    """``$\\mathdefault{2\\times10^{-3}}$`` in plain letters."""
+    """Return a label such as ``$\\mathdefault{2\\times10^{-3}}$`` in plain letters."""
     text = re.sub(r"\$\\mathdefault\{(.*)\}\$", r"\1", label).replace(r"\times", "×")
     return re.sub(r"\^\{([^}]*)\}", lambda found: found[1].translate(_POWERS), text)
 
 
 def _texts(figure: Figure, axes: Sequence[Axis]) -> Iterator[str]:
-    """Return every text of a figure."""
+    """Yield every text of a figure."""
     for axis in axes:
         yield from _labels(axis)
     for text in figure.findobj(Text):
@@ -133,14 +134,14 @@ def _texts(figure: Figure, axes: Sequence[Axis]) -> Iterator[str]:
 
 
 def _labels(axis: Axis) -> list[str]:
-    """Return what the ticks of an axis will say."""
+    """Return the labels that the ticks of an axis will have."""
     return [label.get_text() for label in axis.get_ticklabels()]
 
 
 def _substitute(
     figure: Figure, axes: Sequence[Axis], families: Sequence[str], left: frozenset[str]
 ) -> None:
-    """Use other fonts where a text needs them, and code points for letters that none has."""
+    """Use other fonts where a text needs them, and code points for letters that no font has."""
 
     def drawable(text: str) -> str:
         return "".join(_code_point(letter) if letter in left else letter for letter in text)
@@ -172,13 +173,13 @@ def _own() -> frozenset[int]:
 
 
 def _letters_of(file: str) -> frozenset[int]:
-    """Return code points that a font file has."""
+    """Return the code points that a font file has."""
     return frozenset(FT2Font(file).get_charmap())
 
 
 @functools.lru_cache(maxsize=64)
 def _others(missing: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return installed fonts that have letters together, and the letters that none of them has."""
+    """Return installed fonts that together have the letters, and the letters that no font has."""
     families: list[str] = []
     left = {ord(letter) for letter in missing}
     for family, file in _installed():
@@ -191,16 +192,16 @@ def _others(missing: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
 
 @functools.cache
 def _add_new() -> None:
-    """Tell matplotlib of fonts that were installed after it made its list, which it keeps."""
+    """Tell matplotlib about fonts that were installed after it stored its list of fonts."""
     listed = {entry.fname for entry in font_manager.fontManager.ttflist}
     for file in font_manager.findSystemFonts():
         if file not in listed:
-            with contextlib.suppress(OSError, RuntimeError):  # it is damaged, or has no outlines
+            with contextlib.suppress(OSError, RuntimeError):  # damaged, or without outlines
                 font_manager.fontManager.addfont(file)
 
 
 def _installed() -> list[tuple[str, str]]:
-    """Return names and files of the fonts that may serve, best first."""
+    """Return names and files of the fonts that may be used, best first."""
     _add_new()
     upright = {
         entry.name: entry.fname

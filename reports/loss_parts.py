@@ -1,4 +1,4 @@
-"""The parts of a change of size, and what of its loss falls into each."""
+"""The parts of a change of size, and the samples lost in each."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ PARTS: Mapping[str, str] = {
     "stopped": "the stopping time",
     "five steps after": "the first steps at the new size, beside what it settles at",
 }
-"""In the order in which they follow each other."""
+"""Parts of a change of size with their meaning, in the order in which they follow each other."""
 
 
 def loss_parts(
     change: ChangeRecord, window: Window, steps: Sequence[StepRecord]
 ) -> dict[str, float] | None:
-    """Net samples lost in each of ``PARTS``, which add up to those of the window.
+    """Return the net samples lost in each of ``PARTS``, which add up to those of the window.
 
-    None where the speed afterwards is not known, the change does not say for how long it stopped,
-    or it is a migration, whose switch is not known as well as this asks for. A newcomer's phase
-    ``copy`` begins when it is counted in and ends at the switch.
+    The result is None if the speed afterwards is unknown or the change has no stopping time. It is
+    also None for a migration, whose switch is not known exactly enough. A newcomer's phase ``copy``
+    begins when the newcomer is counted in and ends at the switch.
     """
     if change.stopping_time_s is None or change.kind != "rescale":
         return None

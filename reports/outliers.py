@@ -1,4 +1,4 @@
-"""Runs that lie far from the others of their cell: named, and kept in every number."""
+"""Runs far from the others of their cell: they are reported, and stay in every number."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from harness.statistics import MIN_TRIALS
 from reports.selection import ReportRun, groups
 
 RANGES = 1.5
-"""Interquartile ranges beyond the quartiles from which a run is an outlier (Tukey's fences)."""
+"""Interquartile ranges beyond the quartiles at which outliers begin (Tukey's fences)."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Runs that differ in seed or repetition alone, and one of their metrics."""
+    """One metric of runs that differ only in seed or repetition."""
 
     setting: str
     system: str
@@ -27,22 +27,22 @@ class Cell:
     high: float
     """Upper fence: third quartile plus 1.5 interquartile ranges."""
     values: Mapping[str, float]
-    """The metric of every run, by its id."""
+    """The metric of every run, by run id."""
 
     @property
     def outside(self) -> dict[str, float]:
-        """The outliers among them."""
+        """Outliers among the values, by run id."""
         return {
             run: value for run, value in self.values.items() if not self.low <= value <= self.high
         }
 
 
 def cells(runs: Sequence[ReportRun], metrics: Sequence[str]) -> list[Cell]:
-    """The cells of runs that have enough trials to tell outliers.
+    """Return the cells of runs that have enough trials to tell outliers.
 
     Args:
-        runs: of one study, under the names of its page.
-        metrics: looked at, each on its own.
+        runs: runs of one study, under the names of its page.
+        metrics: metrics to examine, each on its own.
     """
     found = []
     for (setting, engine, _), trials in groups(runs, "setting", "engine", "system").items():
@@ -55,7 +55,7 @@ def cells(runs: Sequence[ReportRun], metrics: Sequence[str]) -> list[Cell]:
 
 
 def fences(values: Sequence[float]) -> tuple[float, float]:
-    """Between what values lie that are no outliers; quartiles by linear interpolation."""
+    """Return the lower and the upper fence of values; quartiles are interpolated linearly."""
     first, third = (float(each) for each in np.percentile(values, (25, 75)))
     reach = RANGES * (third - first)
     return first - reach, third + reach

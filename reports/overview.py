@@ -1,4 +1,4 @@
-"""The whole report: an overview, a page a paper, a page a study, pages on questions over all."""
+"""The whole report: an overview, a page for each paper and study, and pages on other questions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from reports.site import downloads
 STUDIES = "studies"
 """Folder of the studies' pages."""
 _OTHERS = "other"
-"""Page of the runs that belong to no study."""
+"""Name of the page with the runs that belong to no study."""
 
 DrawStudy = Callable[[str, Sequence[ReportRun], Path, str], list[Drawn]]
-"""Draws the page of a study into a folder, with a section about its claims; what it shows."""
+"""Function that draws a study's page into a folder, with a section in HTML about its claims, and
+returns the page's drawings."""
 
 
 def by_study(runs: Sequence[ReportRun]) -> dict[str, list[ReportRun]]:
-    """Runs by the studies that have them, sorted; ``other`` for those that none has."""
+    """Return runs by each study that has them, sorted; runs of no study are under ``other``."""
     found: dict[str, list[ReportRun]] = {}
     for run in runs:
         for study in (run.study, *run.also_in) if run.study else run.also_in or (_OTHERS,):
@@ -47,16 +48,16 @@ def write_site(
     directories: Sequence[Path],
     draw: DrawStudy,
 ) -> int:
-    """Write the pages below ``out``; how many figures they have.
+    """Write the pages below ``out`` and return the number of their figures.
 
     Args:
-        out: folder; files of the same names are written over.
-        command: how the report was made.
+        out: folder; files of the same names are overwritten.
+        command: command that makes the report.
         papers: the ledger.
-        verdicts: one for each of its entries.
+        verdicts: one for each entry of the ledger.
         studies: runs by study.
-        directories: folders of results, for records that are no runs.
-        draw: makes the page of a study.
+        directories: folders of results, for records that are not runs.
+        draw: function that makes the page of a study.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
@@ -174,7 +175,7 @@ def _command(study: str) -> str:
 
 
 def _section(section: Section, out: Path) -> dict[str, Any]:
-    """A section of a page as its template wants it, with its table in files."""
+    """Return a section of a page as its template needs it, and save its table to files."""
     table = links = ""
     if section.table is not None:
         saved = table_files.save(out / table_files.FOLDER, section.name, section.table)
@@ -200,7 +201,7 @@ def _section(section: Section, out: Path) -> dict[str, Any]:
 
 
 def _comparison(comparison: systems.Comparison, out: Path) -> dict[str, Any]:
-    """A comparison of systems as its template wants it, with its table in files."""
+    """Return a comparison of systems as its template needs it, and save its table to files."""
     table = comparison.table()
     own = [table.header.index(cell) for cell in comparison.header]
     saved = table_files.save(out / table_files.FOLDER, comparison.name, table)

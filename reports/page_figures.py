@@ -1,4 +1,4 @@
-"""The figures of a page, each of the runs that have its tables; a note on those that have not."""
+"""The figures of a page, each drawn from the runs that have its tables, and a note on the rest."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from reports.selection import ReportRun
 
 @dataclass(frozen=True)
 class PageFigures:
-    """What is drawn of a page's runs, and what cannot be."""
+    """Drawings of a page's runs, and a note on what cannot be drawn."""
 
     drawings: Sequence[tuple[str, Drawing]]
-    """Name of the figure and each of its drawings, in order."""
+    """Each drawing with the name of its figure, in order."""
     note: str
-    """Which figures are left out or lack runs, since tables were left out when runs were copied;
-    "" if none."""
+    """Note on figures that are left out or lack runs because runs were copied without tables; "" if
+    there are none."""
 
 
 def draw(runs: Sequence[ReportRun], asked: Sequence[str]) -> PageFigures:
-    """The figures asked for, as they were asked for, else the general ones; then those that
-    every page has.
+    """Draw the named figures in their order, or the general ones, then those of every page.
 
     Args:
-        runs: of the page, at least one.
-        asked: names of figures; none for the general ones.
+        runs: runs of the page, at least one.
+        asked: names of figures; empty for the general ones.
     """
     wanted = asked or [figure for figure in FIGURES if figure not in ON_REQUEST]
     drawings: list[tuple[str, Drawing]] = []

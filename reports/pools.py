@@ -1,4 +1,4 @@
-"""Schedulers over the size of the cluster, in pairs of runs that share everything else."""
+"""Pairs of runs that differ only in the scheduler, for each size of the cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.records import JobRecord
 from reports.selection import ReportRun
 
 PER = 100
-"""Jobs of the baseline that the other's are counted against."""
+"""Number of the baseline's jobs for which additional jobs are counted."""
 _SCENARIO = ("trace", "profile")
 
 
@@ -27,33 +27,42 @@ class Pair:
     run: ReportRun
 
     def minutes(self, metric: str) -> tuple[float, float]:
-        """A metric of both in minutes, the baseline's first."""
+        """Return a metric of both runs in minutes, the baseline's first."""
         return self.baseline_run.metrics[metric] / 60.0, self.run.metrics[metric] / 60.0
 
     def additional_by_time(self) -> float:
-        """Jobs that the system trains more while the baseline trains 100, by mean total times:
-        at a time T for each, 100 T_baseline / T - 100 [Hu, Fig. 11; the formula is a choice]."""
+        """Return how many more jobs the system trains while the baseline trains 100.
+
+        The result is 100 T_baseline / T - 100, where T is the mean total time of a job [Hu, Fig.
+        11; the formula is a choice].
+        """
         baseline, own = self.minutes("jct_mean_s")
         return PER * (baseline / own - 1.0)
 
     def additional_by_count(self) -> float | None:
-        """The same by counting: what the system has finished more when the baseline has finished
-        its 100th, 200th ... job, for each 100 of them; None below 100 jobs, and for runs that were
-        copied without the table of their jobs."""
+        """Return how many more jobs the system finishes for each 100 of the baseline, by counting.
+
+        Jobs are counted when the baseline has finished its 100th, 200th ... job. The result is None
+        below 100 jobs, and for runs that were copied without the table of their jobs.
+        """
         if any("jobs" in run.stored.left_out for run in (self.baseline_run, self.run)):
             return None
         return additional_by_count(_finishes_s(self.baseline_run.jobs), _finishes_s(self.run.jobs))
 
 
 def additional_by_count(baseline_s: Sequence[float], own_s: Sequence[float]) -> float | None:
-    """See ``Pair``; times of finished jobs, ascending, seconds."""
+    """Return how many more jobs finish in ``own_s`` for each 100 in ``baseline_s``.
+
+    Both list the times, in seconds, at which jobs finish, ascending. The result is the mean over
+    the baseline's 100th, 200th ... job; None below 100 jobs.
+    """
     marks = range(PER, len(baseline_s) + 1, PER)
     shares = [bisect_right(own_s, baseline_s[mark - 1]) / mark for mark in marks]
     return PER * (fmean(shares) - 1.0) if shares else None
 
 
 def scenarios(runs: Sequence[ReportRun]) -> dict[str, str]:
-    """What every run replays, by run id: its trace, and its profile where profiles differ."""
+    """Return the scenario of every run by run id: the trace, and the profile if profiles differ."""
     chosen = {run.run_id: [_choice(run, group) for group in _SCENARIO] for run in runs}
     differ = [len({names[at] for names in chosen.values()}) > 1 for at in range(len(_SCENARIO))]
     shown = [True, *differ[1:]]
@@ -64,10 +73,10 @@ def scenarios(runs: Sequence[ReportRun]) -> dict[str, str]:
 
 
 def pairs(runs: Sequence[ReportRun]) -> list[Pair]:
-    """Every run beside the baseline's of its scenario, slots and trial.
+    """Return every run paired with the baseline's run of the same scenario, slots and trial.
 
-    The baseline is the system with the longest mean total time over all those; with one system
-    alone there are no pairs.
+    The baseline is the system with the longest mean total time over all of these. With only one
+    system there are no pairs.
     """
     names = scenarios(runs)
     whole = [run for run in runs if {"jct_mean_s", "queueing_mean_s"} <= run.metrics.keys()]

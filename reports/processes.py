@@ -1,4 +1,4 @@
-"""Work on all cores: most of a report's time is spent on drawing."""
+"""Parallel work on all cores, because drawing takes most of a report's time."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _shared: tuple[Callable[[Any], Any], Sequence[Any]] | None = None
-"""Of a process that works: what it was forked with, since figures and runs are costly to send."""
+"""Function and items that a worker process inherits by fork, since sending them would be costly."""
 
 
 def each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """What ``work`` gives for every item, in order; in processes of its own where that pays.
+    """Return the results of ``work`` for all items, in order, from several processes if possible.
 
     Args:
-        work: of one item; what it changes elsewhere is lost, but for files.
-        items: begun in this order, so that long ones should come first.
+        work: function of one item; its changes to objects are lost, its files stay.
+        items: items to work on; work begins in this order, so long ones should come first.
     """
     num_processes = min(len(items), os.cpu_count() or 1)
     is_worker = _shared is not None
@@ -34,7 +34,8 @@ def each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         num_processes, multiprocessing.get_context("fork"), _begin, (parent, (work, items))
     ) as pool:
         try:
-            # A fork that Ctrl-C met before ``_begin`` would print a traceback, and break the pool.
+            # SIGINT is blocked here: Ctrl-C in a fork before ``_begin`` would print a traceback and
+            # break the pool.
             held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
                 begun = [pool.submit(_work, number) for number in range(len(items))]
@@ -42,8 +43,9 @@ def each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
                 signal.pthread_sigmask(signal.SIG_SETMASK, held)
             return [each.result() for each in begun]
         except BaseException:
-            # Leaving the pool waits for all that was begun, minutes of drawing perhaps. Nothing is
-            # cancelled: a pool whose processes are gone stumbles over what is (InvalidStateError).
+            # The children are killed because leaving the pool would wait for all work that was
+            # begun, perhaps minutes of drawing. No future is cancelled: a pool whose processes are
+            # gone fails on a cancelled future (InvalidStateError).
             for child in multiprocessing.active_children():
                 child.kill()
             raise
@@ -51,7 +53,7 @@ def each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
 
 def _begin(parent: int, shared: tuple[Callable[[Any], Any], Sequence[Any]]) -> None:
     global _shared
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the waiting parent handles Ctrl-C
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     die_with_parent(parent)
     _shared = shared

@@ -1,4 +1,4 @@
-"""Faults of stored runs, and how long it took until training went on."""
+"""Faults in stored runs, and how long it took until training continued."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from reports.selection import ReportRun
 
 STEPS_BEFORE = 10
 HANG_S = 20.0
-"""A job that has committed no step for so long after a fault counts as hanging. The longest
-way on, a restart after a hang was noticed, takes a few seconds at these sizes."""
+"""Seconds without a committed step after a fault from which a job counts as hanging. The longest
+recovery, a restart after a detected hang, takes a few seconds at these sizes."""
 UNMARKED = Doing.START.name.lower()
 RANDOM = "any"
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """One fault, and what became of it."""
+    """One fault and its recovery."""
 
     run_id: str
     system: str
     workload: str
     fault: FaultRecord
     recovery_s: float | None
-    """From the signal to the end of the next step that was committed without the worker, less
-    a usual step; None: no step came after it, or too few before."""
+    """Seconds from the signal to the end of the next step committed without the worker, less a
+    usual step; None if no step came after the signal, or too few before it."""
     next_s: float | None
-    """The same with the step; None: no step came."""
+    """Seconds as above, but with the usual step included; None if no step came."""
 
     @property
     def phase(self) -> str:
-        """What the worker did when it died, by its mark; where it had none, what was going on."""
+        """Activity of the worker when it died, by its mark; without a mark, that of its job."""
         return self.fault.phase if self.fault.struck_in == UNMARKED else self.fault.struck_in
 
     @property
     def is_hang(self) -> bool:
-        """Whether nobody trained on in time."""
+        """Return whether no step was committed within ``HANG_S`` of the fault."""
         return self.next_s is None or self.next_s > HANG_S
 
 
 def recoveries(runs: Iterable[ReportRun]) -> list[Recovery]:
-    """Every fault of these runs, each of which trains one job.
+    """Return every fault of these runs, each of which trains one job.
 
-    One that another followed before training had gone on has no recovery of its own: those
-    that only prepare a death in the recovery from them are left out.
+    A fault is left out if another fault followed before training continued. Such a fault only
+    prepares a death during its recovery, and has no recovery of its own.
     """
     chosen = [run for run in runs if run.stored.table_bytes("faults")]
     names = system_names(chosen)
@@ -68,7 +68,10 @@ def recoveries(runs: Iterable[ReportRun]) -> list[Recovery]:
 
 
 def recovery_s(steps: Sequence[StepRecord], fault: FaultRecord) -> float | None:
-    """Seconds beyond a usual step until the next step is committed without the worker."""
+    """Return the seconds beyond a usual step until the next step is committed without the worker.
+
+    The result is None if there is no such step, or too few steps before the fault.
+    """
     recent = _before(steps, fault)[-STEPS_BEFORE - 1 :]
     next_s = next_step_s(steps, fault)
     if len(recent) < 3 or next_s is None:
@@ -78,10 +81,10 @@ def recovery_s(steps: Sequence[StepRecord], fault: FaultRecord) -> float | None:
 
 
 def next_step_s(steps: Sequence[StepRecord], fault: FaultRecord) -> float | None:
-    """Seconds until the next step is committed without the worker.
+    """Return the seconds until the next step is committed without the worker; None if none is.
 
-    That step is the first with fewer workers, or else the first that began after the signal:
-    one that was under way may still have ended with the worker's share.
+    That step is the first with fewer workers, or else the first that began after the signal. A step
+    that was under way may still have ended with the worker's share.
     """
     before = _before(steps, fault)
     num_workers = before[-1].num_workers if before else 0

@@ -1,4 +1,4 @@
-"""Single changes of running jobs, taken out of stored live runs, with A/A trials beside them."""
+"""Single changes of running jobs, taken from stored live runs, and A/A trials of the same runs."""
 
 from __future__ import annotations
 
@@ -13,51 +13,52 @@ from reports.selection import ReportRun
 
 KINDS = ("rescale", "migrate")
 BASELINE = "warm_restart"
-"""The backend that losses are shown beside."""
+"""Backend with whose losses those of other backends are compared."""
 SHARE = 10
-"""Where a system loses the baseline's over this is looked for."""
+"""Figures draw the baseline's loss divided by this, to show where a system loses less."""
 MAX_BYTES = 30_000_000
-"""Largest table of steps that is read."""
+"""Size of the largest table of steps that is read, bytes."""
 _SAME_STEPS = 0.5
-"""Records tell a request's time as the replay and as the engine saw it, which differ by less."""
+"""Largest difference in steps between a window's loss and the recorded one. The times of a request
+that the replay and the engine record differ by less."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What trials have in common."""
+    """Properties that trials share."""
 
     setting: str
     workload: str
     kind: str
     before: int
-    """Slots."""
+    """Number of slots before the change; ``after`` is the number after it."""
     after: int
     system: str
 
     @property
     def change(self) -> str:
-        """Such as ``1→2``; a migration keeps its size."""
+        """Text such as ``1→2``, or ``2→2 migrate`` for a migration."""
         arrow = f"{self.before}→{self.after}"
         return arrow if self.kind == "rescale" else f"{arrow} migrate"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One change that was done."""
+    """One completed change."""
 
     cell: Cell
     run_id: str
     change: ChangeRecord
     global_batch: int
     window: Window | None
-    """From its request to the fifth step after the switch; None where too few steps stand
-    around the change."""
+    """Time from the request to the fifth step after the switch. None if too few steps surround the
+    change, or if they disagree with its recorded loss."""
     lost_in: Mapping[str, float] | None = None
-    """Net steps lost in each of ``loss_parts.PARTS``; None where that is not known."""
+    """Net steps lost in each of ``loss_parts.PARTS``; None if unknown."""
 
     @property
     def stopping_time_s(self) -> float | None:
-        """Wall clock."""
+        """Stopping time on the wall clock, seconds."""
         return self.change.stopping_time_s
 
     @property
@@ -68,13 +69,13 @@ class Trial:
 
     @property
     def net_steps(self) -> float | None:
-        """The same, with the steps after the switch held to the new size's speed."""
+        """Samples lost in steps, where the new size's speed is the norm after the switch."""
         lost = None if self.window is None else self.window.lost_net
         return None if lost is None else lost / self.global_batch
 
     @property
     def steps_before_stop(self) -> float | None:
-        """From the request until the job stops, in periods of its steps before."""
+        """Time from the request until the job stops, in periods of the steps before the change."""
         if self.window is None or self.stopping_time_s is None:
             return None
         stopped_s = self.window.switch_s - self.stopping_time_s
@@ -83,10 +84,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Noise:
-    """One A/A trial: the same formula where nothing was changed."""
+    """One A/A trial: the formula of samples lost, over a time in which nothing was changed."""
 
     cell: Cell
-    """Of the change that gave it its length."""
+    """Cell of the change that gave the trial its length."""
     lost_steps: float
     net_steps: float | None
     length_s: float
@@ -94,19 +95,19 @@ class Noise:
 
 @dataclass(frozen=True)
 class Measured:
-    """All changes of some runs."""
+    """All changes of some runs, and the A/A trials of these runs."""
 
     trials: Sequence[Trial]
     noise: Sequence[Noise]
     runs: Sequence[ReportRun]
-    """Those that have any."""
+    """Runs that have any change."""
 
     def by_cell(self) -> dict[Cell, list[Trial]]:
-        """Trials of every cell, sorted by what a reader looks for first."""
+        """Return the trials of every cell, sorted by setting, workload, change and system."""
         return _grouped(self.trials)
 
     def noise_of(self, **fields: Any) -> list[Noise]:
-        """The A/A trials whose cells have these fields."""
+        """Return the A/A trials whose cells have these values in their fields."""
         return [
             one
             for one in self.noise
@@ -115,7 +116,7 @@ class Measured:
 
 
 def measure(runs: Iterable[ReportRun]) -> Measured:
-    """Every rescale and migration that was done in the live ones of these runs."""
+    """Return every completed rescale and migration of the live runs among ``runs``."""
     trials: list[Trial] = []
     noise: list[Noise] = []
     used: list[ReportRun] = []
@@ -161,12 +162,12 @@ def measure(runs: Iterable[ReportRun]) -> Measured:
 
 
 def net_losses(trials: Iterable[Trial]) -> list[float]:
-    """``net_steps`` of those of which it is known."""
+    """Return ``net_steps`` of the trials for which it is known."""
     return [trial.net_steps for trial in trials if trial.net_steps is not None]
 
 
 def by_change(cells: Mapping[Cell, list[Trial]]) -> list[dict[Cell, list[Trial]]]:
-    """The cells of every change of size by themselves, in sorted order."""
+    """Return the cells grouped by kind and size of their change, in sorted order."""
     found: dict[tuple[str, int, int], dict[Cell, list[Trial]]] = {}
     for cell, trials in cells.items():
         found.setdefault((cell.kind, cell.before, cell.after), {})[cell] = trials
@@ -174,8 +175,11 @@ def by_change(cells: Mapping[Cell, list[Trial]]) -> list[dict[Cell, list[Trial]]
 
 
 def system_names(runs: Iterable[ReportRun]) -> dict[str, str]:
-    """A short name for the backend of every run, by run id, with the options that tell runs of
-    this backend apart; the scheduler is only the script that asks for the changes."""
+    """Return a short name for the backend of every run, by run id.
+
+    The name has the options that tell runs of this backend apart. It leaves out the scheduler,
+    which is only the script that asks for the changes.
+    """
     options: dict[str, list[Mapping[str, str]]] = {}
     all_runs = list(runs)
     for run in all_runs:
@@ -191,12 +195,14 @@ def system_names(runs: Iterable[ReportRun]) -> dict[str, str]:
 
 
 _SPEAK = ("transfer", "start", "recovery")
-"""Options whose values need no name beside them, in the order in which they are told."""
+"""Options that are shown by their value alone, in the order in which they are shown."""
 
 
 def _needed(keys: Sequence[str], alike: Sequence[Mapping[str, str]]) -> list[str]:
-    """Those without the ones that follow from the others, such as a checkpoint's interval that
-    only one way of recovery needs."""
+    """Return the keys without any whose value follows from the values of the others.
+
+    An example is a checkpoint's interval that only one way of recovery needs.
+    """
 
     def num_kinds(some: Iterable[str]) -> int:
         names = list(some)
@@ -235,10 +241,10 @@ def _steps(run: ReportRun) -> dict[str, list[StepRecord]]:
 def _windows(
     changes: Sequence[ChangeRecord], steps: Sequence[StepRecord], dilation: float
 ) -> dict[int, Window]:
-    """The window of every change whose loss is about the recorded one.
+    """Return the window of every change whose loss is about the recorded one.
 
-    Steps are on the wall clock and requests on the engine's, which runs ahead once steps have
-    been credited: such a change would be looked for at the wrong place, and is left out.
+    Steps are on the wall clock and requests on the engine's clock, which runs ahead once steps have
+    been credited. The window of a later change would lie in the wrong place, so it is left out.
     """
     found = {}
     for change in changes:

@@ -1,4 +1,4 @@
-"""Which stored runs a report shows, and what they are called: all from their records."""
+"""Selection and naming of the stored runs that a report shows, from their records alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Labelled = tuple[str, Mapping[str, str]]
 
 
 class SelectionError(Exception):
-    """No run to report on; the text says where was looked and what to do."""
+    """Selection that cannot be reported; the text says where the fault is and what to do."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class ReportRun:
 
     stored: StoredRun
     setting: str
-    """What was replayed, and on what: runs of different settings are never compared."""
+    """Trace, cluster and other inputs; runs of different settings are never compared."""
     system: str
-    """Scheduler and backend, with the options that tell it from others of these names."""
+    """Scheduler and backend, with the options that tell them from others of these names."""
     engine: str
     also_in: tuple[str, ...] = ()
-    """Other studies that have it among their points: a point is run once, and copied to each."""
+    """Other studies that have the same point: a point is run once and copied to each."""
     also_on: tuple[str, ...] = ()
-    """Other machines that trained the same point, in runs that are not shown."""
+    """Other machines that trained the same point in runs that are not shown."""
     left_out: tuple[Outdated, ...] = ()
-    """Runs of the selection on earlier contents of its files, which are not shown."""
+    """Runs of the selection on earlier contents of their trace or profile; they are not shown."""
 
     @property
     def run_id(self) -> str:
@@ -58,17 +58,17 @@ class ReportRun:
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Its metrics, as stored."""
+        """Metrics of the run, as stored."""
         return self.stored.metrics
 
     @property
     def label(self) -> str:
-        """The system as it is shown: how far its scheduler was checked stands beside its name."""
+        """Shown name of the system: its name with the verification level of its scheduler."""
         return levels.beside(self.system, levels.of_run(self.stored))
 
     @property
     def study(self) -> str:
-        """The study, or sweep, that made it; "" if none did."""
+        """The study, or sweep, that made the run; "" if none did."""
         return sweep_of(self.stored)
 
     @property
@@ -79,27 +79,27 @@ class ReportRun:
 
     @property
     def backend(self) -> str:
-        """The chosen backend."""
+        """Name of the chosen backend."""
         return _choices(self.stored).get("backend", "?")
 
     @property
     def generated(self) -> tuple[str, ...]:
-        """What of its trace was made up and not recorded: fields of jobs, or ``events``."""
+        """Parts of the trace that were generated, not recorded: fields of jobs, or ``events``."""
         return tuple(self.stored.manifest.get("trace", {}).get("generated", ()))
 
     @property
     def is_live(self) -> bool:
-        """Real worker processes trained: steps were executed."""
+        """Return whether real worker processes trained, so that steps were executed."""
         return _trained(self.stored)
 
     @property
     def is_drawable(self) -> bool:
-        """No table that figures are drawn from was left out when the run was copied."""
+        """Return whether the run has all tables of jobs and slots that figures are drawn from."""
         return not {"jobs", "grants", "changes", "outages"} & set(self.stored.left_out)
 
     @property
     def is_emulated(self) -> bool:
-        """Live, but every step padded to a profile's curve."""
+        """Return whether the run is live with every step padded to a profile's curve."""
         return self.is_live and self.stored.config.get("engine", {}).get("pace") == "profile"
 
     @property
@@ -109,52 +109,52 @@ class ReportRun:
 
     @property
     def num_slots(self) -> int:
-        """Slots of the cluster; of devices that jobs may share, one each."""
+        """Slots of the cluster; a device that jobs may share counts as one slot."""
         facts = self.stored.facts
         return int(facts.get("num_devices", facts.get("num_slots", 0)))
 
     @property
     def profile_measured_here(self) -> bool:
-        """Whether the profile was measured on the machine of the run."""
+        """Return whether the profile was measured on the machine of the run."""
         return bool(self.stored.manifest.get("profile", {}).get("measured_here"))
 
     @cached_property
     def jobs(self) -> list[JobRecord]:
-        """Its jobs."""
+        """Records of the run's jobs."""
         return self.stored.rows("jobs")
 
     @cached_property
     def grants(self) -> list[GrantRecord]:
-        """Who held which slots when."""
+        """Records of which job held which slots when."""
         return self.stored.rows("grants")
 
     @cached_property
     def changes(self) -> list[ChangeRecord]:
-        """Starts, rescales, suspensions."""
+        """Records of changes: starts, rescales, suspensions and others."""
         return self.stored.rows("changes")
 
     @cached_property
     def outages(self) -> list[OutageRecord]:
-        """Which slot was down when."""
+        """Records of which slot was down when."""
         return self.stored.rows("outages")
 
     @cached_property
     def workloads(self) -> dict[str, str]:
-        """Workload of every job."""
+        """Workload of every job, by job id."""
         return {job.job_id: job.workload for job in self.jobs}
 
 
 def select(directories: Sequence[Path], study: str | None = None) -> list[ReportRun]:
-    """The finished runs at or below the directories, named; of one study if one is given.
+    """Return the finished runs at or below the directories, named; of one study if one is given.
 
-    A run belongs to a study if it was made by it, lies in a folder of its name, or is listed
-    in the ``points.json`` of a sweep of its name (a run found finished keeps its first label).
-    Of several runs of a point the first found is taken: folders in the order given, then by path.
-    Runs on an earlier content of an edited trace or profile are left out of their study.
+    A run belongs to a study if the study made it, if it lies in a folder of the study's name, or if
+    the ``points.json`` of a sweep of that name lists it. (A run that a sweep finds finished keeps
+    its first label.) Of several runs of a point the first found is taken: folders in the order
+    given, then by path. Runs on earlier contents of an edited trace or profile are left out.
 
     Raises:
-        SelectionError: there is none, or they are of different versions of the benchmark.
-        StoreError: one cannot be read by this version.
+        SelectionError: there is no run, or runs are of different versions of the benchmark.
+        StoreError: this version cannot read a run.
     """
     found: dict[str, StoredRun] = {}
     folders: dict[str, set[str]] = {}
@@ -202,8 +202,8 @@ def select(directories: Sequence[Path], study: str | None = None) -> list[Report
 def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
     """Name runs so that two have the same names only if they differ in their trial alone.
 
-    Several options of a kind in which studies differ, but not the runs of one, are told by the
-    study's name.
+    Options in which studies differ, but runs of one study do not, are replaced by the study's name
+    if there are several of a kind.
     """
     members = list(runs)
     contents = contents_labels(members)
@@ -235,7 +235,7 @@ def name(runs: Iterable[StoredRun]) -> list[ReportRun]:
 
 
 def groups(runs: Sequence[ReportRun], *names: str) -> dict[tuple[str, ...], list[ReportRun]]:
-    """Runs by the given attributes (``setting``, ``engine``, ``system``), in sorted order."""
+    """Return runs by the given attributes, such as ``setting``, in the order of the runs."""
     found: dict[tuple[str, ...], list[ReportRun]] = {}
     for run in runs:
         found.setdefault(tuple(str(getattr(run, key)) for key in names), []).append(run)
@@ -243,7 +243,7 @@ def groups(runs: Sequence[ReportRun], *names: str) -> dict[tuple[str, ...], list
 
 
 def labels(runs: Iterable[ReportRun]) -> dict[str, str]:
-    """What each system is called where it is shown; two levels where its runs have two."""
+    """Return the shown name of each system; it has two verification levels if its runs do."""
     found: dict[str, set[str]] = {}
     for run in runs:
         found.setdefault(run.system, set()).add(levels.of_run(run.stored))
@@ -257,12 +257,12 @@ def _choices(run: StoredRun) -> Mapping[str, str]:
 
 
 def options(run: StoredRun) -> dict[str, str]:
-    """A run's chosen options by group, and every option of theirs by its key, as texts."""
+    """Return a run's chosen option for each group, and every setting by its key, as texts."""
     return {**_texts(run), **_choices(run)}
 
 
 def _base(run: StoredRun, *without: str) -> tuple[str, ...]:
-    """The chosen options of all groups that matter, but for those named."""
+    """Return the chosen options of all groups except ``tracking`` and those named."""
     left_out = {"tracking", *without}
     choices = sorted(_choices(run).items())
     return tuple(f"{key}={value}" for key, value in choices if key not in left_out)
@@ -283,19 +283,19 @@ def sweep_of(run: StoredRun) -> str:
 
 
 class _Alike:
-    """Runs of the same chosen options, and what varies among them: asked for by each of them."""
+    """Runs with the same chosen options, and the keys that vary among them, found once for all."""
 
     def __init__(self) -> None:
         self.runs: list[_Labelled] = []
 
     @cached_property
     def varying(self) -> list[str]:
-        """Keys of the options in which any two differ."""
+        """Keys of the options in which any two runs differ."""
         return _varying([values for _, values in self.runs])
 
     @cached_property
     def vary_within(self) -> set[str]:
-        """Keys of those in which two of the same study do; all, where a run is of none."""
+        """Keys in which two runs of one study differ; all varying keys if a run has no study."""
         studies: dict[str, list[Mapping[str, str]]] = {}
         for study, values in self.runs:
             studies.setdefault(study, []).append(values)
@@ -305,7 +305,7 @@ class _Alike:
 
 
 def _differences(values: Mapping[str, str], beside: _Alike, in_groups: Sequence[str]) -> list[str]:
-    """What tells a run from those beside it, in these groups of options."""
+    """Return what tells a run from those in ``beside``, in these groups of options."""
     keys = [key for key in beside.varying if key.split(".")[0] in in_groups]
     of_study = [key for key in keys if key not in beside.vary_within]
     texts = []
@@ -318,23 +318,23 @@ def _differences(values: Mapping[str, str], beside: _Alike, in_groups: Sequence[
 
 
 def _short(text: str) -> str:
-    """A value as a label shows it: what is cut off a long one still tells it from others."""
+    """Return a value as a label shows it: a long one is cut, with a digest of its full text."""
     if len(text) <= _LABEL_LENGTH:
         return text
     rest = hashlib.blake2b(text.encode(), digest_size=2).hexdigest()
-    # Of a list of tables, as a script is one, the beginning says nothing.
+    # The beginning of a list of tables, such as a script, says nothing.
     head = "" if text.startswith(("[{", "{")) else text[: _LABEL_LENGTH - len(rest) - 2] + "…"
     return f"{head}#{rest}"
 
 
 def _told_apart_by(run: StoredRun) -> dict[str, str]:
-    """A run's options, but for the seed of a part that is the run's own: another trial."""
+    """Return a run's options without seeds of parts that equal the run's own (another trial)."""
     own = str(run.config.get("seed"))
     return {k: text for k, text in _texts(run).items() if not (k.endswith(".seed") and text == own)}
 
 
 _TEXTS: WeakKeyDictionary[StoredRun, Mapping[str, str]] = WeakKeyDictionary()
-"""By run, as it was read: pages, figures and verdicts ask for the options of each many times."""
+"""Cache by run: pages, figures and verdicts ask for the options of each run many times."""
 
 
 def _texts(run: StoredRun) -> Mapping[str, str]:
@@ -346,8 +346,10 @@ def _texts(run: StoredRun) -> Mapping[str, str]:
 
 
 def flat_options(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Options by dotted name, of the groups that can tell runs apart; also those of parts in lists,
-    as the transforms of a trace."""
+    """Return options by dotted name, of the groups that can tell runs apart.
+
+    Options of parts in lists, such as the transforms of a trace, are included.
+    """
     if isinstance(value, Mapping):
         items = [(str(name), inner) for name, inner in value.items()]
     elif isinstance(value, list) and any(isinstance(inner, Mapping) for inner in value):

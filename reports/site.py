@@ -1,4 +1,4 @@
-"""The static page: every drawing, the facts of every run, how to make it again."""
+"""The static page: every drawing, the facts of every run, and the commands to repeat them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from reports.files import FORMATS, save_all
 from reports.selection import ReportRun, SelectionError
 
 INDEX, TABLES_INDEX = "figures.json", "tables.json"
-"""List every figure, with its files and the runs it shows, and every table with its files."""
+"""Files that list every figure with its files and runs, and every table with its files."""
 _REMOVED = frozenset({*FORMATS, *table_files.FORMATS})
-"""Endings of the files that an earlier report left."""
+"""Suffixes of files of an earlier report that may be removed."""
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -39,19 +39,19 @@ def write(
     description: str = "",
     note: str = "",
 ) -> list[Path]:
-    """Write figures, tables and ``index.html`` below ``out``; the files written.
+    """Write figures, tables and ``index.html`` below ``out``, and return the files written.
 
     Args:
-        out: folder; files of the same names are written over.
-        title: of the page.
-        command: how the report was made.
-        runs: what it shows.
-        drawings: name of the figure and each of its drawings, in order.
-        formats: file formats of the figures; the page itself embeds SVG.
-        home: where the report is that this page is a part of.
-        claims: a section about what it tests, in HTML.
-        description: what it compares.
-        note: on figures that it does not show.
+        out: folder; files of the same names are overwritten.
+        title: title of the page.
+        command: command that makes the report.
+        runs: runs that the page shows.
+        drawings: each drawing with the name of its figure, in order.
+        formats: file formats of the figures; the page itself embeds SVG if it is among them.
+        home: link to the report that this page is a part of; "" if none.
+        claims: section in HTML about the claims that the study tests.
+        description: text on what the page compares.
+        note: text on figures and runs that the page does not show.
     """
     by_id = {run.run_id: run for run in runs}
     out.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ def write(
 
 
 def _remove_earlier(out: Path) -> None:
-    """Remove the figures and tables that an earlier report put here, as its lists have them."""
+    """Remove the figures and tables of an earlier report that its lists name."""
     for listing in (out / INDEX, out / TABLES_INDEX):
         if listing.is_file():
             for path in _listed(listing):
@@ -128,18 +128,18 @@ def _listed(listing: Path) -> list[Path]:
     except (OSError, ValueError, TypeError, AttributeError) as error:
         fact = f"is no list of a report ({error})"
         raise SelectionError(f"{listing}: {fact}; remove it, or give another --out") from error
-    # Only what a report puts there: the folder may have come from elsewhere.
+    # Only files that a report writes may be removed, since the folder may come from elsewhere.
     inside = (path for path in paths if path.parent.resolve().is_relative_to(out.resolve()))
     return [path for path in inside if path.suffix[1:] in _REMOVED]
 
 
 def downloads(what: str, files: Sequence[Path], page_folder: Path) -> str:
-    """Links to the files of a figure or table, in HTML.
+    """Return links in HTML to the files of a figure or table.
 
     Args:
-        what: they are of.
-        files: each in a format of its own.
-        page_folder: where the page is that links them.
+        what: label of the links, such as ``Figure``.
+        files: files of one figure or table, each in another format.
+        page_folder: folder of the page with the links.
     """
     links = " ".join(
         f'<a href="{html.escape(file.relative_to(page_folder).as_posix())}" download>'
@@ -177,7 +177,7 @@ def _section(drawing: Drawing, picture: str, table_links: str, runs: Sequence[Re
 
 
 def _told(runs: Sequence[ReportRun]) -> str:
-    """What the runs of a page assume, and what their traces recorded themselves."""
+    """Return in HTML what the runs of a page assume, and what their traces recorded themselves."""
     stored = [run.stored for run in runs]
     texts = [("told", f"Warning: {text}.") for text in assumptions.lines(stored)]
     texts += [("small", f"{line}.") for line in as_recorded.recorded_lines(stored)]
@@ -185,7 +185,7 @@ def _told(runs: Sequence[ReportRun]) -> str:
 
 
 def _in_mlflow(runs: Sequence[ReportRun]) -> str:
-    """How to find the runs of a page in MLflow, by the sweeps that they were made for."""
+    """Return in HTML how to find the runs of a page in MLflow, by the sweeps that made them."""
     sweeps = dict.fromkeys(str(run.stored.manifest.get("sweep") or "") for run in runs)
     searches = [f"<code>tags.sweep = '{html.escape(sweep)}'</code>" for sweep in sweeps if sweep]
     if not searches:
@@ -198,7 +198,7 @@ def _in_mlflow(runs: Sequence[ReportRun]) -> str:
 
 
 def _drawn_from(runs: Sequence[ReportRun]) -> str:
-    """The runs of a figure, each a link to its facts in the page's list."""
+    """Return in HTML the runs of a figure, each a link to its facts in the page's list."""
     items = "".join(
         f'<li><a href="#{_anchor(run)}">{html.escape(run.run_id)}</a></li>' for run in runs
     )

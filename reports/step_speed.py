@@ -1,4 +1,4 @@
-"""How fast jobs trained that ran alone and kept their size, and the memory of their workers."""
+"""Training speed of jobs that ran alone and kept their size, and the memory of their workers."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from reports.rescales import system_names
 from reports.selection import ReportRun
 
 WARM_UP_STEPS = 5
-"""Left out at the beginning."""
+"""Number of steps left out at the beginning of a run."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """One run of one job."""
+    """Speed and memory of one run of one job."""
 
     run_id: str
     workload: str
     name: str
-    """The system, by what tells it from the others, and whether workers take turns."""
+    """Short name of the system, with ", in turns" if logical workers take turns on the slots."""
     backend: str
     trial: tuple[int, int]
     logical_workers: int
-    """Those that the job asked for."""
+    """Number of workers that the job asked for."""
     samples_per_s: float
-    """Of the median step."""
+    """Throughput of the median step."""
     per_slot: float
     memory_bytes: float | None
-    """Most resident memory beyond that at the start of the run; None: not sampled in time."""
+    """Largest resident memory less that at the start of the run; None if not sampled in time."""
 
 
 def speeds(runs: Sequence[ReportRun]) -> list[Speed]:
-    """Of every live run that trained one job without a change of its size."""
+    """Return the speed of every live run that trained one job without a change of its size."""
     own = [run for run in runs if run.is_live and len(run.jobs) == 1]
     names = system_names(own)
     found = []
@@ -64,7 +64,10 @@ def speeds(runs: Sequence[ReportRun]) -> list[Speed]:
 
 
 def samples_per_s(run: ReportRun) -> float | None:
-    """Of the median step, the first ones left out; None if it changed its size, or was short."""
+    """Return the throughput of the median step, without the warm-up steps.
+
+    The result is None if the job changed its slots or had too few steps.
+    """
     steps: list[StepRecord] = run.stored.rows("steps")[WARM_UP_STEPS:]
     if len(steps) < WARM_UP_STEPS or len({tuple(grant.slots) for grant in run.grants}) != 1:
         return None
@@ -72,10 +75,10 @@ def samples_per_s(run: ReportRun) -> float | None:
 
 
 def workers_memory_bytes(run: ReportRun) -> float | None:
-    """Most resident memory of all its processes less that at the start, before any worker; None
-    if it was over, or its workers were, before it was sampled again.
+    """Return the largest resident memory of a run's processes, less that at its start.
 
-    Pages that processes share count in each of them.
+    The first sample precedes all workers. The result is None if the run or its workers ended before
+    the second sample. Pages that processes share count in each of them.
     """
     first, *later = run.stored.rows("system") or [SystemRecord(0.0, 0.0, 0, 0)]
     most = max((s.memory_bytes for s in later), default=0)

@@ -1,4 +1,4 @@
-"""Workers that became slow in stored runs: what that cost, and what became of them."""
+"""Workers that became slow in stored runs: the throughput lost, and their removal."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from harness.records import SlowingRecord, StepRecord
 from reports.selection import ReportRun
 
 SETTLED_S = 1.0
-"""Left out at the beginning of each stretch whose throughput is told."""
+"""Seconds left out at the beginning of the run, and after the removal of slow workers, when
+throughput is measured. Workers that become slow within this time are one case."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One moment of one run at which workers became slow. Times count from it, in seconds."""
+    """One moment of one run at which workers became slow; times count from it, in seconds."""
 
     run_id: str
     rule: str
@@ -24,17 +25,17 @@ class Case:
     num_workers: int
     num_slow: int
     speed: float
-    """Of those that are slow, as a share of their usual one."""
+    """Speed of the slow workers, as a share of their usual speed."""
     usual: float | None
-    """Samples per second before."""
+    """Samples per second before the slowing."""
     slow: float | None
-    """While the slow workers were among the others."""
+    """Samples per second while the slow workers were among the others."""
     after: float | None
-    """Without them; None: they stayed."""
+    """Samples per second without the slow workers; None if any of them stayed."""
     detected_s: float | None
-    """Until the last of those removed was found."""
+    """Time until the last of the removed workers was detected."""
     switched_s: float | None
-    """Until the first step without them."""
+    """Time until the first step without the removed workers."""
     num_removed: int
     curve: Sequence[tuple[float, float]]
     """Time and samples per second, over each second of the run."""
@@ -42,7 +43,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Watched:
-    """How long a rule was on while nobody was slow, and whom it took out for nothing."""
+    """Time in which a rule was on without a slow worker, and its mistaken removals."""
 
     run_id: str
     quiet_s: float
@@ -50,7 +51,7 @@ class Watched:
 
 
 def cases(runs: Iterable[ReportRun]) -> list[Case]:
-    """The first slowing of every run that has one, each of which trains one job."""
+    """Return the first slowing of every run that has one; each run trains one job."""
     found = []
     for run in _slowed(runs):
         slowings = [one for one in run.stored.rows("slowings") if one.speed < 1]
@@ -61,7 +62,7 @@ def cases(runs: Iterable[ReportRun]) -> list[Case]:
 
 
 def watched(runs: Iterable[ReportRun]) -> list[Watched]:
-    """What the rule made of the time in which nobody was slow, of every run that had it on."""
+    """Return, for every live run with the rule on, the time without a slow worker and mistakes."""
     found = []
     for run in runs:
         if not run.is_live or _rule(run) == "off" or not run.stored.table_bytes("steps"):
@@ -108,7 +109,7 @@ def _case(run: ReportRun, slow: Sequence[SlowingRecord], steps: Sequence[StepRec
 
 
 def throughput(steps: Sequence[StepRecord], from_s: float, until_s: float) -> float | None:
-    """Samples per second of the steps that lie between two moments; None: fewer than two do."""
+    """Return the samples per second of the steps between two moments; None for fewer than two."""
     inside = [s for s in steps if s.started_s >= from_s and s.started_s + s.duration_s <= until_s]
     if len(inside) < 2:
         return None
@@ -119,9 +120,9 @@ def throughput(steps: Sequence[StepRecord], from_s: float, until_s: float) -> fl
 def curve(
     steps: Sequence[StepRecord], zero_s: float, bin_s: float = 1.0
 ) -> list[tuple[float, float]]:
-    """Samples per second in each ``bin_s``, at its middle, counted from ``zero_s``.
+    """Return the samples per second in each bin of ``bin_s``, at its middle, from ``zero_s``.
 
-    A step is told where it ends, with its time and the pause before it.
+    A step counts in the bin in which it ends, with its time and the pause before it.
     """
     ends = [(step.started_s + step.duration_s - zero_s, step.global_batch) for step in steps]
     points = []

@@ -28,8 +28,8 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2
 INK, MUTED, GRID, PAPER = "#22262B", "#6B7480", "#E3E6EA", "#FFFFFF"
 WIDTH_IN = 8.4
 SMALL_PT = 7.5
-"""Smallest letters: still 6 points where a figure is printed as wide as the text of a page with
-two columns (7 inches)."""
+"""Size of the smallest letters. They are still 6 points in print if a figure is as wide as the text
+of a page with two columns (7 inches)."""
 
 RC: Any = {
     "font.family": letters.FAMILY,
@@ -72,12 +72,12 @@ _UNITS = ((2 * 86400.0, 86400.0, "days"), (2 * 3600.0, 3600.0, "h"), (300.0, 60.
 
 
 def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Figure:
-    """An empty figure that lays itself out."""
+    """Return an empty figure that lays itself out."""
     return Figure(figsize=(width_in, height_in), layout="constrained")
 
 
 def time_unit(longest_s: float) -> tuple[float, str]:
-    """Seconds of the unit that suits times up to this one, and its name."""
+    """Return the seconds in the unit that suits times up to ``longest_s``, and the unit's name."""
     for least_s, seconds, name in _UNITS:
         if longest_s >= least_s:
             return seconds, name
@@ -85,23 +85,23 @@ def time_unit(longest_s: float) -> tuple[float, str]:
 
 
 class Looks:
-    """A colour and a dash per name: the same name looks the same in every figure."""
+    """A colour and a dash for each name: the same set of names gives the same looks."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._order = {name: index for index, name in enumerate(sorted(set(names)))}
 
     def colour(self, name: str) -> str:
-        """Colour of a name."""
+        """Return the colour of a name."""
         return PALETTE[self._order[name] % len(PALETTE)]
 
     def line(self, name: str) -> dict[str, Any]:
-        """Colour and dash of a name's line."""
+        """Return the colour and the dash of a name's line."""
         index = self._order[name]
         return {"color": self.colour(name), "linestyle": DASHES[index % len(DASHES)]}
 
 
 def note(runs: Sequence[ReportRun]) -> str:
-    """What a reader must know about where the numbers come from, and the number of trials."""
+    """Return a note on the origin of the numbers and the number of trials."""
     counts = {len(trials) for trials in groups(runs, "setting", "engine", "system").values()}
     low, high = min(counts), max(counts)
     count = str(low) if low == high else f"{low} to {high}"
@@ -140,7 +140,7 @@ _NOTE_LETTERS = 125
 
 
 def put_title(axis: Axes, name: str, numbers: str, between: str = ", ") -> None:
-    """A panel's title: what it shows and its numbers, below each other where one line is short."""
+    """Set a panel's title: its name and numbers, on two lines if one line is too short."""
     text = f"{name}{between}{numbers}" if numbers else name
     axis.set_title(text if len(text) <= _TITLE_LETTERS else f"{name}\n{numbers}")
 
@@ -150,7 +150,7 @@ _TITLE_LETTERS = 82
 
 
 def put_legend(figure: Figure) -> None:
-    """What the lines of all its axes are, once each, above them; the figure grows with it."""
+    """Put a legend with every label once above the axes; the figure grows with it."""
     handles: dict[str, Artist] = {}
     for axis in figure.axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -166,8 +166,8 @@ def put_legend(figure: Figure) -> None:
 
 
 _LEGEND_LETTERS, _LINE_LETTERS, _HANDLE_LETTERS, _LEGEND_ROW_IN = 126, 96, 8, 0.17
-"""Of the legend's letters: as many as fit beside one another in columns, at most of one name in a
-line, what a line before a name takes, and the height of a row."""
+"""Letters that fit next to each other in the legend, letters of a name in one line, letters that
+the line before a name takes, and the height of a row in inches."""
 
 
 def put_count_note(figure: Figure, counts: Sequence[int], runs: Sequence[ReportRun]) -> None:
@@ -184,11 +184,11 @@ def put_count_note(figure: Figure, counts: Sequence[int], runs: Sequence[ReportR
 
 
 def plain_log_ticks(axis: Axis, linear_to: float | None = None) -> None:
-    """Ticks of a logarithmic axis as plain numbers, as many as fit between its limits.
+    """Set ticks of a logarithmic axis as plain numbers, as many as fit between its limits.
 
     Args:
-        axis: logarithmic, or symmetric.
-        linear_to: a symmetric one is linear between minus this and this.
+        axis: logarithmic or symmetric axis.
+        linear_to: a symmetric axis is linear between minus this value and this value.
     """
     low, high = sorted(axis.get_view_interval())
     least = low if linear_to is None else linear_to
@@ -199,7 +199,7 @@ def plain_log_ticks(axis: Axis, linear_to: float | None = None) -> None:
         (1.6, (1, 2, 5)),
         (3.2, (1, 3)),
     ):
-        # Of a symmetric axis the decades have only a part, too little for the finest.
+        # The decades take only a part of a symmetric axis, too little for the finest steps.
         if decades < most and (linear_to is None or most > 0.5):
             steps = finer
             break
@@ -214,13 +214,13 @@ def plain_log_ticks(axis: Axis, linear_to: float | None = None) -> None:
 
 
 def thinned(values: Floats, limit: int = 4000) -> NDArray[np.intp]:
-    """Indices of at most so many values, evenly spread, first and last among them."""
+    """Return indices of at most ``limit`` values, evenly spread, with the first and the last."""
     count = min(len(values), limit)
     return np.unique(np.linspace(0, len(values) - 1, count).round().astype(np.intp))
 
 
 def shorten(text: str, length: int) -> str:
-    """Return a text that is drawn no wider than so many letters."""
+    """Return a text, cut so that it is drawn no wider than ``length`` letters."""
     if letters.width(text) <= length:
         return text
     kept = length - 1

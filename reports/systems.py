@@ -1,7 +1,7 @@
 """The overview's comparison of systems: backends by what a change costs, schedulers by outcome.
 
-Medians over the runs of a study, of metrics that are stored with them. Studies have different
-scales, so that systems are to be compared within a study alone.
+The numbers are medians of stored metrics over the runs of a study. Studies have different scales,
+so systems can only be compared within a study.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCHEDULERS: Mapping[str, Mapping[str, str]] = {
     "test_deadlines": {},
     "test_jct": {},
 }
-"""Studies that compare schedulers, and options of those of their runs that are shown: one setting
+"""Studies that compare schedulers, with options that select the runs shown. These are one setting
 of several, or inputs that all schedulers had."""
 _COSTS: Mapping[str, tuple[str, str]] = {
     "stopping_time_scale_out_mean_s": ("stopping out, s", ".3g"),
@@ -37,11 +37,11 @@ _MET, _JCT = "deadline_satisfactory_ratio", "jct_penalised_mean_s"
 
 @dataclass(frozen=True)
 class Part:
-    """The systems of one study."""
+    """Systems of one study."""
 
     study: str
     scale: str
-    """How made, and how large, in one line."""
+    """Engine and size of the runs, in one line."""
     rows: Sequence[Sequence[str]]
 
 
@@ -57,7 +57,7 @@ class Comparison:
     parts: Sequence[Part]
 
     def table(self) -> Table:
-        """All its rows, each with its study and scale."""
+        """Return all rows in one table, each with its study and scale."""
         header = [self.header[0], "study", "scale", *self.header[1:]]
         rows = [
             [row[0], part.study, part.scale, *row[1:]] for part in self.parts for row in part.rows
@@ -66,7 +66,7 @@ class Comparison:
 
 
 def compare(studies: Mapping[str, Sequence[ReportRun]]) -> list[Comparison]:
-    """The tables that there are records for.
+    """Return the comparisons that there are records for.
 
     Args:
         studies: runs by study.
@@ -147,7 +147,7 @@ def _fits(run: ReportRun, wanted: Mapping[str, str]) -> bool:
 
 
 def _backend_names(runs: Sequence[ReportRun]) -> list[str]:
-    """Each run's backend, with the options in which the runs of this backend differ."""
+    """Return each run's backend, with the options in which the runs of this backend differ."""
     own = [
         {key: text for key, text in options(run.stored).items() if key.startswith("backend.")}
         for run in runs

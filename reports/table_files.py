@@ -1,4 +1,4 @@
-"""Tables into files: CSV for programs, Markdown for issues, LaTeX (booktabs) for papers."""
+"""Tables as files: CSV for programs, Markdown for issues, LaTeX (booktabs) for papers."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _MATHS = {
     "−": "$-$", "∞": r"$\infty$", "ρ": r"$\rho$", "λ": r"$\lambda$", "µ": r"$\mu$", "·": r"$\cdot$",
     "†": r"$\dagger$", "…": r"\ldots{}",
 }  # fmt: skip
-"""What LaTeX knows under other names, so that a table needs no package but booktabs."""
+"""LaTeX commands for letters, so that a table needs no package except booktabs."""
 
 
 def save(folder: Path, name: str, table: Table) -> list[Path]:
-    """Write a table in every format; the files, in the order of ``FORMATS``.
+    """Write a table in every format and return the files, in the order of ``FORMATS``.
 
     Args:
-        folder: where to; made if need be.
+        folder: folder of the files; it is made if it does not exist.
         name: stem of the files.
-        table: what to write.
+        table: table to write.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files = []
@@ -42,8 +42,10 @@ def save(folder: Path, name: str, table: Table) -> list[Path]:
 
 
 def csv(table: Table) -> str:
-    """Numbers as programs read them: without marks of thousands and multiples, and what follows
-    a ± in a column of its own."""
+    """Return a table as CSV, with numbers that programs can read.
+
+    Numbers have no marks of thousands or multiples. The number after a ± has its own column.
+    """
     columns: list[tuple[str, list[str]]] = []
     for at, heading in enumerate(table.header):
         cells = [row[at] for row in table.rows]
@@ -68,7 +70,7 @@ def _bare(cell: str) -> str:
 
 
 def latex(table: Table) -> str:
-    """A ``tabular`` with the rules of booktabs; words to the left, numbers to the right."""
+    """Return a ``tabular`` with the rules of booktabs, words to the left, numbers to the right."""
     frame = pd.DataFrame([list(row) for row in table.rows], columns=pd.Index(list(table.header)))
     sides = "".join("l" if at == 0 or table.is_text(at) else "r" for at in range(len(table.header)))
     text: str = frame.to_latex(index=False, escape=True, column_format=sides)

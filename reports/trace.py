@@ -1,7 +1,7 @@
-"""``python -m reports.trace NAME_OR_FILE``: a trace as a figure, before it is run.
+"""``python -m reports.trace NAME_OR_FILE``: draw a trace as a figure, before it is run.
 
-Arrivals, the slots that would be in use if no job ever waited, what jobs ask for, and how long
-they last.
+The figure shows arrivals, the slots that would be in use if no job ever waited, the slots that jobs
+ask for, and how long jobs last.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _POINTS = 1_500
 _NOTE_WIDTH = 150
 """Characters of a line below the figure."""
 _ROOM = 1.22
-"""Above what is drawn, for a legend."""
+"""Height of an axis over its highest value, to leave room for a legend."""
 
 
 def draw(trace: Trace, cluster: Cluster | None = None) -> Figure:
-    """The four panels of a trace; call it under ``style.RC``.
+    """Return a figure with the four panels of a trace; call it under ``style.RC``.
 
     Args:
-        trace: what to draw.
-        cluster: its slots are drawn as a line, and those that are down as a gap below it.
+        trace: trace to draw.
+        cluster: its slots are drawn as a line, which falls while slots are down.
     """
     figure = style.new_figure(5.6)
     panels = figure.subplots(2, 2)
@@ -136,13 +136,13 @@ def _in_use(
 
 
 def _steps(times: Floats, changes: Floats) -> tuple[Floats, Floats]:
-    """When a sum of changes moves, and its values from then on."""
+    """Return the times at which a sum of changes moves, and its values from then on."""
     order = np.argsort(times, kind="stable")
     return times[order], np.cumsum(changes[order])
 
 
 def _demand(axis: Axes, slots: Floats, slot_s: Floats | None) -> None:
-    """Shares by slots asked for, in ranges that double."""
+    """Draw the shares of jobs and slot-hours by slots asked for, in ranges that double."""
     powers = np.ceil(np.log2(slots)).astype(int)
     labels = [
         str(2**power) if power < 2 else f"{2 ** (power - 1) + 1}-{2**power}"
@@ -188,7 +188,7 @@ def _durations(axis: Axes, durations: Floats) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw one trace into a file; 2 on a mistake of the user's."""
+    """Draw one trace into a file and return the exit code, 2 on a mistake of the user's."""
     chosen = _parser().parse_args(arguments)
     out: Path = chosen.out or Path(f"{Path(chosen.trace).stem}.svg")
     if out.suffix not in FORMATS:

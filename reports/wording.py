@@ -16,7 +16,7 @@ from reports.claims.verdicts import CellVerdict, CriterionVerdict, Direction, St
 
 @dataclass(frozen=True)
 class Word:
-    """What a verdict is called, and how it looks."""
+    """Name of a verdict, and its look."""
 
     text: str
     css: str
@@ -37,18 +37,18 @@ WORDS: Mapping[str, Word] = {
         Word("not testable here", "not-here", "#cfd5db"),
     )
 }
-"""In the order of the report."""
+"""Words by their text, in the order of the report."""
 AWAITED = WORDS[Status.AWAITED.value]
 
 
 def word(verdict: Verdict) -> Word:
-    """The word of an entry: its direction once it is tested, else how far it is."""
+    """Return the word of an entry: its direction once it is tested, else its status."""
     found = verdict.direction or verdict.status
     return WORDS[found.value]
 
 
 def counts(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
-    """How many entries have each word."""
+    """Return how many entries have each word."""
     found = Counter(word(verdict) for verdict in verdicts)
     return [
         {"text": each.text, "css": each.css, "colour": each.colour, "count": found[each]}
@@ -57,7 +57,7 @@ def counts(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
-    """One sentence on all."""
+    """Return one sentence on all entries."""
     by_status = Counter(verdict.status for verdict in verdicts)
     by_direction = Counter(verdict.direction for verdict in verdicts)
     tested = ", ".join(
@@ -79,10 +79,10 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def claim(verdict: Verdict, studies: Mapping[str, str]) -> dict[str, Any]:
-    """What a paper's page shows of an entry.
+    """Return what a paper's page shows of an entry.
 
     Args:
-        verdict: of it.
+        verdict: verdict on the entry.
         studies: pages of the studies that have runs, by name.
     """
     entry = verdict.claim
@@ -108,7 +108,7 @@ def claim(verdict: Verdict, studies: Mapping[str, str]) -> dict[str, Any]:
 
 
 def short_where(where: str) -> str:
-    """The figure or table, else the first section named."""
+    """Return the table, figure, algorithm or theorem named, else the first section."""
     for pattern in (r"Table \w+", r"Figs? [\w()-]+", r"Algorithm \d+", r"Theorem \d+"):
         if match := re.search(pattern, where):
             return match.group().lower()
@@ -121,7 +121,7 @@ def _stated(each: Mapping[str, Any]) -> str:
 
 
 def needs(entry: Claim) -> str:
-    """What would test an entry here, by the ledger."""
+    """Return what would test an entry here, by the ledger."""
     names = {"cpu_machine": "a CPU machine", "one_gpu": "one GPU", "simulation": "a simulation"}
     texts = []
     for key, place in names.items():
@@ -152,11 +152,11 @@ def _criterion(verdict: CriterionVerdict, studies: Mapping[str, str]) -> dict[st
 
 
 def fixed(found: Fixed, study: str) -> str:
-    """Whether a criterion was there before its records, by their manifests.
+    """Return in words whether a criterion existed before its records, by their manifests.
 
     Args:
-        found: what the manifests hold of it.
-        study: whose records decide it.
+        found: what the manifests hold of the criterion.
+        study: study whose records decide the criterion.
     """
     if found.before:
         return "The criterion was fixed before the records were made: every manifest has it."
@@ -189,7 +189,7 @@ def _why_absent(made: Made, study: str) -> str:
 
 
 def rule(criterion: Criterion) -> str:
-    """The criterion as a sentence."""
+    """Return the criterion as a sentence."""
     of, over = _options(criterion.of), _options(criterion.over or {})
     what = {
         "ratio": f"{criterion.metric} of {of} over that of {over}",
@@ -217,7 +217,7 @@ def _value(key: str, value: str) -> str:
 
 
 def cell(criterion: Criterion, cell: CellVerdict) -> dict[str, Any]:
-    """What is shown of one cell of a criterion."""
+    """Return what a page shows of one cell of a criterion."""
     low, high = (number(end, criterion.measure) for end in (cell.low, cell.high))
     return {
         "name": ", ".join(cell.cell) or "all",
@@ -236,7 +236,7 @@ def _interval(cell: CellVerdict, text: str) -> str:
 
 
 def number(value: float, measure: str) -> str:
-    """Three digits that count; ratios as multiples."""
+    """Return a number with three significant digits or more; a ratio is shown as a multiple."""
     if abs(value) in (float("inf"),):
         return "∞" if value > 0 else "-∞"
     if value and not 1e-3 <= abs(value) < 1e5:

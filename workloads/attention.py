@@ -9,7 +9,7 @@ from torch import nn
 
 
 def _positions(length: int, width: int) -> torch.Tensor:
-    """Sinusoids of Vaswani et al. 2017, section 3.5; shape (length, width)."""
+    """Return the sinusoids of Vaswani et al. 2017, section 3.5; shape (length, width)."""
     frequencies = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
     angles = torch.arange(length).unsqueeze(1) * frequencies
     return torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)
@@ -18,8 +18,8 @@ def _positions(length: int, width: int) -> torch.Tensor:
 class TranslationModel(nn.Module):
     """Transformer (Vaswani et al. 2017) around ``torch.nn.Transformer``.
 
-    Source words, target words and the output layer share one table, as in section 3.4
-    there; sentences of a batch have one length, so that nothing is padded.
+    Source words, target words and the output layer share one table, as in section 3.4 there. All
+    sentences of a batch have one length, so padding is not needed.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class TranslationModel(nn.Module):
         return embedded
 
     def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Scores of the word after each target word; shape (n, target length, vocabulary)."""
+        """Return scores of the word after each target word; (n, target length, vocabulary)."""
         length = target.shape[1]
         states = self.transformer(
             self._embedded(source),

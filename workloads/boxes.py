@@ -1,4 +1,4 @@
-"""Boxes of a detector: overlap, suppression of the same thing twice, average precision."""
+"""Boxes of a detector: overlap, suppression of duplicates, average precision."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 MATCH_IOU = 0.5
-"""Overlap from which a box is right (PASCAL VOC 2007, section 4.2)."""
+"""Least overlap of a correct box (PASCAL VOC 2007, section 4.2)."""
 _SUPPRESS_IOU = 0.45
 _LEAST_SCORE = 0.01
 _MOST_BOXES = 100
@@ -17,7 +17,7 @@ _MOST_BOXES = 100
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One box that the detector claims."""
+    """One box that the detector predicts."""
 
     picture: int
     score: float
@@ -25,7 +25,7 @@ class Found:
 
 
 def overlaps(boxes: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Intersection over union of every box (n, 4) with every other (m, 4); (n, m).
+    """Return the intersection over union of every box (n, 4) with every other (m, 4); (n, m).
 
     Boxes are centre and size; leading dimensions broadcast.
     """
@@ -43,7 +43,7 @@ def overlaps(boxes: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
 
 
 def strongest(boxes: torch.Tensor, scores: torch.Tensor) -> list[int]:
-    """Which boxes stay when those that overlap a stronger one go; strongest first."""
+    """Return the indices of the boxes that no stronger one overlaps too much, strongest first."""
     order = scores.argsort(descending=True, stable=True)
     order = order[scores[order] >= _LEAST_SCORE][:_MOST_BOXES]
     hides = (overlaps(boxes[order], boxes[order]) > _SUPPRESS_IOU).numpy()
@@ -57,8 +57,7 @@ def strongest(boxes: torch.Tensor, scores: torch.Tensor) -> list[int]:
 
 
 def _matches(found: Sequence[Found], wanted: Sequence[torch.Tensor]) -> dict[int, tuple[int, int]]:
-    """For each box found that overlaps a right one enough: its picture, and which it overlaps
-    most."""
+    """Return the picture and the best true box of each found box, if the two overlap enough."""
     by_picture: dict[int, list[int]] = {}
     for place, each in enumerate(found):
         by_picture.setdefault(each.picture, []).append(place)
@@ -74,13 +73,14 @@ def _matches(found: Sequence[Found], wanted: Sequence[torch.Tensor]) -> dict[int
 
 
 def average_precision(found: Sequence[Found], wanted: Sequence[torch.Tensor]) -> float | None:
-    """Area under precision over recall of one class; None where no picture has it.
+    """Return the area under precision over recall of one class; None if no picture has the class.
 
-    A box is right if it overlaps one of the picture's that no stronger box has claimed.
+    A box is correct if its best match is a true box of the picture that no stronger box has
+    matched.
 
     Args:
         found: boxes of all pictures.
-        wanted: the right boxes of each picture, (m, 4).
+        wanted: the true boxes of each picture, (m, 4).
     """
     total = sum(len(boxes) for boxes in wanted)
     if not total:

@@ -32,7 +32,7 @@ class _Residual(nn.Module):
 
 
 class _Neck(nn.Module):
-    """Five convolutions; what follows them predicts, and feeds the next finer scale."""
+    """Five convolutions, whose output goes to a prediction and to the next finer scale."""
 
     def __init__(self, inputs: int, width: int, outputs: int) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class YoloV3Network(nn.Module):
         self.fine = _Neck(channels // 8 + channels // 4, channels // 8, outputs)
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Raw outputs, coarse to fine; each (n, 3, side, side, 5 + classes)."""
+        """Return raw outputs, coarse to fine; each (n, 3, side, side, 5 + classes)."""
         features = self.stem(images)
         kept = []
         for stage in self.stages:

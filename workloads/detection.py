@@ -1,4 +1,4 @@
-"""A detector like YOLOv3: where is what in a picture?"""
+"""YOLOv3: detection of things in pictures, with their boxes and classes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _ANCHORS = (
     ((30, 61), (62, 45), (59, 119)),
     ((10, 13), (16, 30), (33, 23)),
 )
-"""Sizes in pixels of the paper's pictures, coarse scale to fine (section 2.3)."""
+"""Sizes of the anchors in pixels of the paper's pictures, coarse scale to fine (section 2.3)."""
 _ANCHOR_SIDE = 416
 _IGNORED_IOU = 0.5
-"""A prediction that overlaps a thing so much, but is not its own, is not held for wrong."""
+"""Overlap above which a prediction without a thing of its own does not count as wrong."""
 _MOST_GROWTH = 4.0
 """Largest logarithm of a box's size over its anchor's."""
 
@@ -45,8 +45,8 @@ class YoloSize:
 class YOLOv3(SizedWorkload[YoloSize]):
     """Detection at three scales with nine anchors: Redmon and Farhadi, arXiv:1804.02767.
 
-    Paper has Darknet-53 at 416 x 416. Differs: no pre-training of the backbone, since weights
-    cannot be shipped; pictures of one size; smaller sizes have fewer residual blocks.
+    Size ``paper`` has Darknet-53 at 416 x 416. Differs: no pre-training of the backbone, since
+    weights cannot be shipped; pictures of one size; smaller sizes have fewer residual blocks.
     """
 
     name = "yolov3"
@@ -58,18 +58,18 @@ class YOLOv3(SizedWorkload[YoloSize]):
     }
 
     def _open(self, data: str, root: str, seed: int) -> DataSet:
-        """Of ``image`` (n, 3, side, side), ``boxes`` (n, things, 4), ``classes`` (n, things)."""
+        """Return a data set of pictures with boxes, in the form of ``workloads.data.boxes``."""
         return open_boxes(data, root, self._plan.image_size, self._plan.synthetic, seed)
 
     def _build(self) -> torch.nn.Module:
         return YoloV3Network(self._plan.width, self._plan.repeats, self._data.num_labels)
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """Adam: without a backbone that was trained before, the paper's SGD starts too slowly."""
+        """Return Adam: without a pre-trained backbone, the paper's SGD starts too slowly."""
         return torch.optim.Adam(model.parameters(), lr=self._recipe.learning_rate)
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Mean over the pictures of the paper's loss: place, size, whether, and what."""
+        """Return the paper's loss, averaged over pictures: place, size, confidence, and class."""
         best = _best_anchors(batch["boxes"])
         parts = [
             _scale_loss(raw, number, best, batch)
@@ -78,7 +78,7 @@ class YOLOv3(SizedWorkload[YoloSize]):
         return torch.stack(parts).sum() / len(batch["image"])
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
-        """Mean over the classes of the average precision at half overlap, and loss, held out."""
+        """Return the mean over classes of the average precision at half overlap, and the loss."""
         num_classes, total, loss = self._data.num_labels, 0, 0.0
         found: list[list[Found]] = [[] for _ in range(num_classes)]
         wanted: list[list[torch.Tensor]] = [[] for _ in range(num_classes)]
@@ -108,13 +108,13 @@ class YOLOv3(SizedWorkload[YoloSize]):
 
 
 def _anchors(scale: int | None, like: torch.Tensor) -> torch.Tensor:
-    """Widths and heights of one scale's anchors, or of all, as shares of the side."""
+    """Return widths and heights of one scale's anchors, or of all, as shares of the side."""
     chosen = _ANCHORS if scale is None else (_ANCHORS[scale],)
     return like.new_tensor(chosen).flatten(0, 1) / _ANCHOR_SIDE
 
 
 def _best_anchors(boxes: torch.Tensor) -> torch.Tensor:
-    """Which of the nine anchors has the shape of each thing most nearly; (n, things)."""
+    """Return which of the nine anchors fits the shape of each thing best; (n, things)."""
     sizes = torch.cat([torch.zeros_like(boxes[..., 2:]), boxes[..., 2:]], dim=-1)
     anchors = _anchors(None, boxes)
     anchors = torch.cat([torch.zeros_like(anchors), anchors], dim=-1)
@@ -122,7 +122,7 @@ def _best_anchors(boxes: torch.Tensor) -> torch.Tensor:
 
 
 def _decoded(raw: torch.Tensor, scale: int) -> torch.Tensor:
-    """Boxes of one scale; (n, 3, side, side, 4)."""
+    """Return the boxes of one scale; (n, 3, side, side, 4)."""
     height, width = raw.shape[2:4]
     rows = torch.arange(height, device=raw.device).view(1, 1, height, 1)
     columns = torch.arange(width, device=raw.device).view(1, 1, 1, width)
@@ -139,7 +139,7 @@ def _decoded(raw: torch.Tensor, scale: int) -> torch.Tensor:
 
 
 def _scale_loss(raw: torch.Tensor, scale: int, best: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """Sum over the pictures of one scale's part of the loss."""
+    """Return the sum over the pictures of one scale's part of the loss."""
     height, width = raw.shape[2:4]
     boxes, classes = batch["boxes"], batch["classes"]
     there = classes >= 0
@@ -172,7 +172,7 @@ def _scale_loss(raw: torch.Tensor, scale: int, best: torch.Tensor, batch: Batch)
 
 
 def _detections(outputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """All boxes (n, boxes, 4) and what speaks for each class (n, boxes, classes), on the CPU."""
+    """Return all boxes (n, boxes, 4) and their scores by class (n, boxes, classes), on the CPU."""
     boxes = [_decoded(raw, scale).flatten(1, 3) for scale, raw in enumerate(outputs)]
     scores = [(raw[..., 4:5].sigmoid() * raw[..., 5:].sigmoid()).flatten(1, 3) for raw in outputs]
     return torch.cat(boxes, dim=1).cpu(), torch.cat(scores, dim=1).cpu()

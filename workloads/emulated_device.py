@@ -1,8 +1,8 @@
-"""Computing that takes a device's time and no core's: for more workers than there are cores.
+"""Emulation of a device that takes time but no core, for more workers than there are cores.
 
-A workload that is told how long its device takes for a sample waits that long. It waits in
-slices, each from its own begin, so that a process which is stopped now and then falls behind
-as one that computes does; a single long wait would be over as early as ever.
+A workload with an emulated device waits for a given time for each sample. It waits in slices, each
+timed from its own start. A process that is stopped now and then therefore falls behind, as a
+computing one does. After a single long wait it would end on time in spite of the stops.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import time
 
 SLICE_S = 0.001
 _MADE_UP_S = 0.0002
-"""A wait is longer than asked for, a little on an idle machine; the next one makes up so much
-of it. Who was away for longer has been stopped, or had no core."""
+"""Largest overrun of a slice that the next slice makes up, seconds. A wait takes slightly longer
+than requested, even on an idle machine. A process with a longer overrun was stopped, or had no
+core."""
 
 
 def occupy(seconds: float) -> None:
-    """Let a device compute for so long, if nobody stops the process."""
+    """Wait as if a device computed for ``seconds``; time while stopped does not count."""
     left_s, early_s = seconds, 0.0
     while left_s > 0:
         slice_s = min(left_s, SLICE_S)

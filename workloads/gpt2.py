@@ -34,12 +34,12 @@ class GPT2Size:
     positions: int
     """Longest text the model is built for."""
     num_samples: int
-    """Of the synthetic set."""
+    """Samples of the synthetic set."""
     recipe: Recipe
 
 
 def _logits(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Scores of every next word; (n, length, vocabulary)."""
+    """Return the scores of every next word; (n, length, vocabulary)."""
     scores: torch.Tensor = model(input_ids=batch["tokens"], use_cache=False, return_dict=False)[0]
     return scores
 
@@ -47,7 +47,7 @@ def _logits(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
 class GPT2(SizedWorkload[GPT2Size]):
     """GPT-2 from transformers' own class: Radford et al. 2019.
 
-    Paper is the smallest of the published ones, with 124 M parameters. Differs: no pre-training,
+    Size ``paper`` is the smallest published one, with 124 M parameters. Differs: no pre-training,
     since weights cannot be shipped.
     """
 
@@ -62,7 +62,7 @@ class GPT2(SizedWorkload[GPT2Size]):
     }
 
     def _open(self, data: str, root: str, seed: int) -> DataSet:
-        """Of ``tokens``, ``label`` and ``weight``, all (n, length)."""
+        """Return a data set of ``tokens``, ``label`` and ``weight``, all (n, length)."""
         plan = self._plan
         return open_streams(data, root, plan.vocabulary, plan.length, plan.num_samples, seed)
 
@@ -81,18 +81,18 @@ class GPT2(SizedWorkload[GPT2Size]):
         return model
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """Adam with decoupled weight decay 0.01, as GPT's paper has it."""
+        """Return Adam with decoupled weight decay 0.01, as in GPT's paper."""
         return torch.optim.AdamW(
             model.parameters(), lr=self._recipe.learning_rate, weight_decay=0.01
         )
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Mean over the texts of the mean cross entropy of their words, nats."""
+        """Return the mean over the texts of the mean cross entropy of their words, nats."""
         each = _word_losses(_logits(model, batch), batch)
         return (each.sum(dim=1) / batch["weight"].sum(dim=1)).mean()
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
-        """Perplexity, share of next words predicted right, and loss a word, held out."""
+        """Return perplexity, the share of correct next words, and the loss per word, held out."""
         right, loss, num_words, total = 0.0, 0.0, 0.0, 0
         with evaluating(model):
             for batch in held_out_batches(model, self._data.held_out, self._evaluation_samples):
@@ -110,7 +110,7 @@ class GPT2(SizedWorkload[GPT2Size]):
 
 
 def _word_losses(scores: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """Cross entropy of every word that counts, 0 for the others; (n, length), nats."""
+    """Return the cross entropy of every word that counts, 0 for the others; (n, length), nats."""
     each = torch.nn.functional.cross_entropy(
         scores.transpose(1, 2), batch["label"], reduction="none"
     )

@@ -1,8 +1,8 @@
-"""Networks of torchvision without a pooling that changes nothing.
+"""Networks of torchvision without a pooling layer that changes nothing.
 
-VGG and AlexNet pool adaptively to the size that a picture of 224x224 has by then. With such
-pictures it is the identity, bit by bit; but its backward pass has no deterministic kernel on
-CUDA, where torch therefore refuses it.
+VGG and AlexNet pool adaptively to the size that a picture of 224x224 already has at that layer. For
+such pictures the pooling is the identity, bit by bit. Its backward pass has no deterministic kernel
+on CUDA, so torch refuses it there when determinism is required.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import nn
 
 
 def without_idle_pool(network: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    """A builder like ``network``, one of torchvision's, for pictures of 224x224 alone."""
+    """Return a builder like ``network``, one of torchvision's, for pictures of 224x224 alone."""
 
     def build(*, num_classes: int) -> nn.Module:
         model = network(num_classes=num_classes)

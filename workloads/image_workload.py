@@ -1,4 +1,4 @@
-"""What image classification has in common: everything but the network and the numbers."""
+"""Image classification without the network and its numbers, which subclasses add."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class ImageSize:
 
 
 CIFAR10 = (50_000, 10)
-"""Training samples and classes of CIFAR-10, which the synthetic set of size ``small`` has."""
+"""Training samples and classes of CIFAR-10, also those of the synthetic set of size ``small``."""
 IMAGENET = (1_281_167, 1_000)
-"""Those of ImageNet-1k, which the one of size ``paper`` has."""
+"""Training samples and classes of ImageNet-1k, which the synthetic set of size ``paper`` has."""
 
 
 def image_sizes(
     *, tiny: tuple[int, Recipe], small: tuple[int, Recipe], paper: Recipe, paper_side: int = 224
 ) -> dict[str, ImageSize]:
-    """The three sizes: tiny and small by width and recipe, over pictures of 32x32."""
+    """Return the three sizes; tiny and small, for pictures of 32x32, by their width and recipe."""
     return {
         "tiny": ImageSize(tiny[0], 32, (8_192, 10), tiny[1]),
         "small": ImageSize(small[0], 32, CIFAR10, small[1]),
@@ -50,22 +50,22 @@ def _logits(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 class ImageWorkload(SizedWorkload[ImageSize]):
-    """A network over pictures, with SGD; each of its ``sizes`` says how wide and how trained."""
+    """A network over pictures, trained with SGD; each of its ``sizes`` has a width and a recipe."""
 
     data_sets = NEEDS_ROOT
 
     @staticmethod
     @abstractmethod
     def narrow(width: int, num_classes: int, /) -> torch.nn.Module:
-        """The network for pictures of 32x32."""
+        """Return the network for pictures of 32x32."""
 
     @staticmethod
     @abstractmethod
     def published(*, num_classes: int) -> torch.nn.Module:
-        """Torchvision's own."""
+        """Return torchvision's own network."""
 
     def _open(self, data: str, root: str, seed: int) -> DataSet:
-        """Of ``image`` (n, 3, side, side) and ``label`` (n)."""
+        """Return a data set of ``image`` (n, 3, side, side) and ``label`` (n)."""
         return open_images(data, root, self._plan.image_size, self._plan.synthetic, seed)
 
     def _build(self) -> torch.nn.Module:
@@ -75,16 +75,16 @@ class ImageWorkload(SizedWorkload[ImageSize]):
         return self.narrow(width, num_classes)
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """SGD with momentum 0.9 and weight decay, as the networks' papers have it."""
+        """Return SGD with momentum 0.9 and weight decay, as in the networks' papers."""
         return torch.optim.SGD(
             model.parameters(), lr=self._recipe.learning_rate, momentum=0.9, weight_decay=1e-4
         )
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Mean cross entropy, nats."""
+        """Return the mean cross entropy, nats."""
         return torch.nn.functional.cross_entropy(_logits(model, batch), batch["label"])
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
-        """Accuracy, also of each class, and loss on held-out pictures."""
+        """Return accuracy, also of each class, and loss on held-out pictures."""
         data, num_samples = self._data, self._evaluation_samples
         return evaluate_classifier(model, _logits, data.held_out, num_samples, data.num_labels)

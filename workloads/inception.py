@@ -16,7 +16,7 @@ from workloads.small_inception import small_inception
 from workloads.training import Recipe
 
 _AUXILIARY = 0.4
-"""Weight of the auxiliary classifier's loss, as torchvision's recipe has it."""
+"""Weight of the auxiliary classifier's loss, as in torchvision's recipe."""
 
 
 class InceptionV3(ImageWorkload):
@@ -33,7 +33,7 @@ class InceptionV3(ImageWorkload):
     published = staticmethod(partial(inception.inception_v3, init_weights=True))
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Mean cross entropy, nats; with 0.4 of the auxiliary classifier's where there is one."""
+        """Return the mean cross entropy, nats, plus 0.4 of the auxiliary classifier's (if any)."""
         scores = model(batch["image"])
         cross_entropy = torch.nn.functional.cross_entropy
         if isinstance(scores, torch.Tensor):

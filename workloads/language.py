@@ -44,8 +44,9 @@ def _logits(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
 class BERT(SizedWorkload[BertSize]):
     """BERT with a classifier on its first token, from transformers' own classes.
 
-    Tiny is BERT-Tiny with 8,192 words instead of 30,522, small is BERT-Small, paper is
-    BERT-Base. Differs from the paper: no pre-training, since weights cannot be shipped.
+    Size ``tiny`` is BERT-Tiny with 8,192 words instead of 30,522, ``small`` is BERT-Small,
+    ``paper`` is BERT-Base. Differs from the paper: no pre-training, since weights cannot be
+    shipped.
     """
 
     name = "bert"
@@ -57,7 +58,7 @@ class BERT(SizedWorkload[BertSize]):
     }
 
     def _open(self, data: str, root: str, seed: int) -> DataSet:
-        """Of ``tokens`` (n, length), ``mask`` of the same shape where texts vary, ``label``."""
+        """Return a data set of ``tokens`` (n, length), ``label`` (n), ``mask`` if texts vary."""
         plan = self._plan
         return open_texts(data, root, plan.vocabulary, plan.length, plan.synthetic, seed)
 
@@ -75,15 +76,15 @@ class BERT(SizedWorkload[BertSize]):
         return model
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """Adam with decoupled weight decay 0.01, as in the paper."""
+        """Return Adam with decoupled weight decay 0.01, as in the paper."""
         return torch.optim.AdamW(
             model.parameters(), lr=self._recipe.learning_rate, weight_decay=0.01
         )
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Mean cross entropy, nats."""
+        """Return the mean cross entropy, nats."""
         return torch.nn.functional.cross_entropy(_logits(model, batch), batch["label"])
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
-        """Accuracy and loss on held-out texts."""
+        """Return accuracy and loss on held-out texts."""
         return evaluate_classifier(model, _logits, self._data.held_out, self._evaluation_samples)

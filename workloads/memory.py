@@ -1,8 +1,8 @@
 """Measures what one worker of a workload needs: ``python -m workloads.memory CLASS [OPTIONS]``.
 
-For example ``python -m workloads.memory workloads.vision.ResNet50 size=tiny``. The number
-goes into ``memory_bytes_per_worker`` of the workload's entry in ``configs/workload/``, where
-a live run looks up whether its workers fit into the machine before it starts any.
+For example ``python -m workloads.memory workloads.vision.ResNet50 size=tiny``. The number goes into
+``memory_bytes_per_worker`` of the workload's entry in ``configs/workload/``, where a live run looks
+up whether its workers fit into the machine before it starts any.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _STEPS = 3
 
 
 def peak_bytes(workload: Workload, batch: int) -> int:
-    """Peak resident memory of this process once it has trained a few steps, bytes.
+    """Return the peak resident memory of this process after a few training steps, bytes.
 
-    Counts everything the process ever held, libraries included, so measure one workload per
-    process. What joins workers comes on top: about one more copy of the gradients.
+    It counts everything that the process ever held, libraries included, so measure one workload per
+    process. Gradient synchronisation between workers needs about one more copy of the gradients.
     """
     model = workload.build_model(seed=0)
     optimizer = workload.build_optimizer(model)
@@ -49,7 +49,7 @@ def _parsed(option: str) -> tuple[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Build the workload of the command line, train it, print its peak memory."""
+    """Build the workload of the command line, train it, and print its peak memory."""
     parser = argparse.ArgumentParser(prog="python -m workloads.memory", description=__doc__)
     parser.add_argument("target", help="class of the workload: package.module.Class")
     parser.add_argument("options", nargs="*", help="its options, as NAME=VALUE")

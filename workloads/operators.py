@@ -1,12 +1,12 @@
-"""Lets torchvision be imported where its compiled operators cannot be loaded.
+"""Declarations that allow torchvision to be imported without its compiled operators.
 
-A torchvision wheel built for another torch (the usual one, beside a CPU torch) cannot load
-its compiled library, and then fails at import because it describes two operators, ``nms``
-and ``qnms``, that nobody has declared. transformers imports torchvision, so it fails too.
-Declaring the bare schemas makes everything but detection work.
+A torchvision wheel built for another torch cannot load its compiled library. This is usual if torch
+is a CPU build. The import then fails, because torchvision describes two operators, ``nms`` and
+``qnms``, that are not declared. transformers imports torchvision, so it fails too. Declaring the
+bare schemas makes everything but detection work.
 
-Import this module before torchvision or transformers; the declaration happens at import, so
-once per process, and only where the compiled library does not bring the operators itself.
+Import this module before torchvision or transformers. It declares the operators at import, once per
+process, and only if the compiled library does not provide them.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def _load_compiled() -> None:
         return
     try:
         torch.ops.load_library(library.origin)  # type: ignore[no-untyped-call]
-    except OSError:  # built for another torch: exactly the case this module is for
+    except OSError:  # built for another torch, the case for which this module exists
         return
 
 
 def declare_missing() -> tuple[torch.library.Library, tuple[str, ...]]:
-    """Declare the operators that are missing; returns their owner and their names.
+    """Declare the missing operators; return the library that owns them, and their names.
 
-    The declarations live as long as the returned library. Calling it again declares nothing.
+    The declarations exist as long as the returned library. A second call declares nothing.
     """
     if any(not hasattr(torch.ops.torchvision, name) for name in _NAMES):
         _load_compiled()
@@ -50,4 +50,4 @@ def declare_missing() -> tuple[torch.library.Library, tuple[str, ...]]:
 
 
 LIBRARY, DECLARED = declare_missing()
-"""Owner of the declarations (they end with it), and the names that had to be declared."""
+"""Owner of the declarations, which end with it, and the names that had to be declared."""

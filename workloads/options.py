@@ -1,4 +1,4 @@
-"""Checks of the options all workloads share; every problem is reported at once."""
+"""Checks of the options that all workloads share; every problem is reported at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workloads.training import Recipe
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What a configuration may change of a workload's recipe; None: as the size says."""
+    """Changes of a workload's recipe and evaluation by a configuration; None: the size's own."""
 
     learning_rate: float | None = None
     warmup_steps: int | None = None
@@ -19,7 +19,7 @@ class Overrides:
     decay_epochs: float | None = None
 
     def applied_to(self, recipe: Recipe) -> Recipe:
-        """The recipe with what is set here in place of its own."""
+        """Return the recipe with the overrides applied."""
         if self.learning_rate is not None:
             recipe = replace(recipe, learning_rate=self.learning_rate)
         if self.warmup_steps is not None:
@@ -42,16 +42,16 @@ def check_options(
     """Refuse a combination of options that cannot work.
 
     Args:
-        size: the size asked for.
-        sizes: the sizes there are.
-        data: the data set asked for.
-        needs_root: the data sets there are, and whether each reads files below ``root``.
+        size: the requested size.
+        sizes: the known sizes.
+        data: the requested data set.
+        needs_root: names of the data sets, and whether each reads files below ``root``.
         root: folder of the files, if given.
-        overrides: the numbers asked for.
-        problems: what the workload found itself, to be reported with the rest.
+        overrides: the requested numbers.
+        problems: problems that the workload has found, to be reported with the others.
 
     Raises:
-        ValueError: one line for each problem, with what is known or allowed.
+        ValueError: one line for each problem, with the known or allowed values.
     """
     problems = list(problems)
     if size not in sizes:

@@ -1,6 +1,6 @@
 """VGG11 with BatchNorm, VGG19 and AlexNet: chains of convolutions and a head of linear layers.
 
-Their heads make them heavy for their speed: much to send for what they compute.
+Because of their heads they have many gradients to send for their amount of computation.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class VGG19(ImageWorkload):
 
 
 class AlexNet(ImageWorkload):
-    """AlexNet with Dropout: Krizhevsky, arXiv:1404.5997, as torchvision has it."""
+    """AlexNet with Dropout: Krizhevsky, arXiv:1404.5997, in torchvision's version."""
 
     name = "alexnet"
     sizes = image_sizes(

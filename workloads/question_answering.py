@@ -1,4 +1,4 @@
-"""BERT and ELECTRA that answer questions: where in a text does the answer begin and end?"""
+"""BERT and ELECTRA for question answering: the first and the last token of an answer in a text."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class SpanSize:
     length: int
     """Tokens of question and text together."""
     num_samples: int
-    """Of the synthetic set."""
+    """Samples of the synthetic set."""
     recipe: Recipe
     embedding: int
-    """Width of the table of words; the network's own, unless it is ELECTRA's."""
+    """Width of the table of words; equal to ``width``, except for ELECTRA."""
 
 
 def _scores(model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of every token as the first, and as the last of the answer; both (n, length)."""
+    """Return each token's scores as the first and as the last of the answer; both (n, length)."""
     first, last = model(
         input_ids=batch["tokens"],
         attention_mask=batch["mask"],
@@ -50,29 +50,29 @@ def _scores(model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.T
 
 
 class _SpanWorkload(SizedWorkload[SpanSize]):
-    """What the two share: everything but the network."""
+    """Question answering without the network: data, loss, optimizer and evaluation."""
 
     data_sets = NEEDS_ROOT
 
     def _open(self, data: str, root: str, seed: int) -> DataSet:
-        """Of ``tokens``, ``segment``, ``mask`` (n, length); ``start`` and ``end`` (n)."""
+        """Return a data set of ``tokens``, ``segment``, ``mask``, ``start`` and ``end``."""
         plan = self._plan
         return open_spans(data, root, plan.vocabulary, plan.length, plan.num_samples, seed)
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """Adam with decoupled weight decay 0.01, as in the paper."""
+        """Return Adam with decoupled weight decay 0.01, as in the paper."""
         return torch.optim.AdamW(
             model.parameters(), lr=self._recipe.learning_rate, weight_decay=0.01
         )
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Mean cross entropy of the answer's first and last token, nats."""
+        """Return the mean cross entropy of the answer's first and last token, nats."""
         first, last = _scores(model, batch)
         cross_entropy = torch.nn.functional.cross_entropy
         return (cross_entropy(first, batch["start"]) + cross_entropy(last, batch["end"])) / 2
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
-        """Share of answers found exactly, mean F1 of their tokens, and loss, held out.
+        """Return the share of answers found exactly, mean F1 of their tokens, and loss, held out.
 
         Source: the two metrics of SQuAD (Rajpurkar et al. 2016, section 6.1), over tokens.
         """
@@ -97,7 +97,7 @@ class _SpanWorkload(SizedWorkload[SpanSize]):
 def _f1(
     first: torch.Tensor, last: torch.Tensor, start: torch.Tensor, end: torch.Tensor
 ) -> torch.Tensor:
-    """Harmonic mean of precision and recall of the spans' tokens, of each sample."""
+    """Return the harmonic mean of precision and recall of the spans' tokens, for each sample."""
     shared = (torch.minimum(last, end) - torch.maximum(first, start) + 1).clamp(min=0)
     found, wanted = (last - first + 1).clamp(min=0), end - start + 1
     return 2 * shared / (found + wanted)
@@ -106,8 +106,8 @@ def _f1(
 class BertQA(_SpanWorkload):
     """BERT with two outputs for each token: Devlin et al. 2019, section 4.2.
 
-    Tiny is BERT-Tiny with 8,192 words, small is BERT-Small, paper is BERT-Base. Differs: no
-    pre-training, since weights cannot be shipped.
+    Size ``tiny`` is BERT-Tiny with 8,192 words, ``small`` is BERT-Small, ``paper`` is BERT-Base.
+    Differs: no pre-training, since weights cannot be shipped.
     """
 
     name = "bert_qa"
@@ -134,8 +134,8 @@ class BertQA(_SpanWorkload):
 class Electra(_SpanWorkload):
     """ELECTRA's discriminator with two outputs for each token: Clark et al., ICLR '20.
 
-    Tiny is as narrow as BERT-Tiny, small is ELECTRA-Small, paper is ELECTRA-Base. Differs: no
-    pre-training, since weights cannot be shipped.
+    Size ``tiny`` is as narrow as BERT-Tiny, ``small`` is ELECTRA-Small, ``paper`` is ELECTRA-Base.
+    Differs: no pre-training, since weights cannot be shipped.
     """
 
     name = "electra"

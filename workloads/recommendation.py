@@ -1,4 +1,4 @@
-"""NeuMF: which items will a user like? Large tables of which each step touches a little."""
+"""NeuMF: recommendation of items to users, with large tables of which a step uses a small part."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class NeuMFSize:
     """One size of NeuMF."""
 
     factors: int
-    """Of the product of user and item."""
+    """Width of the product of user and item."""
     hidden: tuple[int, ...]
-    """Widths of the network beside it; the first is the two tables' together."""
+    """Widths of the parallel perceptron; the first is that of the two tables together."""
     users: int
     items: int
     each: int
@@ -34,7 +34,7 @@ class NeuMFSize:
 
 
 class _NeuMF(nn.Module):
-    """Generalised matrix factorisation and a multi-layer perceptron, side by side."""
+    """Generalised matrix factorisation and a multi-layer perceptron, in parallel."""
 
     def __init__(self, num_users: int, num_items: int, factors: int, hidden: Sequence[int]) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class _NeuMF(nn.Module):
                 nn.init.normal_(module.weight, std=0.05)
 
     def forward(self, user: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
-        """Logits, of the shape of ``user`` and ``item``."""
+        """Return logits in the shape of ``user`` and ``item``."""
         product = self.user_factors(user) * self.item_factors(item)
         inputs = torch.cat([self.user_inputs(user), self.item_inputs(item)], dim=-1)
         scores: torch.Tensor = self.score(torch.cat([product, self.layers(inputs)], dim=-1))
@@ -63,7 +63,7 @@ class _NeuMF(nn.Module):
 class NeuMF(SizedWorkload[NeuMFSize]):
     """Neural collaborative filtering: He et al., WWW '17, "NeuMF", trained from scratch.
 
-    Paper has the tables of MovieLens 20M and the widths of MLPerf's reference.
+    Size ``paper`` has the tables of MovieLens 20M and the widths of MLPerf's reference.
     """
 
     name = "ncf"
@@ -77,7 +77,7 @@ class NeuMF(SizedWorkload[NeuMFSize]):
     }
 
     def _open(self, data: str, root: str, seed: int) -> DataSet:
-        """Of ``item``, ``user`` and ``label``, all (n)."""
+        """Return a data set of ``item``, ``user`` and ``label``, all (n)."""
         plan = self._plan
         self._interactions = open_interactions(data, root, plan.users, plan.items, plan.each, seed)
         return interaction_set(self._interactions, seed)
@@ -87,16 +87,16 @@ class NeuMF(SizedWorkload[NeuMFSize]):
         return _NeuMF(interactions.num_users, interactions.num_items, plan.factors, plan.hidden)
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """Adam, as in the paper."""
+        """Return Adam, as in the paper."""
         return torch.optim.Adam(model.parameters(), lr=self._recipe.learning_rate)
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Mean binary cross entropy, nats."""
+        """Return the mean binary cross entropy, nats."""
         scores = model(batch["user"], batch["item"])
         return torch.nn.functional.binary_cross_entropy_with_logits(scores, batch["label"])
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
-        """How often the held-out item is among the first ten of a hundred, and how far up.
+        """Return the hit ratio at ten and the gain of the held-out item, ranked among a hundred.
 
         Source: HR@10 and NDCG@10 of He et al., section 4.1.
         """
@@ -104,7 +104,7 @@ class NeuMF(SizedWorkload[NeuMFSize]):
         with evaluating(model):
             for batch in held_out_batches(model, self._data.held_out, self._evaluation_samples):
                 scores = model(batch["user"], batch["item"])
-                place = (scores[:, 1:] >= scores[:, :1]).sum(dim=1)  # ties count against it
+                place = (scores[:, 1:] >= scores[:, :1]).sum(dim=1)  # ties count as misses
                 hit = place < _TOP
                 hits += int(hit.sum())
                 gain += float((hit / torch.log2(place + 2.0)).sum())

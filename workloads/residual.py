@@ -1,4 +1,4 @@
-"""ResNet18: image classification, with ten million parameters the smallest of its family."""
+"""ResNet18: image classification with the smallest network of its family (10 M parameters)."""
 
 from __future__ import annotations
 

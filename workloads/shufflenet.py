@@ -1,4 +1,4 @@
-"""ShuffleNetV2: image classification with little to compute and little to send."""
+"""ShuffleNetV2: image classification with little computation and few gradients to send."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REPEATS = (4, 8, 4)
 class ShuffleNetV2(ImageWorkload):
     """ShuffleNetV2 x1.0: Ma et al., ECCV '18.
 
-    For pictures of 32x32 the first pooling is left out; ``width`` is the first stage's.
+    For pictures of 32x32 the first pooling is left out; ``width`` is that of the first stage.
     """
 
     name = "shufflenetv2"
@@ -30,7 +30,7 @@ class ShuffleNetV2(ImageWorkload):
 
     @staticmethod
     def narrow(width: int, num_classes: int) -> torch.nn.Module:
-        """Its stages as published, from this width on."""
+        """Return the network with its published stages, from this width on."""
         channels = [24, width, 2 * width, 4 * width, 1_024]
         model: torch.nn.Module = shufflenetv2.ShuffleNetV2(list(_REPEATS), channels, num_classes)
         model.maxpool = torch.nn.Identity()

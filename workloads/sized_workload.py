@@ -1,4 +1,4 @@
-"""What all workloads have in common: options, data, seeding, the update."""
+"""Base of all workloads: options, data, seeding, the update."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workloads.training import Recipe, seeded
 
 
 class Size(Protocol):
-    """One size of a workload: whatever its network is made of, and how it is trained."""
+    """One size of a workload: the shape of its network, and its recipe."""
 
     @property
     def recipe(self) -> Recipe:
@@ -28,13 +28,12 @@ SizeT = TypeVar("SizeT", bound=Size)
 
 
 class SizedWorkload(ABC, Generic[SizeT]):
-    """A network over a data set, in several sizes; subclasses say which, and what is learned."""
+    """A network over a data set, in several sizes; subclasses define the sizes and the task."""
 
     name: str
     sizes: Mapping[str, SizeT]
     data_sets: Mapping[str, bool]
-    """The data sets there are, and whether each reads files below ``root``. The first is taken
-    where none is named."""
+    """Names of the data sets (the default first), and whether each reads files below ``root``."""
 
     def __init__(
         self,
@@ -56,20 +55,19 @@ class SizedWorkload(ABC, Generic[SizeT]):
             size: one of ``sizes``.
             data: one of ``data_sets``; None: the first.
             root: folder of the files, for the data sets that read some.
-            data_seed: of what is drawn for the data set: synthetic samples, a split,
-                augmentation; not of training.
+            data_seed: seed of synthetic samples, a split and augmentation; not of training.
             augment: vary every training sample from epoch to epoch, as is usual for its kind
                 of data.
             learning_rate: at the reference batch; None: the size's own.
             warmup_steps: None: the size's own.
             evaluation_samples: evaluate on this many held-out samples only; None: all.
-            gamma: what the learning rate is multiplied by whenever ``decay_epochs`` have been
-                trained; None: it does not decay.
+            gamma: factor on the learning rate each time ``decay_epochs`` have been trained;
+                None: the rate does not decay.
             decay_epochs: given with ``gamma``.
 
         Raises:
-            ValueError: all options that cannot be, one a line.
-            DataError: files that are missing or malformed.
+            ValueError: options are out of range; all of them, one a line.
+            DataError: files are missing or malformed.
         """
         data = next(iter(self.data_sets)) if data is None else data
         overrides = Overrides(learning_rate, warmup_steps, evaluation_samples, gamma, decay_epochs)
@@ -91,36 +89,36 @@ class SizedWorkload(ABC, Generic[SizeT]):
         self.num_samples = len(self._data.train)
 
     def _problems(self) -> list[str]:
-        """What is wrong with a subclass's own options, a line each."""
+        """Return the mistakes of a subclass's own options, one a line."""
         return []
 
     @abstractmethod
     def _open(self, data: str, root: str, seed: int) -> DataSet:
-        """The data set called ``data``, in the form that this size wants."""
+        """Return the data set called ``data``, in the form that this size needs."""
 
     @abstractmethod
     def _build(self) -> torch.nn.Module:
-        """The network of this size, drawn from torch's CPU generator."""
+        """Return the network of this size, with parameters from torch's CPU generator."""
 
     @abstractmethod
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """The optimizer of the paper, over the model's parameters."""
+        """Return the optimizer of the paper, over the model's parameters."""
 
     @abstractmethod
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Mean loss over the samples of ``batch``."""
+        """Return the mean loss over the samples of ``batch``."""
 
     @abstractmethod
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
-        """Metrics on held-out samples; the first entry is the one to watch."""
+        """Return metrics on held-out samples; the first entry is the most important."""
 
     def build_model(self, seed: int) -> torch.nn.Module:
-        """The network, its parameters drawn from ``seed``; no other random state moves."""
+        """Return the network with parameters drawn from ``seed``; no other random state changes."""
         with seeded(seed):
             return self._build()
 
     def samples(self, ids: Sequence[int], epochs: Sequence[int] | None = None) -> Batch:
-        """The samples with these ids; with augmentation, as each is in the epoch given.
+        """Return the samples with these ids; with augmentation, as each is in the epoch given.
 
         Raises:
             IndexError: an id outside 0..num_samples-1.
@@ -138,6 +136,6 @@ class SizedWorkload(ABC, Generic[SizeT]):
         step: int,
         samples: int | None = None,
     ) -> None:
-        """One step at the learning rate of this global batch, step (from 0) and epoch."""
+        """Make one step at the learning rate of this global batch, step (from 0) and epoch."""
         consumed = step * global_batch if samples is None else samples
         self._recipe.update(optimizer, global_batch, step, consumed / self.num_samples)

@@ -1,7 +1,7 @@
 """InceptionV3 for pictures of 32x32, at any width: the paper's blocks, in a table.
 
-Its stages see 8x8, 4x4 and 2x2 pixels in place of 35x35, 17x17 and 8x8. Every convolution is
-followed by BatchNorm and ReLU. There is no auxiliary classifier.
+Its stages see 8x8, 4x4 and 2x2 pixels in place of 35x35, 17x17 and 8x8. BatchNorm and ReLU follow
+every convolution. There is no auxiliary classifier.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from torch import nn
 from workloads.small_pictures import initialise
 
 _STEM = 32
-"""Channels of the paper's first layer: the unit of ``width``."""
+"""Channels of the paper's first layer; they define the unit of ``width``."""
 Kernel = tuple[int, int]
 Chain = Sequence[tuple[int, Kernel]]
-"""Convolutions one after the other: output channels at full width, and the kernel."""
+"""Consecutive convolutions: output channels at full width, and the kernel."""
 
 _ONE: Kernel = (1, 1)
 _THREE: Kernel = (3, 3)
@@ -27,7 +27,7 @@ _TALL: Kernel = (7, 1)
 
 
 class _Convolution(nn.Sequential):
-    """A convolution that keeps the size (or halves it), BatchNorm, ReLU."""
+    """A convolution that keeps the size (or halves it), BatchNorm and ReLU."""
 
     def __init__(self, inputs: int, outputs: int, kernel: Kernel, stride: int = 1) -> None:
         padding = (kernel[0] // 2, kernel[1] // 2)
@@ -39,7 +39,7 @@ class _Convolution(nn.Sequential):
 
 
 class _Branches(nn.Module):
-    """Chains beside each other, their outputs stacked."""
+    """Parallel chains whose outputs are concatenated."""
 
     def __init__(self, branches: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -50,11 +50,10 @@ class _Branches(nn.Module):
 
 
 def small_inception(width: int, num_classes: int) -> nn.Module:
-    """InceptionV3 (Szegedy et al. 2016, table 1) at ``width`` channels of the stem; 32 is the
-    paper's.
+    """Return InceptionV3 (Szegedy et al. 2016, table 1) with ``width`` channels in the stem.
 
     Args:
-        width: a multiple of 4, or some branch would have no channel left.
+        width: a multiple of 4, so that every branch has a channel; 32 is the paper's.
         num_classes: outputs.
     """
     build = _Builder(width)
@@ -91,18 +90,18 @@ def small_inception(width: int, num_classes: int) -> nn.Module:
 
 
 class _Builder:
-    """Builds blocks that follow each other; knows how many channels come in."""
+    """Builder of consecutive blocks; it tracks the number of channels."""
 
     def __init__(self, width: int) -> None:
         self.channels = 0
         self._width = width
 
     def scaled(self, channels: int) -> int:
-        """Channels of the paper at this width."""
+        """Return a number of the paper's channels, scaled to this width."""
         return max(1, channels * self._width // _STEM)
 
     def figure5(self, pooled: int) -> nn.Module:
-        """The paper's first kind of block: one and two smaller convolutions for a 5x5."""
+        """Build the paper's first kind of block, in which smaller convolutions replace a 5x5."""
         return self._block(
             [
                 [(64, _ONE)],
@@ -113,7 +112,7 @@ class _Builder:
         )
 
     def figure6(self, inner: int) -> nn.Module:
-        """The second kind: 7x7 as rows and columns."""
+        """Build the second kind of block, with a 7x7 split into rows and columns."""
         return self._block(
             [
                 [(192, _ONE)],
@@ -124,7 +123,7 @@ class _Builder:
         )
 
     def figure7(self) -> nn.Module:
-        """The third kind: branches that end in a row and a column beside each other."""
+        """Build the third kind of block, whose branches end in a row and a column in parallel."""
         inputs = self.channels
         split = [(384, (1, 3)), (384, (3, 1))]
 
@@ -143,7 +142,7 @@ class _Builder:
         return _Branches(branches)
 
     def halving(self, *chains: Chain) -> nn.Module:
-        """Convolutions and pooling that halve the size."""
+        """Build a block of convolutions and pooling that halves the size."""
         inputs = self.channels
         branches = [self._chain(inputs, chain, stride=2)[0] for chain in chains]
         self.channels += sum(self.scaled(chain[-1][0]) for chain in chains)
@@ -161,7 +160,7 @@ class _Builder:
         )
 
     def _chain(self, inputs: int, chain: Chain, stride: int = 1) -> tuple[nn.Module, int]:
-        """Convolutions one after the other, the last with the stride; and their channels."""
+        """Return consecutive convolutions, the last with the stride, and their output channels."""
         layers = []
         for number, (outputs, kernel) in enumerate(chain, 1):
             is_last = number == len(chain)

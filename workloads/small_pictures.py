@@ -1,8 +1,8 @@
 """ResNets, VGGs and AlexNet for pictures of 32x32, at any width.
 
-Depth, blocks and their order are the papers' and the blocks are torchvision's own; only what
-is made for 224x224 gives way. Made for those, the last stages would see a single pixel, on
-which BatchNorm cannot train with one sample per worker.
+Depth, blocks and their order are the papers', and the blocks are torchvision's own. Only the parts
+made for 224x224 are changed. With those parts the last stages would see a single pixel, on which
+BatchNorm cannot train with one sample per worker.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _VGG19_LAYERS = (1, 1, "M", 2, 2, "M", 4, 4, 4, 4, "M", 8, 8, 8, 8, "M", 8, 8, 8
 width."""
 _DROPOUT = 0.2
 _RESIDUAL_SCALE = 0.25
-"""Of every residual branch at the start. Goyal et al. 2017 (section 5.1) start at 0 for the
-same reason, smooth first steps; above 0, every parameter has a gradient from step 0."""
+"""Initial scale of every residual branch. Goyal et al. 2017 (section 5.1) start at 0, for smooth
+first steps. With a scale above 0, every parameter also has a gradient from step 0."""
 
 
 def initialise(model: nn.Module) -> None:
-    """He et al.'s initialisation (ICCV '15) of every convolution and linear layer, in order.
+    """Initialise every convolution and linear layer after He et al. (ICCV '15), in order.
 
-    It keeps the scale of the activations, without which a narrow VGG16 does not start to
-    learn for hundreds of steps.
+    This keeps the scale of the activations. Without it a narrow VGG16 learns nothing for hundreds
+    of steps.
     """
     for module in model.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
@@ -85,7 +85,7 @@ def _resnet(
 
 
 def resnet18(width: int, num_classes: int) -> nn.Module:
-    """ResNet18 (He et al. 2016) with a 3x3 stem of stride 2 and no max-pooling.
+    """Return ResNet18 (He et al. 2016) with a 3x3 stem of stride 2 and no max-pooling.
 
     Args:
         width: channels of the stem; 64 is the paper's.
@@ -95,7 +95,7 @@ def resnet18(width: int, num_classes: int) -> nn.Module:
 
 
 def resnet50(width: int, num_classes: int) -> nn.Module:
-    """ResNet50; as ``resnet18``."""
+    """Return ResNet50, with the changes of ``resnet18``."""
     return _resnet(Bottleneck, _RESNET50_BLOCKS, width, num_classes)
 
 
@@ -118,7 +118,7 @@ def _vgg(
 
 
 def _head(inputs: int, hidden: int, num_classes: int) -> nn.Sequential:
-    """Two hidden layers with dropout."""
+    """Return a classifier with two hidden layers and dropout."""
     return nn.Sequential(
         nn.Linear(inputs, hidden),
         nn.ReLU(inplace=True),
@@ -131,12 +131,12 @@ def _head(inputs: int, hidden: int, num_classes: int) -> nn.Sequential:
 
 
 def vgg11_bn(width: int, num_classes: int) -> nn.Module:
-    """VGG11 with BatchNorm; as ``vgg16``."""
+    """Return VGG11 with BatchNorm, with the head of ``vgg16``."""
     return _vgg(_VGG11_LAYERS, width, num_classes, batch_norm=True)
 
 
 def vgg16(width: int, num_classes: int) -> nn.Module:
-    """VGG16 (Simonyan and Zisserman 2015) with a head of two hidden layers of 8 widths.
+    """Return VGG16 (Simonyan and Zisserman 2015) whose two hidden layers are 8 widths wide.
 
     Its dropout is 0.2; the paper's 0.5 is for hidden layers of 4,096.
 
@@ -148,16 +148,16 @@ def vgg16(width: int, num_classes: int) -> nn.Module:
 
 
 def vgg19(width: int, num_classes: int) -> nn.Module:
-    """VGG19; as ``vgg16``."""
+    """Return VGG19, with the head of ``vgg16``."""
     return _vgg(_VGG19_LAYERS, width, num_classes)
 
 
 def alexnet(width: int, num_classes: int) -> nn.Module:
-    """AlexNet (Krizhevsky 2014, in torchvision's widths) with 3x3 kernels throughout.
+    """Return AlexNet (Krizhevsky 2014, in torchvision's widths) with 3x3 kernels throughout.
 
     Args:
-        width: channels of the first layer; 64 is torchvision's (its hidden layers have 4,096,
-            these 16 widths).
+        width: channels of the first layer; torchvision's is 64. The hidden layers have 16 widths;
+            torchvision's have 4,096.
         num_classes: outputs.
     """
 
@@ -189,5 +189,5 @@ def alexnet(width: int, num_classes: int) -> nn.Module:
 
 
 def num_parameters(model: nn.Module) -> int:
-    """Parameters of a model, each counted once however often it is used."""
+    """Return the number of a model's parameters; a shared parameter counts once."""
     return sum(parameter.numel() for parameter in model.parameters())

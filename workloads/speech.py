@@ -1,4 +1,4 @@
-"""A network like Deep Speech 2: convolutions, recurrent layers, and CTC."""
+"""Deep Speech 2: a speech recogniser of convolutions and recurrent layers, trained with CTC."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ class SpeechSize:
     """One size of the network."""
 
     channels: int
-    """Of the convolutions."""
+    """Channels of the convolutions."""
     num_layers: int
-    """Recurrent ones, both ways each."""
+    """Number of recurrent layers, each in both directions."""
     width: int
-    """Of each way."""
+    """Width of a recurrent layer in each direction."""
     bins: int
     letters: int
-    """Of a synthetic utterance."""
+    """Letters of a synthetic utterance."""
     num_samples: int
-    """Of the synthetic set."""
+    """Samples of the synthetic set."""
     frames: int
-    """Longest utterance from files, 10 ms each."""
+    """Longest utterance from files, in frames of 10 ms."""
     recipe: Recipe
 
 
 class _Recurrent(nn.Module):
-    """BatchNorm over all frames, then a GRU both ways, whose outputs are added."""
+    """BatchNorm over all frames, then a GRU in both directions whose outputs are added."""
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class _Recurrent(nn.Module):
         self.gru = nn.GRU(inputs, width, batch_first=True, bidirectional=True)
 
     def forward(self, frames: torch.Tensor) -> torch.Tensor:
-        """(n, frames, inputs) to (n, frames, width)."""
+        """Return (n, frames, width) for (n, frames, inputs)."""
         normed = self.norm(frames.transpose(1, 2)).transpose(1, 2)
         both, _ = self.gru(normed)
         forwards, backwards = both.chunk(2, dim=2)
@@ -56,7 +56,7 @@ class _Recurrent(nn.Module):
 
 
 class _DeepSpeech(nn.Module):
-    """Two convolutions over time and frequency, recurrent layers, letters."""
+    """Two convolutions over time and frequency, recurrent layers, and an output of letters."""
 
     def __init__(self, plan: SpeechSize, num_letters: int) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class _DeepSpeech(nn.Module):
         self.letters = nn.Linear(plan.width, num_letters + 1)
 
     def forward(self, spectrum: torch.Tensor) -> torch.Tensor:
-        """Logarithm of the chance of every letter; (n, frames / 2, letters and blank)."""
+        """Return the log-probability of every letter; (n, frames / 2, letters and blank)."""
         frames = self.convolutions(spectrum[:, None]).flatten(1, 2).transpose(1, 2)
         for layer in self.layers:
             frames = layer(frames)
@@ -87,8 +87,8 @@ class _DeepSpeech(nn.Module):
 class DeepSpeech2(SizedWorkload[SpeechSize]):
     """Speech to letters with CTC: Amodei et al., ICML '16, without a language model.
 
-    Paper has its two-dimensional convolutions with 32 channels and seven recurrent layers of 800.
-    Differs: GRUs of plain layers, each with BatchNorm before it; 11 x 11 kernels.
+    Size ``paper`` has its two-dimensional convolutions with 32 channels and seven recurrent layers
+    of 800. Differs: GRUs of plain layers, each with BatchNorm before it; 11 x 11 kernels.
     """
 
     name = "deepspeech2"
@@ -100,8 +100,10 @@ class DeepSpeech2(SizedWorkload[SpeechSize]):
     }
 
     def _open(self, data: str, root: str, seed: int) -> DataSet:
-        """Of ``spectrum`` (n, bins, frames), ``num_frames``, ``letters`` (n, length),
-        ``num_letters``."""
+        """Return a data set of ``spectrum``, ``num_frames``, ``letters`` and ``num_letters``.
+
+        ``spectrum`` has the shape (n, bins, frames), ``letters`` (n, length); the numbers have (n).
+        """
         plan = self._plan
         return open_speech(data, root, plan.bins, plan.letters, plan.num_samples, plan.frames, seed)
 
@@ -109,16 +111,19 @@ class DeepSpeech2(SizedWorkload[SpeechSize]):
         return _DeepSpeech(self._plan, self._data.num_labels)
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """Adam. The paper has SGD with Nesterov's momentum and clipped gradients, which trains
-        only as long as no utterance is much harder than the others."""
+        """Return Adam.
+
+        The paper's SGD with Nesterov's momentum and clipped gradients trains only if no utterance
+        is much harder than the others.
+        """
         return torch.optim.Adam(model.parameters(), lr=self._recipe.learning_rate)
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Mean over the utterances of the CTC loss a letter, nats."""
+        """Return the mean over the utterances of the CTC loss per letter, nats."""
         return _losses(model(batch["spectrum"]), batch).mean()
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
-        """Share of letters that are wrong, missing or too much, and loss, held out.
+        """Return the share of letters that are wrong, missing or added, and the loss, held out.
 
         The likeliest letter of every frame is taken (no beam, no language model).
         """
@@ -141,12 +146,12 @@ class DeepSpeech2(SizedWorkload[SpeechSize]):
 
 
 def _lengths(batch: Batch) -> torch.Tensor:
-    """Frames that the network has of each utterance."""
+    """Return the number of the network's output frames for each utterance."""
     return (batch["num_frames"] + _TIME_STRIDE - 1) // _TIME_STRIDE
 
 
 def _losses(chances: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """CTC loss a letter of each utterance (Graves et al., ICML '06)."""
+    """Return the CTC loss per letter of each utterance (Graves et al., ICML '06)."""
     each = torch.nn.functional.ctc_loss(
         chances.transpose(0, 1),
         batch["letters"],
@@ -160,14 +165,14 @@ def _losses(chances: torch.Tensor, batch: Batch) -> torch.Tensor:
 
 
 def _collapsed(best: torch.Tensor) -> list[int]:
-    """Letters of a path: repetitions once, blanks not at all."""
+    """Return the letters of a path, with repetitions merged and blanks removed."""
     found = torch.unique_consecutive(best)
     letters: list[int] = found[found != _BLANK].tolist()
     return letters
 
 
 def _distance(heard: Sequence[int], said: Sequence[int]) -> int:
-    """Fewest letters to change, add and leave out (Levenshtein)."""
+    """Return the least number of letters to change, add and leave out (Levenshtein)."""
     row = list(range(len(said) + 1))
     for number, letter in enumerate(heard, 1):
         before, row[0] = row[0], number

@@ -18,7 +18,7 @@ _HEADS = (3, 6, 12, 24)
 class SwinT(ImageWorkload):
     """Swin-T: Liu et al., ICCV '21.
 
-    For pictures of 32x32, patches are 2x2 and windows 4x4; ``width`` is the embedding's.
+    For pictures of 32x32, patches are 2x2 and windows 4x4; ``width`` is that of the embedding.
     """
 
     name = "swin_t"
@@ -31,7 +31,7 @@ class SwinT(ImageWorkload):
 
     @staticmethod
     def narrow(width: int, num_classes: int) -> torch.nn.Module:
-        """Its stages as published, over smaller patches and windows."""
+        """Return the network with its published stages, over smaller patches and windows."""
         model: torch.nn.Module = swin_transformer.SwinTransformer(
             patch_size=[2, 2],
             embed_dim=width,
@@ -44,7 +44,7 @@ class SwinT(ImageWorkload):
         return model
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """Adam with decoupled weight decay 0.05, as in the paper."""
+        """Return Adam with decoupled weight decay 0.05, as in the paper."""
         return torch.optim.AdamW(
             model.parameters(), lr=self._recipe.learning_rate, weight_decay=0.05
         )

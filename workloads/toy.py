@@ -20,7 +20,7 @@ from workloads.training import Recipe, evaluate_classifier
 
 @dataclass(frozen=True, slots=True)
 class ToySize:
-    """The one size."""
+    """The only size."""
 
     recipe: Recipe
 
@@ -31,7 +31,7 @@ def _logits(model: nn.Module, batch: Batch) -> torch.Tensor:
 
 
 class Toy(SizedWorkload[ToySize]):
-    """One hidden layer on the digits as they are, 8x8; imports torch and nothing else big."""
+    """One hidden layer on the 8x8 digits; torch is the only large import."""
 
     name = "toy"
     sizes: Mapping[str, ToySize] = {"tiny": ToySize(Recipe(0.05))}
@@ -59,20 +59,20 @@ class Toy(SizedWorkload[ToySize]):
             size: ``tiny``.
             data: ``digits``.
             root: for data sets with files, of which there is none.
-            data_seed: of the digits' split and of augmentation; not of training.
-            augment: move every digit a little, anew in every epoch.
+            data_seed: seed of the digits' split and of augmentation; not of training.
+            augment: move every digit a little, differently in every epoch.
             hidden: hidden units: 75 parameters each, so this sets the size of the state.
             sample_s: seconds that an emulated device takes for each sample of a loss; 0: none.
             learning_rate: at the reference batch; None: the size's own.
             warmup_steps: None: the size's own.
             evaluation_samples: evaluate on this many held-out samples only; None: all.
-            gamma: what the learning rate is multiplied by whenever ``decay_epochs`` have been
-                trained; None: it does not decay.
+            gamma: factor on the learning rate each time ``decay_epochs`` have been trained;
+                None: the rate does not decay.
             decay_epochs: given with ``gamma``.
 
         Raises:
-            ValueError: all options that cannot be, one a line.
-            DataError: scikit-learn's digits are not where they should be.
+            ValueError: options are out of range; all of them, one a line.
+            DataError: scikit-learn's digits are not in their usual place.
         """
         self._hidden = hidden
         self._sample_s = sample_s
@@ -98,7 +98,7 @@ class Toy(SizedWorkload[ToySize]):
         return problems
 
     def _open(self, data: str, root: str, seed: int) -> DataSet:
-        """Of ``image`` (n, 1, 8, 8) and ``label`` (n)."""
+        """Return a data set of ``image`` (n, 1, 8, 8) and ``label`` (n)."""
         return open_digits(image_size=8, channels=1, seed=seed)
 
     def _build(self) -> nn.Module:
@@ -112,15 +112,15 @@ class Toy(SizedWorkload[ToySize]):
         )
 
     def build_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """SGD with momentum 0.9."""
+        """Return SGD with momentum 0.9."""
         return torch.optim.SGD(model.parameters(), lr=self._recipe.learning_rate, momentum=0.9)
 
     def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
-        """Mean cross entropy, nats."""
+        """Return the mean cross entropy, nats."""
         occupy(self._sample_s * len(batch["label"]))
         return nn.functional.cross_entropy(_logits(model, batch), batch["label"])
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        """Accuracy, also of each class, and loss on held-out digits."""
+        """Return accuracy, also of each class, and loss on held-out digits."""
         data, num_samples = self._data, self._evaluation_samples
         return evaluate_classifier(model, _logits, data.held_out, num_samples, data.num_labels)

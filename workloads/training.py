@@ -1,4 +1,4 @@
-"""What every workload's training has in common: seeding, the update, the evaluation."""
+"""Parts that all workloads share: seeding, the update, the evaluation."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from workloads.data.base import SampleSet
 
 _EVALUATION_BATCH = 64
 MOST_CLASSES = 100
-"""Of more classes than this the accuracy of each is not told."""
+"""Most classes for which the accuracy of each class is reported."""
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Draw from torch's CPU generator as from a fresh one seeded with ``seed``.
 
-    Its state is put back afterwards. Generators of accelerators are neither seeded nor
-    touched: models are built on the CPU.
+    The generator's state is restored afterwards. Generators of accelerators are not touched,
+    because models are built on the CPU.
     """
     before = torch.get_rng_state()
     torch.default_generator.manual_seed(seed)
@@ -36,22 +36,21 @@ def seeded(seed: int) -> Iterator[None]:
 class Recipe:
     """Learning rate of a workload.
 
-    Linear in the global batch, with a linear warm-up: Goyal et al. 2017, section 2.
+    It is linear in the global batch, with a linear warm-up: Goyal et al. 2017, section 2.
     """
 
     learning_rate: float
-    """At ``reference_batch``, after the warm-up."""
+    """Learning rate at ``reference_batch``, after the warm-up."""
     reference_batch: int = 32
     """Global batch for which ``learning_rate`` was chosen, samples."""
     warmup_steps: int = 0
-    """Steps over which the rate rises from nearly nothing to its value; 0: no warm-up."""
+    """Steps over which the rate rises linearly to its value; 0: no warm-up."""
     gamma: float = 1.0
-    """What the rate is multiplied by whenever ``decay_epochs`` have passed."""
+    """Factor on the rate each time ``decay_epochs`` have passed."""
     decay_epochs: float = math.inf
 
     def rate(self, global_batch: float, step: int, epochs: float = 0.0) -> float:
-        """Learning rate of step ``step``, counted from 0, at this global batch, when so many
-        epochs have been trained.
+        """Return the learning rate of a step (from 0) at a global batch, after ``epochs`` epochs.
 
         Raises:
             ValueError: the batch is below 1 or the step below 0.
@@ -69,7 +68,7 @@ class Recipe:
     def update(
         self, optimizer: torch.optim.Optimizer, global_batch: float, step: int, epochs: float = 0.0
     ) -> None:
-        """Set the learning rate of every parameter group, then ``optimizer.step()``."""
+        """Set the learning rate of every parameter group, then call ``optimizer.step()``."""
         rate = self.rate(global_batch, step, epochs)
         for group in optimizer.param_groups:
             group["lr"] = rate
@@ -78,7 +77,7 @@ class Recipe:
 
 @contextmanager
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; each submodule gets its own mode back."""
+    """Switch to evaluation mode without gradients; restore each submodule's own mode afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -92,7 +91,7 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
 def held_out_batches(
     model: torch.nn.Module, held_out: SampleSet, num_samples: int | None
 ) -> Iterator[Batch]:
-    """Held-out samples in batches, on the model's device.
+    """Yield held-out samples in batches, on the model's device.
 
     Args:
         model: the model, wrapped or not.
@@ -113,16 +112,16 @@ def evaluate_classifier(
     num_samples: int | None,
     num_classes: int = 0,
 ) -> dict[str, float]:
-    """Accuracy and mean cross entropy of a classifier on held-out samples.
+    """Return accuracy and mean cross entropy of a classifier on held-out samples.
 
     Args:
         model: the model, wrapped or not, on any device.
-        logits: its scores, one row per item, to be compared with ``batch["label"]``; an item
-            is whatever has a label, so a token of a translation as well as an image.
+        logits: its scores, one row per item, to be compared with ``batch["label"]``. An item is
+            anything with a label, such as an image or a token of a translation.
         held_out: the samples, never trained on.
         num_samples: only this many of them, from the first; None: all.
-        num_classes: labels that there are, to tell the accuracy of each as well; 0, or more than
-            ``MOST_CLASSES``: not to.
+        num_classes: number of labels, to report the accuracy of each; it is not reported for 0, or
+            for more than ``MOST_CLASSES``.
 
     Returns:
         ``accuracy`` (share of items whose best score is the label's), ``loss`` (nats),

@@ -22,7 +22,7 @@ class TransformerSize:
     """One size of the Transformer."""
 
     num_layers: int
-    """Of the encoder, and of the decoder."""
+    """Layers of the encoder, and as many of the decoder."""
     width: int
     num_heads: int
     hidden: int
@@ -42,10 +42,10 @@ def _logits(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
 class Transformer(SizedWorkload[TransformerSize]):
     """Transformer with shared embeddings, label smoothing and Adam: Vaswani et al. 2017.
 
-    Paper is their base model with 37,000 words; edl has the 24 MB of the one in EDL's table 2,
-    whose shape is not stated. Differs: sentences of one length, and a
-    learning rate that stays after its warm-up instead of falling with the root of the step,
-    so that a job of any length trains at the rate its batch calls for.
+    Size ``paper`` is their base model with 37,000 words. Size ``edl`` has the 24 MB of the model in
+    EDL's table 2, whose shape is not stated. Differs: sentences of one length, and a constant
+    learning rate after the warm-up. The paper's rate falls with the root of the step; a constant
+    one suits jobs of any length.
     """
 
     name = "transformer"
@@ -64,7 +64,7 @@ class Transformer(SizedWorkload[TransformerSize]):
     }
 
     def _open(self, data: str, root: str, seed: int) -> DataSet:
-        """Of ``source`` (n, length), ``target`` and ``label`` (n, length + 1)."""
+        """Return a data set of ``source`` (n, length), ``target`` and ``label`` (n, length + 1)."""
         plan = self._plan
         return mirrored_sentences(plan.num_samples, plan.vocabulary, plan.length, seed)
 
@@ -81,18 +81,18 @@ class Transformer(SizedWorkload[TransformerSize]):
         )
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """Adam with the paper's constants (section 5.3)."""
+        """Return Adam with the paper's constants (section 5.3)."""
         return torch.optim.Adam(
             model.parameters(), lr=self._recipe.learning_rate, betas=(0.9, 0.98), eps=1e-9
         )
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Mean cross entropy of the next word with label smoothing 0.1, nats."""
+        """Return the mean cross entropy of the next word with label smoothing 0.1, nats."""
         scores = _logits(model, batch).flatten(0, 1)
         return torch.nn.functional.cross_entropy(
             scores, batch["label"].flatten(), label_smoothing=_LABEL_SMOOTHING
         )
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
-        """Share of words predicted right after the right words before, and loss, held out."""
+        """Return the share of next words predicted correctly after true words, and the loss."""
         return evaluate_classifier(model, _logits, self._data.held_out, self._evaluation_samples)

@@ -1,18 +1,18 @@
-"""Wide: as much state as one asks for, for measuring what moving it costs."""
+"""Wide: a network with any amount of state, to measure the cost of moving it."""
 
 from __future__ import annotations
 
 from workloads.toy import Toy
 
 BYTES_PER_UNIT = 2 * 4 * 75
-"""A hidden unit has 64 weights, a bias and 10 outgoing weights, each a float with a momentum."""
+"""Bytes of a hidden unit: 64 weights, a bias, 10 outgoing weights; each a float with a momentum."""
 
 
 class Wide(Toy):
     """The toy network made wide: its parameters and momentum are ``state_bytes`` large.
 
-    A step computes and reduces in proportion to the state, as large models do; with a small
-    batch the activations stay small beside it.
+    A step computes and reduces in proportion to the state, as in large models. With a small batch
+    the activations stay small compared with it.
     """
 
     name = "wide"
@@ -32,15 +32,15 @@ class Wide(Toy):
             evaluation_samples: evaluate on this many held-out samples only; None: all.
 
         Raises:
-            ValueError: options that cannot be.
-            DataError: scikit-learn's digits are not where they should be.
+            ValueError: an option is out of range.
+            DataError: scikit-learn's digits are not in their usual place.
         """
         hidden = int(state_bytes) // BYTES_PER_UNIT
         if hidden < 1:
             raise ValueError(
                 f"state_bytes is {state_bytes}; a network has at least {BYTES_PER_UNIT}"
             )
-        # The wider the network, the smaller the steps that its sums of many terms can bear.
+        # A wider network sums more terms and needs smaller steps to stay stable.
         super().__init__(
             size=size,
             hidden=hidden,

@@ -1,1 +1,1 @@
-"""Stop-free elasticity and torchft side by side: the same scale-out and the same death."""
+"""Comparison of stop-free elasticity with torchft: the same scale-out and the same worker death."""

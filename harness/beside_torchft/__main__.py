@@ -1,4 +1,4 @@
-"""``python -m harness.beside_torchft``: a scale-out and a death, here and under torchft."""
+"""``python -m harness.beside_torchft``: compare a scale-out and a worker's death with torchft."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from harness.store import StoreError
 from harness.summary import console
 
 _GUESS_S = 70.0
-"""What a trial may take, until one has been measured."""
+"""Assumed seconds of a trial until one has been measured."""
 _SHOWN = ("step_s", "noise_s", "scaling_time_s", "stopping_time_s", "recovery_s")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.beside_torchft",
         description=(
@@ -140,10 +140,10 @@ def measure(
     *,
     force: bool,
 ) -> None:
-    """Run the trials that are missing, and put all of them into ``found``, each as it is done.
+    """Run the missing trials; add each trial to ``found`` as soon as it is finished.
 
     Raises:
-        StoreError: a finished one is damaged.
+        StoreError: a finished trial's file is damaged.
     """
     settings = files.settings
     trials = order_of(cells, settings.trials, settings.seed)
@@ -163,7 +163,7 @@ def measure(
 
 
 def _failed(said: Mapping[str, Any]) -> list[str]:
-    """The systems that did not come to the end of a trial."""
+    """Return the systems that did not complete a trial."""
     return [key for key, own in said.items() if isinstance(own, Mapping) and "error" in own]
 
 
@@ -194,7 +194,7 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
         with interruptible():
             measure(files, cells, found, force=options.force)
     finally:
-        # Also after a stop, so that what has been measured so far is told.
+        # Also after a stop: report what has been measured so far.
         if found:
             record = make_record(files, cells, found, earlier)
             write_json(path, record)
@@ -206,7 +206,7 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure what is missing, write the record, print the table; the exit code."""
+    """Measure what is missing, write the record, and print the table; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = build_parser().parse_args(words)
     command = ["python", "-m", "harness.beside_torchft", *words]

@@ -1,7 +1,7 @@
-"""What a scale-out and a death cost, from when steps were committed: pure functions.
+"""Costs of a scale-out and of a worker's death, from the times of committed steps: pure functions.
 
-The same numbers for both systems, since of both are known the steps that were committed, the
-moment of the request and that of the SIGKILL, on one clock.
+The numbers are defined equally for both systems. For each, the committed steps, the time of the
+request and the time of the SIGKILL are known on one clock.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from itertools import pairwise
 from statistics import median
 
 FIRST_STEPS = 20
-"""Steps of the first worker that do not count: it is still warming up."""
+"""Steps of the first worker that do not count because of its warm-up."""
 USUAL_STEPS = 20
-"""So many steps with the same workers tell how long a usual one takes."""
+"""Number of steps with the same workers whose median is the usual step."""
 WARM_STEPS = 10
 """First steps with all workers in which a stop still counts for the scale-out."""
 
 
 class CourseError(Exception):
-    """A training did not take the course that it was to take; the text says where it left it."""
+    """Error for a training that did not go through all its phases; the text says which failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A committed step."""
+    """One committed step."""
 
     started_s: float
     ended_s: float
@@ -34,17 +34,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A training on one worker that was scaled out once, and lost a worker then."""
+    """A training on one worker that was scaled out once, and then lost a worker."""
 
     steps: Sequence[Step]
     asked_s: float
-    """When more workers were asked for, or started."""
+    """Time when more workers were requested or started."""
     killed_s: float
-    """When one of them was sent SIGKILL."""
+    """Time when one worker was sent SIGKILL."""
 
 
 def costs(course: Course) -> dict[str, float]:
-    """What the scale-out and the death cost, seconds.
+    """Return the costs of the scale-out and of the death, seconds.
 
     - ``step_s``, ``step_all_s``: a usual step, end to end, of one worker and of all;
     - ``noise_s``: the longest step before the request, beyond a usual one;

@@ -1,4 +1,4 @@
-"""Files of the comparison: one for each finished trial, and the record of them all."""
+"""Files of the comparison: one for each finished trial, and the record of all of them."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from harness.store import StoreError
 NAME, RECORD = "torchft", "record.json"
 SCHEMA_VERSION = 1
 _OF_A_SITTING = ("workloads", "trials")
-"""Settings that do not change what a trial is."""
+"""Settings that do not change the meaning of a trial."""
 
 
 @dataclass(frozen=True)
 class TrialFiles:
-    """Finished trials below a folder, each in a file named by all that it depends on."""
+    """Finished trials below a folder, in files whose names have a hash of all conditions."""
 
     folder: Path
     settings: Settings
     environment: Mapping[str, Any]
-    """Of this machine and this code, as in every manifest."""
+    """Description of this machine and this code, as in every manifest."""
 
     def path(self, trial: Trial) -> Path:
-        """Where a trial is."""
+        """Return the file of a trial."""
         facts = [trial.cell.facts, *conditions(asdict(self.settings), self.environment)]
         return self.folder / f"{trial.name}-{hash_json(facts)[:8]}.json"
 
     def find(self, trial: Trial) -> Mapping[str, Any] | None:
-        """What a trial says, or None.
+        """Return the numbers of a finished trial, or None.
 
         Raises:
             StoreError: the file is damaged.
@@ -57,7 +57,7 @@ class TrialFiles:
     def add(
         self, trial: Trial, outcomes: Mapping[System, Outcome], load: Mapping[str, float]
     ) -> None:
-        """Write a finished trial with every step that was committed, in one step."""
+        """Write a finished trial with every committed step, in one step."""
         about = {key: self.environment[key] for key in ("created", "git_commit", "git_dirty")}
         systems = {system: _document(outcome) for system, outcome in outcomes.items()}
         document = {**about, "load_before": dict(load), "systems": systems}
@@ -65,7 +65,7 @@ class TrialFiles:
 
 
 def conditions(settings: Mapping[str, Any], environment: Mapping[str, Any]) -> list[Any]:
-    """What the trials of all workloads depend on."""
+    """Return everything that the trials of all workloads depend on."""
     own = {key: value for key, value in settings.items() if key not in _OF_A_SITTING}
     slug = hardware_slug(environment["hardware"])
     return [own, environment["packages"], environment["python"], slug]
@@ -81,7 +81,7 @@ def _document(outcome: Outcome) -> dict[str, Any]:
 
 
 def _said(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What a system's part of a trial comes to."""
+    """Return the costs from one system's part of a trial, or its error."""
     if "error" in document:
         return {"error": document["error"]}
     steps = [Step(*step) for step in document["steps"]]
@@ -93,7 +93,7 @@ def _said(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cells_of_record(path: Path, files: TrialFiles) -> list[dict[str, Any]]:
-    """The workloads of a record, if it was measured under the conditions of today; else none.
+    """Return the workloads of a record; none if it was measured under other conditions.
 
     Raises:
         StoreError: the record is damaged.
@@ -115,14 +115,14 @@ def make_record(
     found: Mapping[Trial, Mapping[str, Any]],
     earlier: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Everything that the comparison says.
+    """Return the record of the comparison.
 
     Args:
         files: of its trials.
         cells: the workloads.
-        found: what finished trials say.
-        earlier: of the record before; what has more trials there stays, and what is not in
-            ``cells``.
+        found: numbers of finished trials.
+        earlier: cells of the previous record. A workload keeps its earlier cell if that has more
+            trials, or if the workload is not in ``cells``.
     """
     made = []
     for cell in cells:
@@ -145,7 +145,7 @@ def _num_trials(cell: Mapping[str, Any]) -> int:
 
 
 def _medians(trials: Sequence[Mapping[str, Any]], system: System) -> dict[str, Any]:
-    """Over the trials that came to their end, whose number stands beside."""
+    """Return medians over the completed trials, and the numbers of completed and failed ones."""
     whole = [trial[system] for trial in trials if "error" not in trial[system]]
     keys = [key for key in whole[0] if key != "victim"] if whole else []
     counted = {"trials": len(whole), "failed": len(trials) - len(whole)}
@@ -153,7 +153,7 @@ def _medians(trials: Sequence[Mapping[str, Any]], system: System) -> dict[str, A
 
 
 def record_path(to: Path, files: TrialFiles) -> Path:
-    """Where the record of this machine is; what is not usual has a file of its own."""
+    """Return the file of this machine's record; its name has all settings that are not defaults."""
     own, usual = asdict(files.settings), defaults()
     parts = [
         value if isinstance(value, str) else f"{key}_{value:g}"

@@ -1,8 +1,8 @@
-"""A trial: the same training grows and loses a worker under torchft, and under ``stop_free``.
+"""Trials in which the same training grows and loses a worker under torchft and under ``stop_free``.
 
-Both train the same class on the same cores with one batch for each worker (torchft's replicas
-have no global batch), start a newcomer as a new interpreter unless told otherwise, and have the
-heap that workers have. Which of them comes first is drawn.
+Both systems train the same class on the same cores with one batch for each worker, since torchft's
+replicas have no global batch. A newcomer is a new interpreter unless an option says otherwise. All
+processes have the heap settings of workers. The order of the two systems is drawn.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from harness.store import load_run
 from harness.sweep import read_words
 
 STEPS_BEFORE = FIRST_STEPS + 200
-"""Steps of the one worker before more are asked for."""
+"""Steps of the only worker before more are requested."""
 _SETTLE_S = 4.0
 """Seconds of training with all workers before one is killed."""
 _WORK_SAMPLES = 10_000_000
-"""More than is trained before the last fault; the rest is credited."""
+"""Work of the job, more than is trained before the last fault; the rest is credited."""
 _GRACE_S = 20.0
 _LOG_LINES = 6
 _ERROR = re.compile(r"[\w.]*Error\b")
 
 
 class System(StrEnum):
-    """What is compared."""
+    """Systems that are compared."""
 
     TORCHFT = "torchft"
     STOP_FREE = "stop_free"
@@ -55,85 +55,85 @@ class System(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is measured, of every workload."""
+    """Options of the comparison, for every workload."""
 
     module: str
-    """The program that runs torchft, as ``python -m`` takes it."""
+    """Module that runs torchft, for ``python -m``."""
     workloads: tuple[str, ...]
-    """``POOL/NAME``."""
+    """Workloads, each as ``POOL/NAME``."""
     workers: int
-    """After the scale-out, from one."""
+    """Number of workers after the scale-out from one."""
     batch: int
-    """Samples of a worker and step."""
+    """Samples of one worker in a step."""
     cluster: str
     start: str
-    """How newcomers of the stop-free backend start; torchft's are new interpreters."""
+    """Warmth of newcomers under the stop-free backend; torchft's are new interpreters."""
     wrapper: str
-    """How torchft's replicas sum gradients: ``flat`` or ``ddp``."""
+    """Way in which torchft's replicas sum gradients: ``flat`` or ``ddp``."""
     heartbeat_s: float
-    """After which silence torchft's lighthouse takes a replica for dead."""
+    """Seconds of silence after which torchft's lighthouse declares a replica dead."""
     trials: int
     seed: int
-    """Of the order."""
+    """Seed of the order."""
     torchft: str
-    """Its version."""
+    """Version of torchft."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """A workload, as both systems train it."""
+    """A workload in the form in which both systems train it."""
 
     workload: str
     spec: WorkloadSpec
     words: tuple[str, ...]
-    """Of the stop-free run, but for the repetition."""
+    """Overrides of the stop-free run, without the repetition."""
     cores: tuple[int, ...]
     environment: Mapping[str, str]
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What determines the work of a trial."""
+        """Facts that determine the work of a trial."""
         own = self.spec
         return {"target": own.target, "options": dict(own.options), "cores": list(self.cores)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
-    """One workload, measured once under each system."""
+    """One measurement of a workload under each system."""
 
     cell: Cell
     number: int
 
     @property
     def name(self) -> str:
-        """For a person, and for names of files."""
+        """Name for users and for file names."""
         return f"{self.cell.workload.replace('/', '-')}-t{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a system did in a trial."""
+    """Result of a trial under one system."""
 
     course: Course | None
-    """None: it did not come to its end."""
+    """Times of the training; None: it did not complete."""
     victim: str
-    """What is known of the killed worker."""
+    """Description of the killed worker."""
     error: str = ""
-    """Why there is no course."""
+    """Reason why there is no course."""
 
 
 def defaults() -> dict[str, Any]:
-    """What is measured when nothing else is said, by the names of the command's flags."""
+    """Return the default settings, by the names of the command's flags."""
     text = (CONFIG_DIR / "beside_torchft.yaml").read_text(encoding="utf-8")
     found: dict[str, Any] = yaml.safe_load(text)
     return found
 
 
 def plan_cells(settings: Settings, folder: Path) -> list[Cell]:
-    """Every workload, checked as ordinary runs are.
+    """Return every workload as a cell, checked as ordinary runs are.
 
     Args:
-        settings: what to measure.
+        settings: options of the comparison.
         folder: runs are written below it.
 
     Raises:
@@ -188,7 +188,7 @@ def _plan_cell(settings: Settings, workload: str, folder: Path, library: Library
 
 
 def run_trial(trial: Trial, settings: Settings, folder: Path) -> dict[System, Outcome]:
-    """One trial, under one system after the other."""
+    """Run one trial, under one system after the other."""
     order = [*System]
     random.Random(f"{settings.seed} {trial.name}").shuffle(order)
     run = {System.TORCHFT: _torchft, System.STOP_FREE: _stop_free}
@@ -204,7 +204,7 @@ def run_trial(trial: Trial, settings: Settings, folder: Path) -> dict[System, Ou
 
 def _torchft(trial: Trial, settings: Settings, log: Path) -> Outcome:
     spec, out = trial.cell.spec, log.with_suffix(".json")
-    out.unlink(missing_ok=True)
+    out.unlink(missing_ok=True)  # the result of an earlier attempt must not count
     words = [
         *(spec.target, "--options", json.dumps(dict(spec.options))),
         *("--replicas", str(settings.workers), "--cores", *map(str, trial.cell.cores)),
@@ -246,18 +246,18 @@ def _to_the_end(process: PointProcess) -> None:
         process.start()
         code = process.wait()
     except BaseException:
-        # With time to end its workers and to remove its folder.
+        # Leave it time to end its workers and to remove its folder.
         stop_all([process], signal.SIGTERM, _GRACE_S, lambda text: print(text, file=sys.stderr))
         raise
     process.kill()
     if code != 0:
-        # What it fell over and what it said last: a record has no paths of this machine.
+        # Keep error lines and the last line only: a record must not contain paths of this machine.
         lines = process.tail(_LOG_LINES)
         said = [*(line for line in lines[:-1] if _ERROR.match(line)), *lines[-1:]]
         raise CourseError(f"{process.module} ended with {code}: {'; '.join(said)}")
 
 
 def order_of(cells: Sequence[Cell], trials: int, seed: int) -> list[Trial]:
-    """All trials: each workload once, in drawn order, then each a second time, and so on."""
+    """Return all trials: each workload once, in drawn order, then each a second time, and so on."""
     drawn = random.Random(f"torchft {seed}")
     return [Trial(cell, number) for cell, number in drawn_rounds(cells, trials, drawn)]

@@ -1,1 +1,1 @@
-"""Whether two jobs trained the same, bit by bit, and if not, where they part and why."""
+"""Bit-by-bit comparison of two jobs' training: the first difference and its cause."""

@@ -1,4 +1,4 @@
-"""``python -m harness.consistency A B``: did two jobs train the same, bit by bit?"""
+"""``python -m harness.consistency A B``: compare the training of two jobs bit by bit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Ends with 0 if they are equal, 1 if they differ, 2 if they cannot be compared.
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.consistency",
         description="Compare two jobs bit by bit, and say where and why they part.",
@@ -42,7 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """See the module's text."""
+    """Compare two jobs and return the exit code."""
     options = build_parser().parse_args(argv)
     try:
         return _compare(options)
@@ -88,7 +88,7 @@ def _nothing_shared(path: Path, other_path: Path, one: JobFiles, other: JobFiles
 
 
 def describe(found: Difference) -> list[str]:
-    """For a person, line by line."""
+    """Return a difference as lines of text for a user."""
     who = "" if found.worker == COMMON else f" of worker {found.worker}"
     where = f"{found.name}{who}" if found.stage is None else f"{found.stage} {found.name}{who}"
     lines = [f"different from step {found.step} on: {where}"]

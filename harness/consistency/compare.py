@@ -1,4 +1,4 @@
-"""The first place in which two jobs differ, in the order of cause and effect."""
+"""Search for the first difference between two jobs, in the order of cause and effect."""
 
 from __future__ import annotations
 
@@ -26,45 +26,45 @@ PARTS = {
     Stage.OPTIMIZER: "update",
     Stage.UPDATED: "update",
 }
-"""Which part of the stack a stage points to, if everything before it is the same."""
+"""Part of the stack that a stage points to, if all earlier stages are equal."""
 WATCHED = (Stage.OPERATORS, Stage.BACKWARD)
-"""Stages whose names depend on what was watched, and which operators ran: what only one job has is
-no difference of its own."""
+"""Stages whose names depend on what was watched and on which operators ran. A name that only one
+job has is not a difference there."""
 MEAN_ROUNDING = 2.0**-40
-"""Relative difference of two means that rounding can explain: workers' losses are floats of
-24 bits, their mean a float of 53, whose last bits depend on the order of the sum. A difference of
-one loss by its last bit is above it for up to some thousands of workers."""
+"""Relative difference of two means that rounding can explain. Workers' losses are floats of 24
+bits. Their mean is a float of 53, and its last bits depend on the order of the sum. With up to some
+thousands of workers, a difference of one loss by its last bit is larger than this."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two jobs part."""
+    """The first place where two jobs differ."""
 
     step: int
     stage: Stage | None
-    """None: there is no evidence of this step, only its losses or digests."""
+    """Stage of the step; None: only losses or digests of this step were recorded."""
     worker: str
     name: str
-    """Of the tensor, state or number."""
+    """Name of the tensor, state or number."""
     part: str
-    """Of the stack, as far as it can be told."""
+    """Part of the stack, as far as it is known."""
     element: tuple[int, ...] | None = None
-    """The first element that differs, where the tensors were kept."""
+    """Index of the first element that differs, if the tensors were kept."""
     values: tuple[float, float] | None = None
-    """Of that element."""
+    """The two values of that element."""
     num_elements: int = 0
-    """That differ."""
+    """Number of elements that differ."""
     largest: float = 0.0
-    """Difference of two elements."""
+    """Largest difference between two elements."""
     notes: list[str] = field(default_factory=list)
 
 
 def first_difference(one: JobFiles, other: JobFiles) -> Difference | None:
-    """Where the jobs part; None: they do not, as far as both have been recorded."""
+    """Return the first difference of the jobs; None if all that both have recorded is equal."""
     unexplained = _unexplained(one, other)
     for step in sorted(set(one.evidence_steps) & set(other.evidence_steps)):
         if unexplained is not None and unexplained.step < step:
-            break  # losses or digests differ before: evidence from here on shows consequences
+            break  # losses or digests differ before: later evidence shows only consequences
         found = _in_step(one, other, step)
         if found is not None:
             return found
@@ -81,7 +81,7 @@ def _in_step(one: JobFiles, other: JobFiles, step: int) -> Difference | None:
         for worker in (COMMON, *workers):
             key = step, stage, worker
             if key not in one.stages or key not in other.stages:
-                continue  # only one of them knows: the layout of stock training, say
+                continue  # only one job recorded it, for example the layout of stock training
             found = _in_stage(one, other, step, stage, worker)
             if found is not None:
                 return found
@@ -93,7 +93,7 @@ NOTES = {
     Stage.BACKWARD: "forward passes are equal, and all gradients that were watched before it, so it"
     " lies in this operator's backward pass",
 }
-"""What else follows from where the first difference is."""
+"""Further conclusion from the stage of the first difference."""
 
 
 def _in_stage(
@@ -110,7 +110,7 @@ def _in_stage(
         part = PARTS[stage]
         which = step, Stage.POSITIONS, worker
         if stage is Stage.SAMPLES and which in one.stages and which in other.stages:
-            part = "random state of the samples"  # of the same ids, or they would have differed
+            part = "random state of the samples"  # the ids are equal: positions come before samples
         if stage is Stage.PARAMETERS:
             part = f"{part} ({_origin(one, other, step)})"
         if stage is Stage.RANDOM:
@@ -126,7 +126,7 @@ def _in_stage(
 
 
 def _origin(one: JobFiles, other: JobFiles, step: int) -> str:
-    """Where parameters that differ before a step can come from."""
+    """Return where parameters that differ before a step can come from."""
     if step == 1:
         return "what the jobs started from"
     if step - 1 in one.evidence_steps and step - 1 in other.evidence_steps:
@@ -158,16 +158,16 @@ def _with_elements(at: Difference, mine: Array, theirs: Array) -> Difference:
 
 @dataclass(frozen=True)
 class Compared:
-    """What losses were held to each other."""
+    """Numbers of steps whose losses were compared."""
 
     exact: int
-    """Steps whose losses were compared bit by bit: those of all workers, or two means."""
+    """Number of steps whose losses were compared bit by bit: those of all workers, or two means."""
     means: int
-    """Steps of which only means could be compared, since one job's log has other losses."""
+    """Number of steps with only comparable means, since one job's log has other losses."""
 
     @property
     def words(self) -> str:
-        """For a person."""
+        """Text for a user."""
         parts = [f"losses of {self.exact} steps"] if self.exact else []
         if self.means:
             parts.append(
@@ -178,14 +178,14 @@ class Compared:
 
 
 def compared(one: JobFiles, other: JobFiles) -> Compared:
-    """What losses of two jobs can be held to each other, and how."""
+    """Return how many steps' losses can be compared, exactly and by their means."""
     shared = set(one.losses) & set(other.losses)
     exact = sum(_have_same_losses(one, other, step) for step in shared)
     return Compared(exact, len(shared) - exact)
 
 
 def _unexplained(one: JobFiles, other: JobFiles) -> Difference | None:
-    """From losses and digests alone: the first step, and no cause."""
+    """Return the first difference in losses and digests alone, without a cause."""
     shared = sorted(set(one.losses) & set(other.losses))
     at_loss = next((step for step in shared if _losses_differ(one, other, step)), None)
     at_digest = next(
@@ -218,7 +218,7 @@ def _unexplained(one: JobFiles, other: JobFiles) -> Difference | None:
 
 
 def _have_same_losses(one: JobFiles, other: JobFiles, step: int) -> bool:
-    """Whether both logs have the same kind: every worker's, of as many, or the mean alone."""
+    """Return whether both logs have equally many losses in a step, so that they are comparable."""
     return len(one.losses[step]) == len(other.losses[step])
 
 

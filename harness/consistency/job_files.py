@@ -1,4 +1,4 @@
-"""What a job's directory says of its training, as the comparison wants it."""
+"""Reader of a job's directory for the comparison."""
 
 from __future__ import annotations
 
@@ -24,48 +24,47 @@ Array = npt.NDArray[Any]
 
 
 class JobFilesError(Exception):
-    """A path from which nothing can be compared; the text says which, why, and what to give."""
+    """Error for a path without anything to compare; its text says which, why, and what to give."""
 
 
 @dataclass(frozen=True)
 class JobFiles:
-    """One job's."""
+    """Recorded training of one job."""
 
     folder: Path
     losses: Mapping[int, tuple[str, ...]]
-    """Exact losses by step (from 1): of every logical worker where the log has them, else the
-    mean alone."""
+    """Exact losses by step (from 1): of all logical workers if the log has them, else the mean."""
     means: Mapping[int, str]
-    """The global batch's mean loss by step. Its last bits depend on how the mean was made, which
-    differs where the log has every worker's loss."""
+    """Mean loss of the global batch by step. Its last bits depend on how the mean was computed,
+    which differs if the log has every worker's loss."""
     digests: Mapping[int, Mapping[str, str]]
     """Digests of the state by step."""
     end: Mapping[str, str]
-    """Digests at the end, where they are known."""
+    """Digests at the end, as far as they are known."""
     stages: Mapping[tuple[int, Stage, str], Found]
     """Evidence by step, stage and worker."""
 
     @property
     def evidence_steps(self) -> list[int]:
-        """Steps that there is evidence of."""
+        """Steps with evidence."""
         return sorted({step for step, _, _ in self.stages})
 
     def workers(self, step: int) -> list[str]:
-        """Logical workers that there is evidence of."""
+        """Return the logical workers with evidence of a step."""
         found = {worker for at, _, worker in self.stages if at == step and worker != COMMON}
         return sorted(found, key=int)
 
     def tensor(self, step: int, worker: str, stage: Stage, name: str) -> Array | None:
-        """A tensor that was kept; None if it was not. Half floats as float32.
+        """Return a tensor that was kept, bfloat16 as float32; None if it was not kept.
 
         Raises:
-            JobFilesError: its file is damaged.
+            JobFilesError: the tensor's file is damaged.
         """
         path = self.folder / "evidence" / f"step-{step:08d}-{worker}.safetensors"
         if not path.exists():
             return None
         try:
-            # Its header is judged first: what it announces must be in the file.
+            # safe_open checks the header first: all tensors it announces must be in the file.
             with safe_open(path, framework="numpy") as file:
                 key = f"{stage}/{name}"
                 if key not in file.keys():  # noqa: SIM118
@@ -78,7 +77,7 @@ class JobFiles:
             raise JobFilesError(f"{path}: damaged ({error}); train the job again") from error
 
     def tensors(self, step: int, worker: str, stage: Stage) -> dict[str, Array]:
-        """All tensors of a stage that were kept."""
+        """Return all tensors of a stage that were kept."""
         found = {
             name: self.tensor(step, worker, stage, name)
             for name in self.stages.get((step, stage, worker), {})
@@ -87,8 +86,10 @@ class JobFiles:
 
 
 def _of_bfloat16(path: Path, key: str) -> Array:
-    """A tensor of a type that NumPy does not know, as float32, from the file itself: the length of
-    the header, the header, the tensors."""
+    """Return a bfloat16 tensor, a type that NumPy lacks, as float32, read from the file itself.
+
+    The file has the length of the header, the header, and the tensors.
+    """
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         entry = json.loads(file.read(size))[key]
@@ -99,7 +100,7 @@ def _of_bfloat16(path: Path, key: str) -> Array:
 
 
 def read_job(path: Path, job_id: str | None = None) -> JobFiles:
-    """What there is of a job.
+    """Return the recorded training of a job.
 
     Args:
         path: a job's directory (one with steps.jsonl), a run's directory, or the file that
@@ -107,7 +108,7 @@ def read_job(path: Path, job_id: str | None = None) -> JobFiles:
         job_id: which job of a run; None: the run has only one.
 
     Raises:
-        JobFilesError: nothing to compare is there, or a line of it is none of ours.
+        JobFilesError: the path has nothing to compare, or a line in an unknown format.
     """
     try:
         return _read(path, job_id)
@@ -148,7 +149,7 @@ def _job_folder(path: Path, job_id: str | None) -> Path:
 
 
 def _end(folder: Path) -> dict[str, str]:
-    """The digests that the run's records have of this job's end, if the run is complete."""
+    """Return the digests of this job's end from the run's records, if the run is complete."""
     run = folder.parent.parent
     try:
         records = load_run(run).records
@@ -182,7 +183,10 @@ def _stages(folder: Path) -> dict[tuple[int, Stage, str], dict[str, str]]:
 
 
 def _merged(lines: Iterator[Mapping[str, Any]]) -> Iterator[tuple[int, Stage, dict[str, str]]]:
-    """Lines of a stage that follow each other belong together; the last such group counts."""
+    """Yield stages with all their findings; consecutive lines of one stage are merged.
+
+    If a stage of a step occurs several times, the caller keeps its last group of lines.
+    """
     at: tuple[int, Stage] | None = None
     found: dict[str, str] = {}
     for line in lines:

@@ -1,7 +1,7 @@
-"""Why reduced gradients differ though every worker's own are the same.
+"""Explanation of reduced gradients that differ although every worker's own gradients are equal.
 
-Both jobs' sums are made again from the workers' gradients in all the ways that are known, and
-the two that give what each job had are compared.
+Both jobs' sums are computed again from the workers' gradients in all known ways. The ways that give
+each job's recorded sums are then compared.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ PARTS = {"scaling": "division", "order": "reduction order", "layout": "bucket la
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """A way to make the mean of N workers' gradients."""
+    """A way to compute the mean of N workers' gradients."""
 
     scaling: str
-    """``multiply`` each by 1/N, ``divide`` each by N, or divide the ``sum``."""
+    """``multiply`` (each by 1/N), ``divide`` (each by N) or ``sum`` (divide the sum by N)."""
     order: str
     """``ring``: gloo's; ``ranks``: ascending; ``turns``: descending."""
     layout: Layout
 
 
 def why(one: JobFiles, other: JobFiles, step: int) -> tuple[str, list[str]]:
-    """The part of the stack, and what was found; ``reduction`` if it cannot be told."""
+    """Return the part of the stack that differs, and notes; ``reduction`` if it is unknown."""
     layouts = _layouts(one, other, step)
     found = [_fitting(jobs, step, layouts) for jobs in (one, other)]
     notes = [
@@ -68,7 +68,7 @@ def _words(found: Arithmetic) -> str:
 
 
 def _layouts(one: JobFiles, other: JobFiles, step: int) -> list[Layout]:
-    """Those that were recorded in this step or any other, and one bucket in either order."""
+    """Return the layouts recorded in any step, and one bucket in either order."""
     names = tuple(one.stages[step, Stage.REDUCED, COMMON])
     found: dict[Layout, None] = {}
     for jobs in (one, other):
@@ -81,7 +81,7 @@ def _layouts(one: JobFiles, other: JobFiles, step: int) -> list[Layout]:
 
 
 def _fitting(jobs: JobFiles, step: int, layouts: Sequence[Layout]) -> list[Arithmetic]:
-    """The ways that give this job's sums, likelier ones first."""
+    """Return the ways that give this job's sums, likelier ones first."""
     workers = jobs.workers(step)
     own = [jobs.tensors(step, worker, Stage.GRADIENTS) for worker in workers]
     wanted = jobs.tensors(step, COMMON, Stage.REDUCED)

@@ -1,8 +1,8 @@
-"""Engine: what advances time and applies changes.
+"""Engine: the component that advances time and applies changes.
 
-The replay asks an engine to wait, gets events, lets the scheduler decide, and hands the
-engine the changes that follow. The same replay drives the simulated and the live engine;
-nothing outside an engine knows which one it is.
+The replay asks an engine to wait, gets events, lets the scheduler decide, and hands the engine the
+resulting changes. The same replay drives the simulated and the live engine. No code outside an
+engine knows which engine runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.trace.job import JobSpec
 
 
 class JobState(StrEnum):
-    """States of a job; ``TRANSITIONS`` says which may follow which."""
+    """States of a job; ``TRANSITIONS`` lists the legal successors of each."""
 
     PENDING = "pending"
     STARTING = "starting"
@@ -48,12 +48,12 @@ TRANSITIONS: Mapping[JobState, frozenset[JobState]] = {
     JobState.REFUSED: frozenset(),
     JobState.CANCELLED: frozenset(),
 }
-"""Legal transitions. A job that loses its slots goes to SUSPENDED (or back to PENDING if it
-never ran); a suspended job may be refused when its deadline has become hopeless."""
+"""Legal transitions. A job that loses its slots goes to SUSPENDED, or back to PENDING if it never
+ran. A suspended job may be refused when it can no longer meet its deadline."""
 
 
 class ChangeKind(StrEnum):
-    """What an engine can be asked to do to one job."""
+    """Kinds of change that an engine makes to one job on request."""
 
     START = "start"
     RESCALE = "rescale"
@@ -67,7 +67,7 @@ class ChangeKind(StrEnum):
 
 @frozen
 class Change:
-    """One request to an engine. At most one is in flight for a job."""
+    """Request to an engine to change one job. A job has at most one change in flight."""
 
     change_id: int
     kind: ChangeKind
@@ -77,22 +77,22 @@ class Change:
     """Slots after the change, in rank order; empty for SUSPEND and STOP."""
     global_batch: int
     virtual_workers: tuple[int, ...] | None = None
-    """Virtual workers of each of ``slots``, for backends that run them; they sum to the job's
-    ``num_logical_workers``. None: no plan."""
+    """Virtual workers of each of ``slots``, for backends that run them. Their sum is the job's
+    ``num_logical_workers``. None: the change has no plan."""
 
 
 class EventKind(IntEnum):
-    """Kinds of event. Events of one instant are handled in this order, then by arrival of
-    the job, then by job id: capacity first, then what ends, then what is new.
+    """Kinds of event, in the order in which events of one instant are handled: first capacity, then
+    ends, then what is new. Ties are ordered by the job's arrival, then by job id.
 
-    SLOT_DOWN: told in the instant in which no job holds the slot any more, with the loss of the
-    one that did. JOB_FAILED: its program ended in error, for good. JOB_CANCELLED: its owner gave it
-    up; it may come for a job that never started.
-    GRANT_LOST: all workers of a job died, and its grant with them; a change in flight has
-    failed with that. GRANT_SHRUNK: some died, or were removed by the backend since they were
-    slow, and the job goes on with the others. It comes after the end of a change, since one
-    that was in flight has ended by then: a job whose worker died had either reached its new
-    grant, of which it then lost a part, or had not.
+    SLOT_DOWN comes once no job holds the slot any more, in the same instant as the loss of the job
+    that held it. JOB_FAILED: the job's program ended in error, for good. JOB_CANCELLED: the job's
+    owner gave it up; the event may concern a job that never started.
+
+    GRANT_LOST: all workers of a job died, so its grant is lost; a change in flight has failed too.
+    GRANT_SHRUNK: some workers died, or the backend removed them because they were slow. The job
+    goes on with the other workers. GRANT_SHRUNK comes after the end of any change in flight, so the
+    loss is a part either of the new grant or of the old one.
     """
 
     SLOT_DOWN = 0
@@ -115,12 +115,12 @@ class EventKind(IntEnum):
 
 @frozen
 class Event:
-    """One fact, at one time of the engine's clock.
+    """Fact at one time of the engine's clock.
 
-    ``samples_done`` and ``samples_per_s`` are given with JOB_FINISHED, CHANGE_DONE,
-    GRANT_SHRUNK and PROGRESS: samples credited to the job so far, and its present rate (0
-    while stopped). ``phases_s`` comes with CHANGE_DONE and GRANT_SHRUNK, ``stopping_time_s``
-    with CHANGE_DONE. ARRIVAL and WAKE are made by the replay, all others by the engine.
+    ``samples_done`` and ``samples_per_s`` come with JOB_FINISHED, CHANGE_DONE, GRANT_SHRUNK and
+    PROGRESS. They are the samples credited to the job so far and its present rate (0 while
+    stopped). ``phases_s`` comes with CHANGE_DONE and GRANT_SHRUNK, ``stopping_time_s`` with
+    CHANGE_DONE. The replay makes ARRIVAL and WAKE; the engine makes all other events.
     """
 
     time_s: float
@@ -135,16 +135,16 @@ class Event:
     phases_s: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
     slots: tuple[int, ...] = ()
-    """With GRANT_SHRUNK: the slots that the job still holds, in rank order."""
+    """With GRANT_SHRUNK: slots that the job still holds, in rank order."""
     num_stragglers: int = 0
-    """With GRANT_SHRUNK: how many of its workers were removed since they were slow."""
+    """With GRANT_SHRUNK: number of workers that the backend removed because they were slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a backend can do; a scheduler that needs more is refused before the run.
+    """Abilities of a backend. The run is refused if the scheduler needs an ability that is missing.
 
-    Only a backend that can rescale and survive ever shrinks a grant.
+    Only a backend with ``rescale`` and ``survive`` ever shrinks a grant.
     """
 
     rescale: bool = False
@@ -152,52 +152,56 @@ class Abilities:
     migrate: bool = False
     change_batch: bool = False
     adapt_batch: bool = False
-    """Whether a job can choose its own batch and learning rate as it trains."""
+    """True if a job can choose its own batch and learning rate while it trains."""
     share_device: bool = False
-    """Whether workers of several jobs can run on slots of one device."""
+    """True if workers of several jobs can run on slots of one device."""
     logical_workers: bool = False
-    """Whether a job runs on at most as many slots as it has logical workers, which are virtual."""
+    """True if a job runs its logical workers as virtual workers, on at most that many slots."""
     survive: bool = False
-    """Whether a job goes on with the others when some of its workers die."""
+    """True if a job goes on with its other workers when some of them die."""
     drawn_samples: bool = False
-    """Whether samples may come out of the random states of the process that fetches them."""
+    """True if samples may depend on the random states of the process that fetches them."""
 
 
 class Engine(Protocol):
-    """What advances time and applies changes. Implementations: ``harness/engines/``."""
+    """Component that advances time and applies changes. Implementations: ``harness/engines/``."""
 
     @property
     def abilities(self) -> Abilities:
-        """What the engine's backend can do."""
+        """Abilities of the engine's backend."""
         ...
 
     def now(self) -> float:
-        """Seconds since the start of the run, on this engine's clock. Never goes back."""
+        """Return the seconds since the start of the run on this engine's clock, which never goes
+        back."""
         ...
 
     def wait(self, until_s: float) -> list[Event]:
         """Advance to the next event or to ``until_s``, whichever is first.
 
-        Returns all events of that instant in the documented order, or an empty list at
-        ``until_s``. With ``until_s`` infinite and nothing under way it raises
-        ``RuntimeError``: the replay would wait for ever.
+        Returns all events of that instant in the order of ``EventKind``, or an empty list at
+        ``until_s``.
+
+        Raises:
+            RuntimeError: ``until_s`` is infinite and nothing is under way, so that the wait would
+                not end.
         """
         ...
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way and nothing is due: no event comes but of a new change."""
+        """True if nothing is under way or due, so that only a new change can lead to an event."""
         ...
 
     def apply(self, changes: Sequence[Change]) -> list[Event]:
-        """Begin the changes; returns the events that are true at once.
+        """Begin the changes and return the events that are true at once.
 
-        A change without cost is done at once and its CHANGE_DONE is in the answer; of any
-        other, ``wait`` reports acceptance, retry, end or failure, each with its id. Slots a
-        change gives up are held until it is done.
+        A change without cost is done at once, and the result has its CHANGE_DONE. For any other
+        change, ``wait`` reports acceptance, retry, end or failure, with the change's id. The job
+        holds the slots that a change gives up until the change is done.
         """
         ...
 
     def close(self) -> None:
-        """Release everything; no process of the run is left. Safe to call twice."""
+        """Release everything and leave no process of the run. Safe to call twice."""
         ...

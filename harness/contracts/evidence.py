@@ -1,12 +1,14 @@
-"""Evidence: what the workers of a job saw and made in each step, so that two jobs can be compared.
+"""Evidence: digests of what each worker has and computes in each step, to compare two jobs.
 
-Lines of JSON in ``evidence-WORKER.jsonl`` of a job's directory, WORKER a logical worker's number,
-or ``all`` for what all have in common. Each line has ``step`` (from 1), ``stage`` and ``found``:
-by name a digest, or a number as ``float.hex``. A step's stages come in the order of cause and
-effect, so the first that differs between two jobs says where to look. A step that was made again
-after a death is there twice; the later line counts.
+File ``evidence-WORKER.jsonl`` in a job's directory holds lines of JSON. WORKER is a logical
+worker's number, or ``all`` for what all workers have in common. Each line has ``step`` (from 1),
+``stage`` and ``found``, which maps names to digests or to numbers as ``float.hex``. The stages of a
+step come in the order of cause and effect, so the first stage that differs between two jobs says
+where to look. A step that is executed again after a worker's death appears twice; the later line
+counts.
 
-Tensors, if they are kept, are in ``evidence/step-STEP-WORKER.safetensors``, as ``STAGE/NAME``.
+File ``evidence/step-STEP-WORKER.safetensors`` holds the tensors as ``STAGE/NAME``, if they are
+kept.
 """
 
 from __future__ import annotations
@@ -19,44 +21,44 @@ class Stage(StrEnum):
     """Stages of a step, in the order of cause and effect."""
 
     PARAMETERS = "parameters"
-    """Of the model, before the step; common to all workers."""
+    """Parameters of the model before the step; common to all workers."""
     POSITIONS = "positions"
-    """Which samples a worker is to have: ids and epochs."""
+    """Ids and epochs of the samples that a worker is to have."""
     SAMPLES = "samples"
-    """The batch of a worker."""
+    """Batch of a worker."""
     BUFFERS = "buffers"
-    """That its forward pass begins with."""
+    """Buffers of the model at the start of the worker's forward pass."""
     RANDOM = "random"
-    """Random states it begins with: torch, device, numpy, python."""
+    """Random states at the start of the forward pass: torch, device, numpy, python."""
     OPERATORS = "operators"
-    """What the model's modules make, in the order of their computation."""
+    """Outputs of the model's modules, in the order of their computation."""
     LOSS = "loss"
     BACKWARD = "backward"
-    """The gradients that autograd's operators give, in the order of their computation."""
+    """Gradients that autograd's operators give, in the order of their computation."""
     GRADIENTS = "gradients"
-    """Of its own loss, by parameter, unscaled."""
+    """Gradients of the worker's own loss, by parameter, unscaled."""
     LAYOUT = "layout"
-    """Parameters by bucket, where it is known; common to all, like all below."""
+    """Parameters of each gradient bucket, where known; common to all, like all later stages."""
     REDUCED = "reduced"
-    """The gradients that the update is given."""
+    """Gradients that the optimizer's update is given, after the sum over workers."""
     OPTIMIZER = "optimizer"
-    """Its hyper-parameters and state, after the step."""
+    """Hyper-parameters and state of the optimizer, after the step."""
     UPDATED = "updated"
     """Parameters and buffers after the step."""
 
 
 COMMON = "all"
-"""In place of a worker's number."""
+"""Word that replaces a worker's number for what all workers have in common."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Which steps of a job to keep evidence of."""
+    """Choice of the steps of a job for which evidence is kept."""
 
     first_step: int = 1
     last_step: int = 0
-    """Both ends included, counted from 1; before the first: of none."""
+    """Last step, included, counted from 1; a value below ``first_step`` means no evidence."""
     tensors: bool = False
-    """Whether the tensors are kept too, not their digests alone."""
+    """True if the tensors are kept in addition to their digests."""
     operators: bool = False
-    """Whether modules and autograd's operators are watched while they compute."""
+    """True if modules and autograd's operators are watched while they compute."""

@@ -11,29 +11,32 @@ from typing import Protocol
 
 
 class Warmth(StrEnum):
-    """How much of a process exists before it is asked for (compare at equal warmth)."""
+    """Part of a worker process that exists before it is requested.
+
+    Comparisons of backends need equal warmth.
+    """
 
     COLD = "cold"
-    """Nothing: a fresh interpreter."""
+    """Nothing: the worker is a new interpreter."""
     PREIMPORTED = "preimported"
-    """The libraries: a fork of a process that has imported them."""
+    """The libraries: the worker is a fork of a process that has imported them."""
     SPARE = "spare"
-    """The process: one of ``Launcher.keep``, or a fork where none is ready."""
+    """The process: a spare that ``Launcher.keep`` prepared, or a fork if no spare is ready."""
     STANDBY = "standby"
-    """A spare that has built what the run's jobs train, too."""
+    """A spare that has also built what the run's jobs train."""
 
     @property
     def is_kept(self) -> bool:
-        """Whether there are processes that ``Launcher.keep`` keeps."""
+        """True if ``Launcher.keep`` keeps processes at this warmth."""
         return self in (Warmth.SPARE, Warmth.STANDBY)
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """A worker process to start.
+    """Worker process to start.
 
-    ``entry`` is ``package.module:function``; it is called with ``argv`` and its environment
-    is ``env`` on top of the launcher's own, set before any training library is imported.
+    The process calls ``entry``, a ``package.module:function``, with ``argv``. Its environment is
+    ``env`` on top of the launcher's own, set before any training library is imported.
     """
 
     name: str
@@ -45,19 +48,19 @@ class ProcessSpec:
     log_path: Path
     warmth: Warmth = Warmth.COLD
     own_env: Mapping[str, str] = field(default_factory=dict)
-    """Variables of this process alone, on top of ``env``; they mean nothing to libraries, and
-    so can be set when these have been imported."""
+    """Variables of this process alone, on top of ``env``. No library reads them, so they can also
+    be set after the libraries have been imported."""
     slot: int | None = None
-    """The slot whose worker it is; None: it only serves a job."""
+    """Slot whose worker the process is; None: the process only serves a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpareSpec:
-    """A process to keep ready. It serves a ``ProcessSpec`` with the same host, cores and ``env``.
+    """Process to keep ready. It serves a ``ProcessSpec`` with the same host, cores and ``env``.
 
-    ``prepare`` is an entry as that of ``ProcessSpec``: what the process does once it has its
-    cores and its environment, before it waits to be used. One that is prepared in another way than
-    ``keep`` was told last is not wanted any more.
+    ``prepare`` is an entry like that of ``ProcessSpec``. The spare runs it once it has its cores
+    and its environment, before it waits to be used. A spare whose preparation differs from that in
+    the latest call of ``keep`` is no longer wanted.
     """
 
     host: str
@@ -69,20 +72,20 @@ class SpareSpec:
 
 @dataclass(frozen=True, slots=True)
 class Spares:
-    """How the spares of a launcher stand."""
+    """Counts of a launcher's spares."""
 
     wanted: int = 0
-    """As ``keep`` was told, but for those that cannot be prepared."""
+    """Spares that ``keep`` was asked for, except those that cannot be prepared."""
     ready: int = 0
-    """Prepared, and waiting to be used."""
+    """Spares that are prepared and wait to be used."""
     alive: int = 0
-    """Processes: those that are ready, are being prepared, or are about to end."""
+    """Processes of spares: ready, in preparation, or about to end."""
     used: int = 0
-    """Starts that were given a spare, so far."""
+    """Starts that got a spare so far."""
     missed: int = 0
-    """Starts that asked for one and were given a fork."""
+    """Starts that asked for a spare and got a fork."""
     failure: str = ""
-    """Why some cannot be prepared."""
+    """Reason why some spares cannot be prepared; empty if all can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,65 +94,70 @@ class Exit:
 
     handle: int
     returncode: int
-    """Exit code, or minus the signal's number."""
+    """Exit code, or minus the number of the signal."""
     reason: str
-    """For a person: exit code or signal, and the last line of its log where it failed."""
+    """Message for the user: exit code or signal and, after a failure, the last line of the log."""
     of_machine: bool = False
     """True if the launcher lost the process: such an end says nothing about the program."""
     is_kill_from_outside: bool = False
-    """True if SIGKILL ended the process and the launcher was not asked to send it: an operator did,
-    or the system, which had no memory left."""
+    """True if SIGKILL ended the process without a request to the launcher. Then an operator sent
+    it, or the system, which ran out of memory."""
 
 
 class Launcher(Protocol):
-    """Starts, signals and buries processes. Implementations: ``systems/launchers/``."""
+    """Component that starts worker processes, signals them and reports their ends.
+
+    Implementations: ``systems/launchers/``.
+    """
 
     def open(self, preimport: Sequence[str] = ()) -> None:
-        """Make ready; called once.
+        """Prepare the launcher; called once.
 
-        ``preimport`` names the modules of the run's workloads: a process that is forked
-        pre-imported has imported them too, so that no workload starts colder than another.
+        ``preimport`` names the modules of the run's workloads. A pre-imported fork has imported
+        them too, so that all workloads start equally warm.
         """
         ...
 
     def start(self, spec: ProcessSpec) -> int:
-        """Start a process; returns a handle. Does not wait until it runs.
+        """Start a process and return its handle, without waiting until it runs.
 
-        A process never outlives the launcher, even if that is killed outright.
+        The process never outlives the launcher, even if the launcher is killed outright.
         """
         ...
 
     def keep(self, spares: Sequence[SpareSpec]) -> None:
-        """Keep processes ready for each of these; does not wait.
+        """Keep a process ready for each of these specs; return without waiting.
 
-        They are prepared one after the other, while ``ended`` is called, and never outlive the
-        launcher either. One that was used or has died is replaced at the next call, so that
-        the caller chooses when; a start that asks for a spare puts off what is still to be
-        prepared to that call as well. Spares of an earlier call that are not wanted any more end.
-        What could not be prepared is tried again only after a call that did not want it.
+        The launcher prepares the spares one after the other, during calls of ``ended``. Spares
+        never outlive the launcher. A spare that was used or has died is replaced at the next call
+        of ``keep``, so that the caller chooses the time. A start that asks for a spare also
+        postpones all remaining preparation to that call. Spares of an earlier call that are no
+        longer wanted end. A failed preparation is repeated only after a call of ``keep`` that did
+        not want that spare.
         """
         ...
 
     def spares(self) -> Spares:
-        """How they stand, as ``ended`` last saw it."""
+        """Return the counts of the spares, as of the last call of ``ended``."""
         ...
 
     def spares_bytes(self, num_slots: int, built_bytes: int = 0) -> int:
-        """Estimated memory of the spares of so many slots; ``built_bytes``: what each has built."""
+        """Return the estimated memory of the spares of ``num_slots`` slots. ``built_bytes`` is what
+        each spare has built."""
         ...
 
     def signal(self, handle: int, signum: signal.Signals) -> None:
-        """Signal a process; one that has ended already is not an error."""
+        """Signal a process; a process that has already ended is not an error."""
         ...
 
     def ended(self) -> list[Exit]:
-        """Processes that ended since the last call, each reported once. Does not wait.
+        """Return the processes that ended since the last call, each of them once. Does not wait.
 
-        An end is reported once everything that the process started has ended too, since its slot
-        is then given to another worker.
+        The launcher reports an end only after everything that the process started has ended too,
+        because the slot then goes to another worker.
         """
         ...
 
     def close(self) -> None:
-        """Kill what is left and wait for it. Safe to call twice."""
+        """Kill the remaining processes and wait for their ends. Safe to call twice."""
         ...

@@ -1,12 +1,12 @@
-"""Marks: what a worker is doing at this moment, for whoever strikes it at a chosen one.
+"""Marks: the present activity of each worker, for fault injection at a chosen moment.
 
-A worker whose order names a file for its mark keeps there, mapped into its memory, what it is
-doing now. A change of it is one byte stored: no call to the system, no message. Another
-process of the same host that has mapped the file sees it at once, and still sees the last one
-when the worker has been killed, which no message could tell as exactly.
+A worker whose order names a file for its mark keeps its activity there, mapped into memory. A new
+activity is one stored byte, without a system call or a message. Another process of the same host
+that maps the file sees the change at once. It still sees the last activity after the worker was
+killed, more exactly than any message could tell.
 
-The file is ``SIZE`` bytes and belongs to one process; it is complete from the moment it has
-its name. Nothing of a job depends on its mark.
+The file has ``SIZE`` bytes and belongs to one process. It is complete from the moment it has its
+name. Nothing in a job depends on its mark.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from enum import IntEnum
 
 
 class Doing(IntEnum):
-    """What a worker does. Each lasts until the next is stored."""
+    """Activities of a worker. Each lasts until the next is stored."""
 
     START = 0
-    """Its process starts, and has no mark yet."""
+    """Start of the process, before it has a mark."""
     PREPARE = 1
-    """It has its order: it imports, builds, warms up, and meets the other founders."""
+    """Preparation after the order came: imports, model, warm-up, and meeting the other founders."""
     COPY = 2
-    """It is ready to join a job that trains: it waits for the state, takes it, and enters. Where
-    all workers start again, it reads the state from a checkpoint."""
+    """Join of a job that trains: the worker waits for the state, takes it, and enters. Where all
+    workers start again, the worker reads the state from a checkpoint."""
     BETWEEN = 3
-    """Between two steps: logs, reports, whatever has no name of its own."""
+    """Time between two steps: logs, reports, and whatever has no activity of its own."""
     FORWARD = 4
-    """Samples and the forward pass."""
+    """Fetch of the samples, and the forward pass."""
     BACKWARD = 5
-    """The backward pass, with the sums of gradients that are under way meanwhile."""
+    """Backward pass, with the all-reduce of gradients that runs meanwhile."""
     REDUCE = 6
-    """It waits for the rest of the sums, and for the words of the others."""
+    """Wait for the rest of the all-reduce, and for the messages of the other workers."""
     UPDATE = 7
-    """The step is being committed: the optimizer changes the parameters."""
+    """Commit of the step: the optimizer changes the parameters."""
     SWITCH = 8
-    """From one membership to the next."""
+    """Switch from one membership to the next."""
     RECOVER = 9
-    """Another worker has died: from the loss of the group until it is in the next one."""
+    """Recovery after another worker's death, from the loss of the process group to the next one."""
     LEAVE = 10
-    """Its last step has ended: results and farewells."""
+    """Exit after the last step: results and farewells."""
     SAVE = 11
-    """It writes a checkpoint, between two steps or after its last."""
+    """Write of a checkpoint, between two steps or after the last one."""
 
     __hash__ = int.__hash__
 
 
 LAYOUT = struct.Struct("<BBBxI")
-"""What it is doing; 1 if it leads the job now; 1 if it is the first worker (rank 0) now; its
-process id on this host."""
+"""Fields of a mark: the activity (``Doing``); 1 if the worker leads the job now; 1 if it is the
+first worker (rank 0) now. The last field is its process id on this host."""
 SIZE = LAYOUT.size
 DOING, LEADS, IS_FIRST = 0, 1, 2
-"""Places of the bytes that change."""
+"""Byte offsets of the three fields that change."""

@@ -1,7 +1,7 @@
-"""Scheduler and placement: who gets how many slots, and which.
+"""Scheduler and placement: how many slots each job gets, and which slots.
 
-A scheduler performs no I/O, reads no clock and changes nothing it was given. It cannot ask
-which engine runs. Private state is built only from the views it has seen.
+A scheduler performs no I/O, reads no clock and leaves its input unchanged. It cannot ask which
+engine runs. It builds private state only from the views that it has seen.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from harness.trace.job import JobSpec
 
 
 class Knowledge(StrEnum):
-    """What a scheduler may ask to know beyond arrivals, requests and attained service."""
+    """Knowledge that a scheduler may request, beyond arrivals, requests and attained service."""
 
     REMAINING_WORK = "remaining_work"
     DEADLINE = "deadline"
     THROUGHPUT = "throughput"
     GRADIENT_NOISE = "gradient_noise"
-    """The noise scale of a job's gradients, which says how far larger batches help."""
+    """Noise scale of a job's gradients, which says how far larger batches help."""
 
 
 class Requirement(StrEnum):
-    """Abilities of the backend without which a scheduler cannot work (fields of Abilities).
+    """Abilities that a scheduler needs from the backend (fields of ``Abilities``).
 
-    SHARE_DEVICE asks for a cluster as well on which jobs may share devices
-    (``Cluster.shared_speed``); who does not ask for it is given such a cluster with one slot a
-    device, so that nobody shares one unawares.
+    SHARE_DEVICE also asks for a cluster whose devices jobs may share (``Cluster.shared_speed``). A
+    scheduler that does not ask for it gets such a cluster with one slot per device, so that its
+    jobs never share a device.
     """
 
     RESCALE = "rescale"
@@ -43,60 +43,64 @@ class Requirement(StrEnum):
 
 
 class Checked(StrEnum):
-    """How far a scheduler was checked against its source. Its class says so by ``checked``, and by
-    ``bound = True`` that it knows what no system can know and stands for what none can reach."""
+    """Levels to which a scheduler was checked against its source; the class has it in ``checked``.
+
+    A class with ``bound = True`` uses knowledge that real systems lack, and shows a bound that they
+    cannot reach.
+    """
 
     EXACT = "exact"
-    """On the worked examples of its source."""
+    """Checked on the worked examples of its source."""
     COMPARED = "compared"
-    """Decisions with those of an independent implementation, or with an oracle."""
+    """Decisions compared with those of an independent implementation, or with an oracle."""
     DESCRIBED = "described"
-    """There is only prose to go by."""
+    """Checked against prose only, because the source offers nothing else."""
 
 
 class Throughput(Protocol):
-    """Throughput curve of one job, as schedulers are told it; jobs may train at other speeds."""
+    """Throughput curve of one job, as schedulers see it; jobs may train at other speeds."""
 
     def samples_per_s(
         self, num_slots: int, global_batch: int | None = None, device_type: str | None = None
     ) -> float:
-        """T(w), samples per second on ``num_slots`` slots; 0 on 0 slots.
+        """Return T(w), samples per second on ``num_slots`` slots; 0 on 0 slots.
 
-        ``global_batch`` None means the job's own. ``device_type`` None means the device that the
-        profile is of; so does a type whose speed the profile does not know apart. Need not grow
-        with ``num_slots``.
+        ``global_batch`` None means the job's own. ``device_type`` None means the device type of the
+        profile. So does any type for which the profile has no speed of its own. T(w) may fall as
+        ``num_slots`` grows.
         """
         ...
 
 
 @frozen
 class Grant:
-    """What a job is given."""
+    """Number of slots that a job is given, with optional details."""
 
     num_slots: int
     slots: tuple[int, ...] | None = None
-    """Exact slots, obeyed as they are; None: the placement chooses."""
+    """Exact slots, used as given; None: the placement chooses."""
     device_type: str | None = None
     share: float = 1.0
-    """Share of each device that its slots lie on. At 1 it begins on devices that no other job is
-    on. Below 1, with ``slots`` named, others may be there (``Cluster.shared_speed``)."""
+    """Share of each device on which its slots lie. At 1 the job begins on devices that no other job
+    uses. Below 1, with ``slots`` named, other jobs may use them too (``Cluster.shared_speed``)."""
     global_batch: int | None = None
-    """None: the job's own, under the run's scaling rule."""
+    """Global batch; None: the job's own, under the run's scaling rule."""
     virtual_workers: tuple[int, ...] | None = None
-    """Virtual workers of each slot, all of the job's logical workers together: in the order of
-    ``slots``, or in rank order where the placement chooses; None: no plan."""
+    """Virtual workers of each slot; their sum is the job's logical workers. They are in the order
+    of ``slots``, or in rank order where the placement chooses. None: the grant has no plan."""
 
 
 @frozen
 class Suspend:
-    """Take all slots; the job keeps its progress and waits."""
+    """Action that takes all slots of a job; the job keeps its progress and waits."""
 
 
 @frozen
 class Refuse:
-    """End a job that has never been promised anything (admission control).
+    """Action that ends a job to which nothing has been promised (admission control).
 
-    It has used no slots yet, unless the scheduler says by ``refuses_late`` that it answers later.
+    Such a job has used no slots yet, unless the scheduler declares by ``refuses_late`` that it
+    answers later.
     """
 
     reason: str
@@ -104,37 +108,38 @@ class Refuse:
 
 @frozen
 class Decision:
-    """Only the jobs whose grant should change; all others keep what they have.
+    """Changes of grants; a job that is not listed keeps its grant.
 
-    Where a decision both frees and needs slots, the replay starts the newcomers, in this
-    mapping's order, as soon as the freed slots are really free.
+    If a decision both frees and needs slots, the replay starts the newcomers once the freed slots
+    are really free, in the order of ``changes``.
     """
 
     changes: Mapping[str, Grant | Suspend | Refuse] = field(default_factory=dict)
     wake_s: float | None = None
-    """When to be asked again even if nothing happens; absolute, on the engine's clock."""
+    """Time on the engine's clock at which to ask again even if nothing happens, in seconds."""
 
 
 @frozen
 class JobView:
-    """One job as a scheduler sees it, at the time of its last change.
+    """One job as a scheduler sees it, at the time of the job's last change.
 
-    Undeclared knowledge is absent: without DEADLINE ``spec`` has no deadline; without
-    REMAINING_WORK its ``work_samples`` and ``duration_s`` are withheld (``work_samples`` is
-    infinite) and ``remaining_samples`` is infinite; without THROUGHPUT ``throughput`` is None;
-    without GRADIENT_NOISE so is ``noise_scale``.
-    Work is what the job's owner states, which may be wrong (``stated_work_ratio``): a job can
-    end before it, or go on with nothing remaining.
+    Undeclared knowledge is withheld. Without DEADLINE, ``spec`` has no deadline. Without
+    REMAINING_WORK, ``work_samples`` and ``remaining_samples`` are infinite and ``duration_s`` is
+    withheld. Without THROUGHPUT, ``throughput`` is None; without GRADIENT_NOISE, ``noise_scale`` is
+    None.
+
+    Work is what the job's owner states, which may be wrong (``stated_work_ratio``). A job can end
+    before its stated work is done, or go on with nothing remaining.
     """
 
     spec: JobSpec
     state: JobState
     grant: Grant | None
-    """What the scheduler last granted (its own decision, reached or still under way)."""
+    """Grant that the scheduler decided last, reached or still under way."""
     slots: tuple[int, ...]
-    """Slots really held."""
+    """Slots that the job really holds."""
     as_of_s: float
-    """Time at which the counters below were true."""
+    """Time for which the counters below are true."""
     attained_slot_s: float
     """Slot-seconds held until ``as_of_s``."""
     executed_s: float
@@ -143,10 +148,10 @@ class JobView:
     samples_per_s: float
     """Present rate, as measured; 0 while the job does not train."""
     waiting_since_s: float
-    """Since when it has held no slots (arrival, or the last suspension)."""
+    """Time since which the job has held no slots (arrival, or the last suspension)."""
     throughput: Throughput | None = None
     noise_scale: float | None = None
-    """Gradient noise scale by the run's profile, samples (Pollux); None: it does not say."""
+    """Gradient noise scale by the run's profile, in samples (Pollux); None: unknown."""
 
     @property
     def job_id(self) -> str:
@@ -154,37 +159,37 @@ class JobView:
         return self.spec.job_id
 
     def attained_service_slot_s(self, now_s: float) -> float:
-        """Attained service at ``now_s``, slot-seconds (Tiresias)."""
+        """Return the attained service at ``now_s``, in slot-seconds (Tiresias)."""
         return self.attained_slot_s + len(self.slots) * (now_s - self.as_of_s)
 
     def executed_time_s(self, now_s: float) -> float:
-        """Seconds with slots at ``now_s``."""
+        """Return the seconds with slots until ``now_s``."""
         return self.executed_s + (now_s - self.as_of_s if self.slots else 0.0)
 
     def remaining_samples(self, now_s: float) -> float:
-        """Work left at ``now_s``, samples."""
+        """Return the work left at ``now_s``, in samples."""
         done = self.samples_done + self.samples_per_s * (now_s - self.as_of_s)
         return max(0.0, self.spec.work_samples - done)
 
 
 @frozen
 class ClusterView:
-    """The picture a decision is made from; immutable and persistent.
+    """State of cluster and jobs from which a decision is made; immutable and persistent.
 
-    ``jobs`` holds every job that has arrived and not ended. It is a persistent map: keeping
-    an old view is safe and cheap, and a decision need only look at ``news``.
+    ``jobs`` holds every job that has arrived and not ended. It is a persistent map: an old view
+    stays valid at little cost, and a decision need only look at ``news``.
     """
 
     time_s: float
     cluster: Cluster
     jobs: Mapping[str, JobView]
     news: Sequence[Event]
-    """What happened since the last decision, in order."""
+    """Events since the last decision, in order."""
     down_slots: frozenset[int] = frozenset()
     num_granted: int = 0
-    """Slots promised by present grants (decided, reached or not)."""
+    """Slots promised by present grants, reached or not."""
     in_flight: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Jobs with a change in flight, and all slots which that change holds."""
+    """Jobs with a change in flight, and all slots that the change holds."""
 
     @property
     def num_usable(self) -> int:
@@ -198,49 +203,50 @@ class ClusterView:
 
 
 class Scheduler(Protocol):
-    """The deciding rule. One object serves one run. Implementations: ``systems/schedulers/``."""
+    """Deciding rule. One object serves one run. Implementations: ``systems/schedulers/``."""
 
     @property
     def needs(self) -> frozenset[Knowledge]:
-        """What it must know; everything else is withheld from its views."""
+        """Knowledge that the scheduler needs; everything else is withheld from its views."""
         ...
 
     @property
     def requires(self) -> frozenset[Requirement]:
-        """What the backend must be able to do."""
+        """Abilities that the backend must have."""
         ...
 
     @property
     def wants_progress(self) -> bool:
-        """Whether it is asked after every PROGRESS and CHANGE_DONE too, which costs a decision
-        for each report of each job; most need only what arrives, ends or fails."""
+        """True if the scheduler is also asked after every PROGRESS and CHANGE_DONE. That costs one
+        decision per report of each job; most schedulers need only arrivals, ends and failures."""
         ...
 
     def decide(self, view: ClusterView) -> Decision:
-        """The grants that should change now. Same views, same decisions."""
+        """Return the grants that should change now; equal views give equal decisions."""
         ...
 
 
 class FreeSlots(Protocol):
-    """Free slots by host, as a placement sees them (``harness/replay/occupancy.py``): of devices
-    that jobs may share, one slot of each that no job is on."""
+    """Free slots by host, as a placement sees them (``harness/replay/occupancy.py``). Where jobs
+    may share devices, the free slots are one slot of each device that no job uses."""
 
     @property
     def num_free(self) -> int:
-        """Free slots in all."""
+        """Total number of free slots."""
         ...
 
     def on_host(self, host: int) -> Sequence[int]:
-        """Free slots of one host, ascending."""
+        """Return the free slots of one host, ascending."""
         ...
 
     def hosts_with(self, num_free: int) -> Sequence[int]:
-        """Hosts with exactly ``num_free`` free slots, ascending."""
+        """Return the hosts with exactly ``num_free`` free slots, ascending."""
         ...
 
 
 class Placement(Protocol):
-    """Turns a count into slots. Implementations: ``systems/placements/``."""
+    """Rule that turns a number of slots into specific slots. Implementations:
+    ``systems/placements/``."""
 
     def place(
         self,
@@ -250,32 +256,32 @@ class Placement(Protocol):
         held: tuple[int, ...] = (),
         device_type: str | None = None,
     ) -> tuple[int, ...] | None:
-        """Slots for one job that now holds ``held`` (never in ``free``), or None if they
-        are not to be had now.
+        """Return slots for a job that now holds ``held``, or None if there are too few now. The
+        slots in ``held`` are never in ``free``.
 
-        When growing, held slots are kept; when shrinking, the answer is a part of ``held``.
-        The order of the answer is the order of ranks: kept slots first, in their old order.
+        A job that grows keeps its held slots. A job that shrinks gets a part of ``held``. The
+        result is in the order of ranks: kept slots first, in their old order.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """A job whose slots the placement chooses, as one that moves jobs sees it."""
+    """Job whose slots the placement chooses, as a placement that moves jobs sees it."""
 
     job_id: str
     num_slots: int
-    """That it is to have."""
+    """Slots that the job is to have."""
     slots: tuple[int, ...] = ()
-    """That it holds, or will hold once its change in flight is done; in rank order."""
+    """Slots that the job holds, or will hold once its change in flight is done; in rank order."""
     device_type: str | None = None
 
 
 @runtime_checkable
 class Arranging(Placement, Protocol):
-    """A placement that moves jobs to make room for others, on backends that can migrate.
+    """Placement that moves jobs to make room for others, on backends that can migrate.
 
-    It is asked for ``place`` only where a job shrinks.
+    The replay calls ``place`` only for a job that shrinks.
     """
 
     def arrange(
@@ -286,22 +292,22 @@ class Arranging(Placement, Protocol):
         waiting: Sequence[Occupant],
         settled: Sequence[Occupant],
     ) -> Mapping[str, tuple[int, ...]]:
-        """Slots of those that are to have more, and of those that move for them.
+        """Return the slots of jobs that are to have more, and of jobs that move for them.
 
-        A change begins as soon as its new slots are free, or its job's own; who waits is asked for
-        again whenever something has happened, so nothing of an answer is remembered. No two jobs
-        of an answer may wait for each other's slots.
+        A change begins as soon as each of its new slots is free or already held by its job. The
+        replay calls ``arrange`` again whenever something has happened and remembers nothing of the
+        result. No two jobs of a result may wait for each other's slots.
 
         Args:
-            cluster: where.
-            free: what nobody holds.
+            cluster: the cluster of the run.
+            free: slots that no job holds.
             leaving: slots that changes in flight give up; not free yet.
-            waiting: jobs that are to have more slots than they hold, in the order of the
-                decisions. The free slots are enough for all of them.
+            waiting: jobs that are to have more slots than they hold, in the order of the decisions.
+                The free slots are enough for all of them.
             settled: jobs that may be moved, each with as many slots as it holds.
 
         Returns:
-            Slots in rank order, by job: of jobs in ``waiting``, the others wait; and of those in
-            ``settled`` that are to move.
+            Slots in rank order, by job: for some jobs of ``waiting``, while the others wait, and
+            for the jobs of ``settled`` that are to move.
         """
         ...

@@ -1,8 +1,8 @@
 """Programs that crash or fail by the trace, in a live run: their workers are really killed.
 
-A sound program cannot be made to crash from outside, so its workers end as if it had: at once,
-by SIGKILL, and without a word to anybody. So does every one that is started for the job before
-its backend has said that it lost them all; what serves a job beside its workers lives on.
+A sound program cannot be made to crash from outside. So its workers end as if it had crashed: at
+once, by SIGKILL, and without a message. The same happens to every worker that starts for the job
+before its backend has reported the loss of all workers. Processes that only serve the job survive.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from harness.engines.live_job import LiveJob
 from harness.faults.watched import WatchedLauncher
 
 FAILED = "its program failed"
-"""Why a job ended whose breakdown was fatal."""
+"""Reason recorded for a job that ended by a fatal breakdown."""
 
 
 @dataclass
 class _Breakdown:
     slots: tuple[int, ...]
-    """On which no worker lives until its end."""
+    """Slots on which no worker lives until the breakdown is over."""
     is_fatal: bool
 
 
 class Breakdowns:
-    """Those that are under way, by job."""
+    """Breakdowns that are under way, by job."""
 
     def __init__(self, processes: WatchedLauncher | None) -> None:
         self._processes = processes
@@ -38,8 +38,11 @@ class Breakdowns:
         return len(self._of)
 
     def begin(self, job: LiveJob, *, is_fatal: bool) -> None:
-        """Kill all workers of a job; one that has none, nor is getting any, does not run, and one
-        whose work is done has only its end before it."""
+        """Kill all workers of a job.
+
+        A job with neither workers nor a change in flight does not run, and a job whose work is done
+        is about to end. Both are left alone.
+        """
         job_id = job.spec.job_id
         if job_id in self._of:
             self._of[job_id].is_fatal |= is_fatal
@@ -48,7 +51,8 @@ class Breakdowns:
             self.widen(job)
 
     def widen(self, job: LiveJob) -> None:
-        """A job may have been given more slots while its workers die: nobody starts there."""
+        """Take down the slots that the job was given since its breakdown began, so that no worker
+        starts there."""
         broken = self._of.get(job.spec.job_id)
         if broken is None:
             return
@@ -58,8 +62,11 @@ class Breakdowns:
         self._watched.take_down(more)
 
     def settle(self, job: LiveJob, report: Report) -> bool:
-        """After a report of the job was noted: its breakdown is over once it has no workers and is
-        getting none. Whether the job is over with it."""
+        """End a job's breakdown once the job has neither workers nor a change in flight. Return
+        whether the job is over too.
+
+        Call it after the job has noted the report.
+        """
         broken = self._of.get(job.spec.job_id)
         if broken is None or job.num_workers or job.in_flight:
             return False

@@ -1,12 +1,12 @@
-"""Which samples a live job consumed, by its workers' own logs; how many it missed or repeated.
+"""Samples that a live job consumed, from its workers' own logs, with those missed or repeated.
 
-``samples-GENERATION-RANK.jsonl``, one file for each worker of each generation (workers that
-train together from one change of the membership to the next). Its first line has the ``order``
-of the samples and ``num_samples``, those of an epoch. Each other line has a ``step``, the
-``ranges`` that the worker consumed in it ([epoch, start, stop], positions in the epoch's own
-sequence) and ``epochs``: how many epochs are over after it, says the order. A line is written
-before its step is computed. ``generations.jsonl`` has one line per generation, among it the
-step from which it went on, ``resumed_at``.
+``samples-GENERATION-RANK.jsonl`` is the log of one worker in one generation (workers that train
+together from one change of the membership to the next). Its first line has the ``order`` of the
+samples and ``num_samples``, those of an epoch. Each other line has a ``step`` and the ``ranges``
+that the worker consumed in it: [epoch, start, stop], positions in the epoch's own sequence.
+``epochs`` is the number of epochs that are over after the step, by the order. A worker writes the
+line before it computes the step. ``generations.jsonl`` has one line per generation; its
+``resumed_at`` is the step from which the generation went on.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from harness.bounded_file import parse_json
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """What one worker consumed in one step."""
+    """Samples that one worker consumed in one step."""
 
     step: int
     generation: int
     rank: int
     ranges: tuple[tuple[int, int, int], ...]
-    """Epoch, start and stop, both ends as in ``range``."""
+    """Epoch, start and stop of each range; start and stop are as in ``range``."""
     num_epochs: int
     """Epochs that are over after the step."""
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The complete lines of a file; none if there is no such file.
+    """Yield the complete lines of a file; none if there is no such file.
 
-    The last line is left out where its writer was killed in the middle of it.
+    The last line is left out if its writer was killed while writing it.
     """
     if not path.exists():
         return
@@ -49,10 +49,10 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_consumed(job_dir: Path) -> list[Consumed]:
-    """What was consumed by the steps that count, by step and rank.
+    """Return what the steps that count consumed, by step and rank.
 
-    Steps after the one from which a later generation went on were lost with their workers
-    and do not count.
+    Steps after the one from which a later generation went on do not count, because they were lost
+    with their workers.
     """
     resumed = {e["generation"]: e["resumed_at"] for e in read_lines(job_dir / "generations.jsonl")}
     found = []
@@ -69,11 +69,11 @@ def read_consumed(job_dir: Path) -> list[Consumed]:
 
 
 def count_samples(job_dir: Path, num_steps: int) -> tuple[int, int] | None:
-    """Samples missed in the epochs that are over, and samples consumed again in any epoch.
+    """Return the samples missed in the epochs that are over, and the samples repeated in any epoch.
 
-    Both follow from the workers' logs alone and hold for every order of the samples, since an
-    epoch's sequence has every sample once. ``num_steps``: steps the job executed; what was
-    logged for a step that never ended is left out. None where nothing was logged.
+    Both follow from the workers' logs alone. They hold for every order of the samples, because an
+    epoch's sequence has every sample once. ``num_steps`` is the number of steps that the job
+    executed; lines of later steps, which never ended, are left out. None: nothing was logged.
     """
     sizes = {
         entry["num_samples"]

@@ -1,11 +1,12 @@
-"""What the workers of live jobs noted of their coordination, made into facts of the run.
+"""Notes of live jobs' workers about their coordination, made into facts of the run.
 
-``coordination-WORKER.jsonl`` in a job's folder: one line, written by a worker that left in order.
-``generation`` and ``num_founders`` (0 for one that joined later) say to which founding of the job
-it belongs; ``began`` and ``knew``: when its election began and when it first knew the leader;
-``leader``: the address that it was told; ``num_messages`` and ``num_bytes``: messages between it
-and the leader that it handled, both as a worker and while it led; ``timed``: of the latest of them,
-when each was sent and the microseconds until it was handled. Times are on ``time.monotonic``.
+``coordination-WORKER.jsonl`` in a job's folder has one line, which a worker writes when it leaves
+in order. ``generation`` and ``num_founders`` (0 for a worker that joined later) identify the
+founding of the job to which the worker belongs. ``began`` and ``knew`` are the times when its
+election began and when it first knew the leader. ``leader`` is the leader's address.
+``num_messages`` and ``num_bytes`` count the messages between it and the leader that it handled,
+both as a worker and as the leader. ``timed`` has, for the latest of them, the time of sending and
+the microseconds until it was handled. Times are on ``time.monotonic``.
 """
 
 from __future__ import annotations
@@ -22,28 +23,31 @@ from harness.engines.consumed import read_lines
 from harness.records import StepRecord
 
 Notes: TypeAlias = Mapping[str, Any]
-"""One worker's line."""
+"""Line of one worker."""
 
 
 def read_notes(job_dir: Path) -> list[Notes]:
-    """The lines of one job's workers."""
+    """Return the lines of one job's workers."""
     return [
         line for path in sorted(job_dir.glob("coordination-*.jsonl")) for line in read_lines(path)
     ]
 
 
 def coordination_facts(jobs: Iterable[tuple[Sequence[Notes], float, float]]) -> dict[str, float]:
-    """Facts of a run; none where no worker noted anything.
+    """Return facts of a run; empty if no worker left a note.
 
-    ``messages`` and ``message_bytes``: of all that were handled. ``messages_timed`` and
-    ``message_latency_{mean,median,p95}_us``: of those that were sent and handled while their job
-    trained. ``elections``: foundings of jobs of which every founder told, and over these
-    ``election_mean_ms``: from when the last founder began its election until all knew the leader;
-    ``election_slowest_worker_ms``: the longest that one founder did not know it;
-    ``leaders_at_founding_max``: leaders that founders were told of, of which there is to be one.
+    ``messages`` and ``message_bytes`` cover all messages that were handled. ``messages_timed`` and
+    ``message_latency_{mean,median,p95}_us`` cover messages that were sent and handled while their
+    job trained.
+
+    ``elections`` counts the foundings of jobs from which every founder left a note.
+    ``election_mean_ms`` is their mean time from the last founder's begin of the election until all
+    founders knew the leader. ``election_slowest_worker_ms`` is the longest time that one founder
+    did not know the leader. ``leaders_at_founding_max`` is the largest number of leaders that the
+    founders of one founding knew; it should be 1.
 
     Args:
-        jobs: of each its notes, and from when until when it trained.
+        jobs: for each job its notes, and the times from when until when it trained.
     """
     notes: list[Notes] = []
     latencies_us: list[float] = []
@@ -76,11 +80,11 @@ def coordination_facts(jobs: Iterable[tuple[Sequence[Notes], float, float]]) -> 
 
 
 def training_period(steps: Sequence[StepRecord], started: float) -> tuple[float, float]:
-    """From the end of a job's first step, which warms up, to that of its last one.
+    """Return the end of a job's first step, which warms up, and the end of its last step.
 
     Args:
-        steps: of the job, in the order they were made.
-        started: of the run, on the clock of the result.
+        steps: steps of the job, in the order they were made.
+        started: start of the run, on the clock of the result.
     """
     ends = [started + step.started_s + step.duration_s for step in steps]
     return (ends[0], ends[-1]) if ends else (0.0, 0.0)
@@ -96,7 +100,7 @@ def _while_training(notes: Sequence[Notes], began: float, ended: float) -> list[
 
 
 def _elections(notes: Sequence[Notes]) -> list[Sequence[Notes]]:
-    """The founders of each start of a job, where all of them told and knew a leader."""
+    """Return the founders of each start of a job where all of them left notes and knew a leader."""
     found: dict[int, list[Notes]] = defaultdict(list)
     for each in notes:
         if each["num_founders"] and each["knew"] is not None:

@@ -1,10 +1,10 @@
-"""What trainings on fixed workers ended with, kept in a folder: none is done twice.
+"""Outcomes of trainings on fixed workers, kept in a folder so that no training runs twice.
 
-One file a training, ``KEY.jsonl``: what the program wrote (``python -m harness.consistency`` reads
-it), its last line with what was trained and with what beside the digests. It is there as a whole or
-not at all. The key is made of all that the bits depend on: the training, the program and its
-source, the source beside the workload, the libraries, the processor. So what changes one of them
-is not held to what was trained before.
+Each training has one file, ``KEY.jsonl``: the lines that the program wrote, which ``python -m
+harness.consistency`` reads. The last line has the digests, with the training and what made it. A
+file appears as a whole or not at all. The key depends on everything that affects the bits: the
+training, the program and its source, the source next to the workload, the libraries, the processor.
+A change of any of them leads to a new training.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from harness.fixed_training import FixedTraining, FixedTrainingError, train_fixe
 from harness.manifest import hardware, package_versions
 
 DIGEST = "digest_"
-"""How the names of digests begin."""
+"""Prefix of the names of digests."""
 _LIBRARIES = ("numpy", "torch", "torchvision", "transformers")
 _PROCESSOR = ("machine", "cpu", "accelerators")
 _KEY_LENGTH = 20
@@ -32,21 +32,21 @@ _KEY_LENGTH = 20
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a training ended with."""
+    """Result of a training."""
 
     key: str
     losses: Sequence[Sequence[str]]
-    """By step, of every worker, as ``float.hex``."""
+    """Losses of every worker by step, as ``float.hex``."""
     means: Sequence[str]
-    """The global batch's mean loss by step, as ``float.hex``."""
+    """Mean loss of the global batch by step, as ``float.hex``."""
     digests: Mapping[str, str]
 
 
 class FixedOutcomes:
-    """See the module's text."""
+    """Store of outcomes in one folder; the module's docstring describes its files."""
 
     def __init__(self, folder: Path, program: Reference) -> None:
-        """Args: ``folder`` keeps the outcomes; ``program`` does the training."""
+        """Use ``folder`` for the outcomes and ``program`` for the trainings."""
         self._folder = folder
         self._program = program
         machine = hardware()
@@ -61,13 +61,13 @@ class FixedOutcomes:
         }
 
     def find(self, training: FixedTraining) -> Outcome | None:
-        """The outcome, if this was trained before."""
+        """Return the outcome if this training was done before."""
         key = self._key(training)
         try:
             lines = self._path(key).read_text(encoding="utf-8").splitlines()
             return _outcome(key, [json.loads(line) for line in lines])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None  # not there, or damaged by hand: trained again, and written over
+            return None  # missing or damaged: the training runs again and overwrites it
 
     def train(
         self,
@@ -76,13 +76,13 @@ class FixedOutcomes:
         environment: Mapping[str, str],
         scratch: Path,
     ) -> Outcome:
-        """Train it now, and keep the outcome.
+        """Run the training now, and keep its outcome.
 
         Args:
-            training: what.
+            training: the training to run.
             cores: one for each worker; empty: not pinned.
-            environment: variables besides those of this process.
-            scratch: folder for what the program writes, and for its log.
+            environment: variables in addition to those of this process.
+            scratch: folder for the program's output and its log.
 
         Raises:
             FixedTrainingError: the program failed.
@@ -116,7 +116,11 @@ class FixedOutcomes:
 
 
 def _outcome(key: str, lines: Sequence[Mapping[str, Any]]) -> Outcome:
-    """From the lines of a program. Raises ValueError or KeyError: something is missing."""
+    """Return the outcome in the lines of a program.
+
+    Raises:
+        ValueError, KeyError: something is missing.
+    """
     *steps, end = lines
     digests = {name: value for name, value in end.items() if name.startswith(DIGEST)}
     if not digests:
@@ -126,7 +130,7 @@ def _outcome(key: str, lines: Sequence[Mapping[str, Any]]) -> Outcome:
 
 
 def _file_of(module: str) -> Path | None:
-    """The file of a module, which is not imported for that; None if it has none."""
+    """Return the file of a module without importing the module; None if it has none."""
     top, *rest = module.split(".")
     spec = importlib.util.find_spec(top)
     if spec is None:

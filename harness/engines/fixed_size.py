@@ -1,9 +1,9 @@
-"""Finished jobs of a live run, held bit by bit to training on a fixed number of workers.
+"""Bitwise comparison of a live run's finished jobs with training on a fixed number of workers.
 
-Source: EasyScale (Li et al., SC '23), section 5.1.1: an elastic job is consistent if it is
-bitwise what PyTorch's DistributedDataParallel trains on a fixed number of workers. Here the fixed
-training is done by the backend's ``Reference``, once the replay is over and its workers are gone,
-for as many steps as the job executed.
+Source: EasyScale (Li et al., SC '23), section 5.1.1: an elastic job is consistent if it is bitwise
+what PyTorch's DistributedDataParallel trains on a fixed number of workers. Here the backend's
+``Reference`` does the fixed training, for as many steps as the job executed. It runs once the
+replay is over and the replay's workers are gone.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from harness.trace.job import JobSpec
 def hold_to_fixed_size(
     records: RunRecords, setup: EngineSetup, keep_in: Path, say: Callable[[str], None]
 ) -> None:
-    """Train what every finished job is held to, compare, and add that to the records.
+    """Train the reference of every finished job, compare the bits, and add the result to the
+    records.
 
     Args:
-        records: of the whole run.
-        setup: of its engine, which is closed.
-        keep_in: folder of the outcomes; what is there is not trained again.
-        say: told before every training.
+        records: records of the whole run.
+        setup: setup of the run's engine, which is closed.
+        keep_in: folder of the outcomes; an outcome in it is not trained again.
+        say: called with a line before every training.
 
     Raises:
-        FixedTrainingError: one failed; those that ended before are kept.
+        FixedTrainingError: a training failed; the outcomes of those before it are kept.
     """
     started = time.perf_counter()
     outcomes = FixedOutcomes(keep_in, setup.backend.reference(setup.cluster))
@@ -83,7 +84,7 @@ def hold_to_fixed_size(
 
 
 def last_digests(records: RunRecords, job_id: str) -> tuple[dict[str, str], int]:
-    """The digests a job ended with, by name, and the steps it had executed then."""
+    """Return the digests with which a job ended, by name, and the steps it had executed then."""
     own = [
         result
         for result in records.evaluations
@@ -96,7 +97,7 @@ def last_digests(records: RunRecords, job_id: str) -> tuple[dict[str, str], int]
 def fixed_training(
     job: JobSpec, steps: Sequence[StepRecord], num_steps: int, setup: EngineSetup
 ) -> FixedTraining:
-    """What a job of these steps is held to."""
+    """Return the fixed training that a job with these steps is compared with."""
     spec = setup.workloads[job.workload]
     last = next(step for step in reversed(steps) if step.job_id == job.job_id)
     is_logical = setup.backend.abilities.logical_workers
@@ -111,14 +112,18 @@ def fixed_training(
 
 
 def cores_of(cluster: Cluster, num_workers: int) -> list[int]:
-    """A core for each worker: those of the cluster's slots in turn; none where they have none."""
+    """Return a core for each worker, from the cluster's slots in turn; empty if slots have no
+    cores."""
     cores = list(dict.fromkeys(core for slot in cluster.slots for core in slot.cores))
     return list(itertools.islice(itertools.cycle(cores), num_workers)) if cores else []
 
 
 def losses_beside(job_id: str, log: Path, outcome: Outcome) -> list[FixedLossRecord]:
-    """The last worker's losses in a job's log and in the outcome, for the steps whose line has
-    those of every worker; as for ``equal_steps``, the later line counts."""
+    """Return the last worker's losses in a job's log next to those of the outcome.
+
+    Only steps whose line has the losses of every worker are included. As for ``equal_steps``, the
+    later line of a step counts.
+    """
     lines = {line["step"]: line for line in read_lines(log)}
     return [
         FixedLossRecord(job_id, step, lines[step]["world"], lines[step]["losses"][-1], fixed[-1])
@@ -128,9 +133,9 @@ def losses_beside(job_id: str, log: Path, outcome: Outcome) -> list[FixedLossRec
 
 
 def equal_steps(log: Path, outcome: Outcome) -> int:
-    """Steps from the first on whose losses in a job's log are those of the outcome.
+    """Return how many steps, from the first on, have the outcome's losses in a job's log.
 
-    Of a step that was executed again after a death the later line counts.
+    If a step was executed again after a death, the later line counts.
     """
     lines = {line["step"]: line for line in read_lines(log)}
     for index, (losses, mean) in enumerate(zip(outcome.losses, outcome.means, strict=True)):

@@ -1,4 +1,4 @@
-"""Options of the live engine, and what it needs before a run."""
+"""Options of the live engine, and its checks before a run."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from harness.trace.job import JobSpec
 
 EVIDENCE = ("none", "digests", "tensors", "operators")
 _GUESSED_STEP_S, _TOY_STEP_S, _TOY_BYTES = 0.3, 0.003, 350_000_000
-"""A program that needs no more memory than the libraries is a toy, whose steps are short."""
+"""Guessed durations of a step, and the memory up to which a program counts as a toy with short
+steps."""
 _GUESSED_START_S = 4.0
 
 
 def _guessed_step_s(setup: EngineSetup, job: JobSpec) -> float:
-    """Of a program whose speed nobody has measured."""
+    """Return the guessed step duration of a program without a measured speed, in seconds."""
     if not 0 < setup.memory_bytes_per_worker.get(job.workload, 0) <= _TOY_BYTES:
         return _GUESSED_STEP_S
     spec = setup.workloads.get(job.workload)
@@ -45,39 +46,40 @@ class Live:
     """
 
     pace: str = "none"
-    """``none``: as fast as it goes; ``profile``: padded to the profile's curves."""
+    """``none``: steps run at full speed; ``profile``: steps are padded to the profile's curves."""
     dilation: float = 1.0
     """Wall-clock seconds per second of the engine's clock; only with ``pace: profile``."""
     fast_forward: bool = True
     steady_steps: int = 5
-    """Executed steps since its last change after which a job counts as steady; with spares
-    twenty at least, so that those which were used are replaced."""
+    """Executed steps since its last change after which a job counts as steady. With spares the
+    engine takes at least twenty, so that used spares are replaced first."""
     margin_steps: int = 3
     """Steps that are executed, not credited, before a job finishes."""
     first_steps: int = 0
     """Steps that every job executes before any of its steps is credited."""
     check_reference: bool = False
-    """Train what finished jobs are to be bitwise equal to, once the replay is over, and compare."""
+    """True: after the replay, train the references that finished jobs must equal bit for bit, and
+    compare."""
     digest_every: int = 0
-    """Record a digest of every job's state each so many steps; 0: at the end only."""
+    """Steps from one digest of a job's state to the next; 0: only at the end."""
     evidence: str = "none"
-    """What to keep of the steps in ``evidence_steps``, for ``python -m harness.consistency``:
-    ``none``, ``digests``, ``tensors`` too, or these and what all ``operators`` make."""
+    """Evidence to keep of the steps in ``evidence_steps``, for ``python -m harness.consistency``.
+    Values: ``none``, ``digests``, ``tensors`` (with digests), or ``operators`` (both, and the
+    outputs of all operators)."""
     evidence_steps: tuple[int, int] = (1, 30)
-    """First and last, counted from 1."""
+    """First and last step with evidence, counted from 1."""
     evaluate_epochs: float = 0.0
-    """Evaluate every job on held-out samples whenever it has trained so many epochs; 0: at the
-    end only."""
+    """Epochs of training from one evaluation on held-out samples to the next; 0: at the end."""
     adaptive_largest: float = 8.0
-    """With ``scaling: adaptive``: largest global batch, over that of the job."""
+    """Largest global batch over that of the job, with ``scaling: adaptive``."""
     adaptive_step_cost_samples: float = 32.0
-    """What a step is taken to cost beside its samples, in samples of one worker."""
+    """Assumed fixed cost of a step, as samples that one worker computes in that time."""
     adaptive_every: int = 10
     """Steps from one choice of the batch to the next."""
     adaptive_smoothing: float = 0.9
-    """Of the gradient statistics: what is kept of the mean in every step."""
+    """Share of the old mean that each step keeps in the gradient statistics' running means."""
     stall_timeout_s: float = 180.0
-    """Wall-clock seconds without a sign of life from a job that trains before the job fails."""
+    """Wall-clock seconds without a sign of life after which a job that trains fails."""
     name: str = "live"
     exclusive: ClassVar[bool] = True
 
@@ -136,7 +138,7 @@ class Live:
         return problems
 
     def adaptive_order(self, spec: JobSpec) -> AdaptiveBatch:
-        """How this job adapts its batch, with ``scaling: adaptive``."""
+        """Return the parameters by which this job adapts its batch, with ``scaling: adaptive``."""
         return AdaptiveBatch(
             initial=spec.global_batch,
             largest=int(self.adaptive_largest * spec.global_batch),
@@ -148,7 +150,7 @@ class Live:
 
     @property
     def evidence_order(self) -> Evidence:
-        """What backends are told of it."""
+        """Evidence that backends are asked to keep."""
         if self.evidence == "none":
             return Evidence()
         first, last = self.evidence_steps
@@ -156,11 +158,11 @@ class Live:
         return Evidence(first, last, tensors=tensors, operators=operators)
 
     def estimated_wall_s(self, setup: EngineSetup) -> float:
-        """Starting every job once and its executed steps, as many side by side as fit.
+        """Return the seconds to start every job once and execute its steps, with all slots in use.
 
-        A step takes what the profile says when paced or when the profile was measured with
-        real runs here, and is guessed otherwise; with fast-forward a job executes
-        its first steps and three steady stretches. A reference costs as much as its job.
+        A step takes the profile's time if the run is paced or the profile was measured with real
+        runs here. Otherwise it is guessed. With fast-forward a job executes its first steps and
+        three steady stretches. A reference costs as much as its job.
         """
         knows = self.pace == "profile" or bool(setup.profile.provenance.get("measured_here"))
         slot_s = 0.0
@@ -178,8 +180,8 @@ class Live:
         return _GUESSED_START_S + times * slot_s / setup.cluster.num_slots
 
     def problems(self, setup: EngineSetup) -> list[str]:
-        """Workloads that nobody can train here, missing curves, too little memory, and what
-        the backend lacks."""
+        """Return what prevents the run: workloads that cannot be trained here, missing curves, too
+        little memory, and what the backend lacks."""
         problems = [f"backend.{text}" for text in setup.backend.problems(setup.cluster)]
         names = sorted({job.workload for job in setup.jobs})
         known = ", ".join(sorted(setup.workloads)) or "none"
@@ -242,17 +244,17 @@ class Live:
         return problems
 
     def cautions(self, setup: EngineSetup) -> list[str]:
-        """The backend's."""
+        """Return the cautions of the backend."""
         return [f"backend.{text}" for text in setup.backend.cautions(setup.cluster)]
 
     def open(self, setup: EngineSetup) -> LiveEngine:
-        """Launcher and backend made ready; no job started; the clock stands at 0."""
+        """Return the engine at time 0, with launcher and backend ready and no job started."""
         return LiveEngine(self, setup)
 
     def check(
         self, setup: EngineSetup, records: RunRecords, keep_in: Path, say: Callable[[str], None]
     ) -> None:
-        """With ``check_reference``: hold the finished jobs to training on fixed workers.
+        """Compare the finished jobs with training on fixed workers, if ``check_reference`` is set.
 
         Raises:
             FixedTrainingError: such a training failed.

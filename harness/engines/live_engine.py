@@ -1,21 +1,22 @@
-"""The live engine: real worker processes, the wall clock, and two ways to be quick.
+"""Live engine: real worker processes, the wall clock, and two ways to save time.
 
-*Fast-forward*: when every running job has been steady for some steps and no change is in
-flight, the steps until just before the next known event are credited instead of executed,
-and the clock jumps. Steps executed and steps credited are counted apart; data, learning rate
-and digests follow the executed ones. What was credited since the last checkpoint is lost with
-the workers, unless the backend would have written checkpoints in the meantime.
+*Fast-forward*: the clock jumps to just before the next known event when every running job has been
+steady for some steps and no change is in flight. The skipped steps are credited instead of
+executed. Steps executed and steps credited are counted separately; data, learning rate and digests
+follow the executed steps. Steps credited since the last checkpoint are lost with the workers,
+unless the backend would have written checkpoints in the meantime.
 
-*Paced mode* (``pace: profile``): every step is padded to the profile's curve times
-``dilation`` (wall-clock seconds per second of the engine's clock), so that a few cores stand
-for many accelerators. Such a run is emulated, and says so.
+*Paced mode* (``pace: profile``): every step is padded to the profile's curve times ``dilation``
+(wall-clock seconds per second of the engine's clock). So a few cores stand in for many
+accelerators. The run is marked as emulated.
 
-Idle time, when no job has a slot, is skipped, too; nothing is while used spares are replaced.
+Idle time, when no job has a slot, is skipped too. Nothing is skipped while used spares are being
+replaced.
 
-Slots that go down by the trace's events take their workers along: these are killed, and so is
-every worker that is started there before they are up again. What serves a job beside its workers
-(the store of its leader's election, a rendezvous) lives on. That a slot went down is told once
-its jobs' backends have said what became of them. Programs that crash or fail: ``Breakdowns``.
+When the trace takes slots down, the engine kills their workers, and every worker that starts there
+before the slots are up again. Processes that only serve a job (the store of its leader election, a
+rendezvous) survive. The engine reports that a slot went down once the backends have reported the
+fate of its jobs. ``Breakdowns`` handles programs that crash or fail.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ _TRAINING_AFTER = frozenset({EventKind.CHANGE_DONE, EventKind.GRANT_SHRUNK})
 
 
 class LiveEngine:
-    """See the module's text. One object serves one run; use ``close`` in a ``finally``."""
+    """Engine that trains for real; the module's docstring describes it. One object serves one run.
+
+    Call ``close`` in a ``finally``.
+    """
 
     def __init__(self, options: Live, setup: EngineSetup) -> None:
         self._processes: WatchedLauncher | None = None
@@ -60,11 +64,12 @@ class LiveEngine:
         self._due = deque(setup.events)
         """Events of the trace that are still to come."""
         self._untold: list[Event] = []
-        """Slots that went down, or up again, under a job whose backend has not noticed yet."""
+        """Slots that went down or up again under a job whose backend has not noticed yet."""
         self._cancelling: dict[str, int] = {}
-        """Jobs that are being stopped for good, and the change that does it."""
+        """Jobs that are being stopped for good, with the id of the change that stops each."""
         self._stalled: dict[str, str] = {}
-        """Of these, the jobs that are stopped since they gave no sign of life, and the reason."""
+        """The jobs in ``_cancelling`` that are stopped because they gave no sign of life, with the
+        reason."""
         self._silent = SilentJobs(options.stall_timeout_s)
         self._options = options
         self._setup = setup
@@ -88,18 +93,18 @@ class LiveEngine:
 
     @property
     def abilities(self) -> Abilities:
-        """Those of the configured backend."""
+        """Abilities of the configured backend."""
         return self._backend.abilities
 
     def now(self) -> float:
-        """Seconds since the start of the run: wall clock over dilation, plus what was skipped."""
+        """Return seconds since the start of the run: wall clock over dilation, plus skips."""
         if self._started is None:
             return 0.0
         wall_s = time.monotonic() - self._started
         return wall_s / self._options.dilation + self._skipped_s
 
     def wait(self, until_s: float) -> list[Event]:
-        """Wait for workers until ``until_s``; skips what need not be executed."""
+        """Wait for workers until ``until_s``, and skip time that need not be executed."""
         options = self._options
         if self._started is None:
             self._started = time.monotonic()
@@ -118,6 +123,7 @@ class LiveEngine:
                 if due_s <= until_s:
                     continue
                 return []
+            # Silent jobs must be looked for twice a second; ``HELD_UP_S`` relies on this bound.
             reports = self._backend.poll(min(left_s, 0.5))
             self._sampler.sample(self._started)
             events = [event for report in reports for event in self._translate(report)]
@@ -127,15 +133,19 @@ class LiveEngine:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no job has workers or a change in flight, and no event is due or untold."""
+        """True if no job has workers or a change in flight and all events have been reported."""
         return not (self._due or self._later or self._untold or self._occupied())
 
     def _one_instant(self, events: list[Event]) -> list[Event]:
-        """Events in the documented order; one that would overtake an earlier event of its own
-        job, which it follows from, waits for the next instant, and so does what comes after.
+        """Return events of one instant in the documented order, and keep the rest for the next
+        instant.
 
-        A grant that has shrunk never waits, or the scheduler would change one that is no more:
-        the progress before it, which it tells as well, is left out.
+        An event waits if its order would put it before an earlier event of the same job. All later
+        events wait with it.
+
+        GRANT_SHRUNK never waits, because a scheduler that has not seen it could change a grant that
+        is gone. Progress of the same job before it is dropped, because GRANT_SHRUNK reports that
+        too.
         """
         events, self._later = self._later + events, []
         shrunk = {e.job_id: i for i, e in enumerate(events) if e.kind is EventKind.GRANT_SHRUNK}
@@ -157,13 +167,13 @@ class LiveEngine:
         return sorted(events, key=lambda event: event.kind)
 
     def apply(self, changes: Sequence[Change]) -> list[Event]:
-        """Hand the changes to the backend; none is ever free here."""
+        """Hand the changes to the backend. Return no event, because a live change takes time."""
         for change in changes:
             job_id = change.job.job_id
             if job_id in self._cancelling:
-                continue  # its end overtakes the change
+                continue  # the job is being stopped, so the change is void
             if change.kind is ChangeKind.START:
-                # One that was lost before its first step is started again, and has been lost.
+                # A job that was lost before its first step starts again; its losses stay counted.
                 every = self._backend.checkpoint_every
                 self._jobs.setdefault(job_id, LiveJob(change.job, change.global_batch, every))
             job = self._jobs[job_id]
@@ -185,7 +195,7 @@ class LiveEngine:
         return []
 
     def observe(self, records: RunRecords) -> None:
-        """Add executed steps, evaluations, machine samples and the facts of this run."""
+        """Add executed steps, evaluations, system samples and the facts of this run."""
         assert self._started is not None
         collect(records, self._ended, self._setup, self._started)
         records.system.extend(self._sampler.samples)
@@ -197,7 +207,7 @@ class LiveEngine:
         records.facts |= self._spares.facts()
 
     def close(self) -> None:
-        """End every worker and the launcher."""
+        """End every worker and close the launcher."""
         try:
             self._backend.close()
         finally:
@@ -209,7 +219,7 @@ class LiveEngine:
         return step_floors(job.spec, self._setup, self._options.dilation)
 
     def _translate(self, report: Report) -> list[Event]:
-        """A backend's report as events of this engine's clock."""
+        """Return the events on this engine's clock that a backend's report means."""
         job = self._jobs.get(report.job_id)
         if job is None:
             return []
@@ -221,7 +231,7 @@ class LiveEngine:
         if report.job_id in self._cancelling and report.kind is not ReportKind.FINISHED:
             return self._cancelled(job, report)
         if report.kind in (ReportKind.DONE, ReportKind.SHRUNK) or job.in_flight:
-            # Steps that were executed in the meantime may have had another batch.
+            # Steps executed in the meantime may have had another batch, which moves the last step.
             self._backend.hold(job.spec.job_id, job.target_step)
         reason = report.reason.replace(f"{self._setup.run_dir}/", "")
         if report.of_machine:
@@ -248,6 +258,7 @@ class LiveEngine:
                 goes_on = report.change_id is not None and job.is_alive
                 kind = EventKind.CHANGE_FAILED if goes_on else EventKind.JOB_FAILED
             case ReportKind.LOST:
+                # A third loss in a row before a change is done: the program cannot run.
                 is_over = has_failed or job.num_losses >= 3
                 kind = EventKind.JOB_FAILED if is_over else EventKind.GRANT_LOST
             case ReportKind.SHRUNK:
@@ -273,9 +284,11 @@ class LiveEngine:
         ]
 
     def _happen(self) -> list[Event]:
-        """The trace's next events, of one time: those after it are told apart even if they are
-        due as well, so that nobody acts on what is no longer true. Those of slots are told by
-        ``_tell``."""
+        """Carry out the trace's next events, all of one time, and return the events to report.
+
+        Later events are reported separately even if they are due, so that no decision rests on an
+        outdated state. ``_tell`` reports events of slots.
+        """
         assert self._processes is not None
         now_s = self.now()
         at_s = self._due[0].time_s
@@ -297,7 +310,7 @@ class LiveEngine:
         return events
 
     def _go_down(self, slots: tuple[int, ...]) -> None:
-        """Slots went down; one that was to be told up again has not been up."""
+        """Note slots that went down. An unreported SLOT_UP of such a slot is dropped."""
         before = self._untold_down()
         self._untold = [
             event
@@ -315,9 +328,10 @@ class LiveEngine:
         return {slot for slot in down if slot is not None}
 
     def _tell(self) -> list[Event]:
-        """Slots that went down or up, once no job has workers there or on their way there.
+        """Return the pending slot events of slots on which no job has workers or is about to have
+        them.
 
-        So nobody ever sees a job that holds a slot which is down.
+        So no view shows a job that holds a slot which is down.
         """
         known: list[Event] = []
         unknown: list[Event] = []
@@ -329,26 +343,26 @@ class LiveEngine:
         return known
 
     def _cancel(self, job_id: str) -> list[Event]:
-        """Stop a job for good; one that never started is over at once."""
+        """Stop a job for good; a job that never started ends at once."""
         job = self._jobs.get(job_id)
         if job is None:
             return [Event(self.now(), EventKind.JOB_CANCELLED, job_id)]
-        self._stalled.pop(job_id, None)  # its owner's word goes before our reason
+        self._stalled.pop(job_id, None)  # a cancellation by the owner overrides the stall
         if job_id not in self._cancelling:
             self._stop(job)
         return []
 
     def _stop(self, job: LiveJob) -> None:
-        number = -1 - len(self._cancelling)
+        number = -1 - len(self._cancelling)  # negative: the replay's own ids count from 1
         self._cancelling[job.spec.job_id] = number
         batch = job.global_batch
         self._backend.stop(Change(number, ChangeKind.STOP, job.spec, (), (), batch))
 
     def _stop_silent(self) -> None:
-        """Stop jobs that give no sign of life; each has failed once its processes are gone.
+        """Stop jobs that give no sign of life; each job has failed once its processes are gone.
 
         Raises:
-            EngineError: processes of a job that was stopped so long ago do not end.
+            EngineError: processes of a job that was stopped earlier still do not end.
         """
         for job_id, reason in self._silent.look(self._jobs.values(), time.monotonic()).items():
             if job_id in self._cancelling:
@@ -357,7 +371,7 @@ class LiveEngine:
             self._stop(self._jobs[job_id])
 
     def _cancelled(self, job: LiveJob, report: Report) -> list[Event]:
-        """Of a job that is being stopped only its end is of interest."""
+        """Return the end of a job that is being stopped; its other reports have no effect."""
         job_id = job.spec.job_id
         if report.change_id != self._cancelling[job_id]:
             return []
@@ -370,7 +384,7 @@ class LiveEngine:
         return samples_per_s(job, self._setup, is_paced=self._options.pace == "profile")
 
     def _occupied(self) -> list[LiveJob]:
-        """Jobs that have workers, or a change or an end in flight."""
+        """Return the jobs that have workers, or a change or an end in flight."""
         return [
             job
             for job in self._jobs.values()

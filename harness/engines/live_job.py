@@ -1,4 +1,4 @@
-"""One job of the live engine: what was executed, what was credited, what is left."""
+"""One job of the live engine: steps executed, steps credited, and work left."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class LiveJob:
     """Progress of one job, as its backend reports it."""
 
     def __init__(self, spec: JobSpec, global_batch: int, checkpoint_every: int = 0) -> None:
-        """Args: ``checkpoint_every`` as that of ``Backend``."""
+        """Create the job before its first change; ``checkpoint_every`` is as in ``Backend``."""
         self.spec = spec
         self.global_batch = global_batch
-        """Of the steps that are executed now: a change brings its own once it is done."""
+        """Global batch of the steps executed now; a change brings its own batch once it is done."""
         self.change: Change | None = None
         self.num_workers = 0
         """Workers that train now; 0 until the first change is done, and while suspended."""
@@ -32,17 +32,18 @@ class LiveJob:
         self.steps_credited = 0
         self._checkpoint_every = checkpoint_every
         self._credits: list[tuple[int, int, int]] = []
-        """Each time that steps were credited: the last step executed before, steps, samples."""
+        """For each time that steps were credited: the last step executed before, steps, samples."""
         self.step_s = 0.0
         self.step_samples = float(global_batch)
         """Mean samples of the steps between the last two reports."""
         self.steps_at_change = 0
         self.num_losses = 0
-        """How often in a row its workers were lost before a change was done, but for those that
-        went with their slots or by a failure of the machine: nothing is wrong with the job then."""
+        """Number of times in a row that the job lost its workers before a change was done. Losses
+        by slots that went down, or by failures of the machine, are left out, because they say
+        nothing about the job."""
         self.is_ending = False
         self.slots: tuple[int, ...] = ()
-        """Those of its workers, as far as is known."""
+        """Slots of its workers, as far as is known."""
         self.heard_at = 0.0
         self.requested_at: dict[int, float] = {}
         """Wall-clock time (monotonic) at which each change was requested, by change id."""
@@ -50,30 +51,30 @@ class LiveJob:
 
     @property
     def in_flight(self) -> bool:
-        """Whether a change is under way."""
+        """True if a change is under way."""
         return self.change is not None
 
     @property
     def is_alive(self) -> bool:
-        """Whether the job has workers to fall back on when a change fails."""
+        """True if the job has workers to fall back on when a change fails."""
         return self.num_workers > 0
 
     @property
     def samples_done(self) -> float:
-        """Executed and credited samples, never above the job's work."""
+        """Executed and credited samples, at most the job's work."""
         return min(self.spec.work_samples, self.samples_executed + self.samples_credited)
 
     @property
     def samples_left(self) -> float:
-        """Work that is neither executed nor credited."""
+        """Samples of the job's work that are neither executed nor credited."""
         return max(0.0, self.spec.work_samples - self.samples_executed - self.samples_credited)
 
     @property
     def target_step(self) -> int:
-        """Executed step at which the work is done.
+        """Number of executed steps at which the work is done.
 
-        While a change is under way it is not known which steps will have the new batch, so the
-        smaller one counts: the job must not end before its work is done.
+        While a change is under way, the step from which the new batch holds is unknown. The smaller
+        batch then counts, because the job must not end before its work is done.
         """
         batch = self.global_batch
         if self.change is not None and self.change.kind is not ChangeKind.SUSPEND:
@@ -86,12 +87,12 @@ class LiveJob:
         return self.steps_executed - self.steps_at_change
 
     def may_run_on(self, slots: Collection[int]) -> bool:
-        """Whether a worker of it is on one of these slots, or on its way there."""
+        """Return whether a worker of the job is on one of these slots, or on its way there."""
         coming = self.change.slots if self.change is not None else ()
         return any(slot in slots for slot in (*self.slots, *coming))
 
     def begin(self, change: Change, at: float) -> None:
-        """A change is handed to the backend."""
+        """Note a change that is handed to the backend."""
         self.change = change
         self.requested_at[change.change_id] = at
         self.heard_at = at
@@ -106,14 +107,15 @@ class LiveJob:
         self._credits.append((self.steps_executed, steps, steps * self.global_batch))
 
     def _lose_credits(self, step: int) -> None:
-        """The job goes on from a checkpoint of this step; what was credited later was not saved."""
+        """Remove the credits after ``step``, the checkpoint from which the job goes on."""
         while self._credits and self._credits[-1][0] > step:
             _, steps, samples = self._credits.pop()
             self.steps_credited -= steps
             self.samples_credited -= samples
 
     def note(self, report: Report, is_outage: bool = False) -> None:
-        """Bring the counters up to a report; ``is_outage``: a slot of the job is down."""
+        """Update the counters from a report. ``is_outage``: a loss is not counted against the job,
+        because one of its slots is down or the trace broke its program."""
         self.heard_at = report.at_s
         if report.kind not in (ReportKind.ACCEPTED, ReportKind.RETRY):
             if report.step > self.steps_executed:
@@ -153,7 +155,7 @@ class LiveJob:
 
 
 class Recorded(Protocol):
-    """What the live engine's options say of the records of a job's training."""
+    """Options of the live engine that say what a job's training records."""
 
     @property
     def digest_every(self) -> int:
@@ -162,7 +164,7 @@ class Recorded(Protocol):
 
     @property
     def evidence_order(self) -> Evidence:
-        """Steps that evidence is kept of."""
+        """Steps for which evidence is kept."""
         ...
 
     @property
@@ -171,14 +173,14 @@ class Recorded(Protocol):
         ...
 
     def adaptive_order(self, spec: JobSpec) -> AdaptiveBatch:
-        """How a job adapts its batch, where jobs do."""
+        """Return the parameters by which a job adapts its batch, for runs that adapt batches."""
         ...
 
 
 def training_order(
     job: LiveJob, setup: EngineSetup, floors: dict[int, float], options: Recorded
 ) -> TrainingOrder:
-    """What the backend needs to train this job."""
+    """Return what the backend needs to train this job."""
     job_id = job.spec.job_id
     return TrainingOrder(
         job_id=job_id,
@@ -195,12 +197,13 @@ def training_order(
 
 
 def job_seed(seed: int, job_id: str) -> int:
-    """The seed of a job's training, its own stream of the run's ``seed``."""
+    """Return the seed of a job's training, its own stream of the run's ``seed``."""
     return zlib.crc32(f"{seed}/job/{job_id}".encode())
 
 
 def samples_per_s(job: LiveJob, setup: EngineSetup, *, is_paced: bool) -> float:
-    """Its speed on the engine's clock: the profile's if paced, else measured."""
+    """Return a job's speed on the engine's clock, samples per second: the profile's if paced, else
+    the measured speed."""
     if not job.num_workers:
         return 0.0
     if is_paced:
@@ -212,7 +215,7 @@ def samples_per_s(job: LiveJob, setup: EngineSetup, *, is_paced: bool) -> float:
 
 
 def step_floors(spec: JobSpec, setup: EngineSetup, dilation: float) -> dict[int, float]:
-    """Least wall-clock seconds of a step by number of slots, from the profile's curve."""
+    """Return the least wall-clock seconds of a step by number of slots, by the profile."""
     curve = setup.profile.throughput(spec.workload, spec.global_batch)
     per_slot = max(1, round(spec.global_batch / spec.requested_slots))
     floors = {}

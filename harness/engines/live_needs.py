@@ -1,4 +1,4 @@
-"""What a live run needs before its first worker starts: memory, and modules to import ahead."""
+"""Needs of a live run before its first worker starts: memory, and modules to pre-import."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from harness.engines.setup import EngineSetup
 
 
 def estimated_memory_bytes(setup: EngineSetup) -> int:
-    """Memory if every slot runs the workers of the largest workload, and as many start beside.
+    """Return the memory if every slot runs workers of the largest workload and as many more start.
 
-    A slot has one worker or, where the backend gives it several executors, as many as there are
-    logical workers to run in them. A rescale can keep the old workers while the new ones start,
-    but only one worker a slot and executor trains; the second is counted at half its size since it
-    has no activations yet. Spares that wait for their work come on top, with what standbys have
-    built.
+    A slot has one worker. Where the backend gives it several executors, it has at most one per
+    logical worker. A rescale can keep the old workers while the new ones start. The new ones count
+    half, because they have no activations yet: only one worker per slot and executor trains. Spares
+    that wait are added, with what standbys have built.
     """
     executors = setup.backend.executors
     sizes = [
@@ -30,14 +29,14 @@ def estimated_memory_bytes(setup: EngineSetup) -> int:
 
 
 def reference_memory_bytes(setup: EngineSetup) -> int:
-    """Memory of the largest training that a job is held to, all its fixed workers side by side."""
+    """Return the memory of the largest reference training, with all its fixed workers at once."""
     memory = setup.memory_bytes_per_worker
     sizes = (job.num_logical_workers * memory.get(job.workload, 0) for job in setup.jobs)
     return max(sizes, default=0)
 
 
 def workload_modules(setup: EngineSetup) -> list[str]:
-    """Modules of the workloads that the trace's jobs train, sorted."""
+    """Return the modules of the workloads that the trace's jobs train, sorted."""
     used = {job.workload for job in setup.jobs}
     return sorted(
         {spec.target.rpartition(".")[0] for name, spec in setup.workloads.items() if name in used}

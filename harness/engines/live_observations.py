@@ -1,4 +1,4 @@
-"""What a live run adds to the records: steps, evaluations, the machine, samples lost."""
+"""Additions of a live run to the records: steps, evaluations, the machine, samples lost."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from harness.samples_lost import samples_lost
 
 SAMPLE_EVERY_S = 5.0
 _DIGITS = 6
-"""Of a step's times in seconds: to the microsecond, so that tables of steps stay small."""
+"""Digits of a step's times in seconds: microseconds, so that tables of steps stay small."""
 
 
 class SystemSampler:
-    """Samples the machine and this process' tree every few seconds.
+    """Sampler of the machine and of this process' tree, every few seconds.
 
-    A sample reads every process of the machine, which takes milliseconds of a core that the
-    workers may be using: hence not more often.
+    A sample reads every process of the machine. That takes milliseconds of a core that the workers
+    may be using, so samples are rare.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class SystemSampler:
                 memory_bytes += process.memory_info().rss
                 num_processes += 1
             except psutil.Error:
-                continue  # it ended between the two calls
+                continue  # the process ended between the two calls
         self.samples.append(
             SystemRecord(now - started, psutil.cpu_percent(None), memory_bytes, num_processes)
         )
@@ -64,7 +64,7 @@ class SystemSampler:
 def collect(
     records: RunRecords, jobs: Sequence[LiveJob], setup: EngineSetup, started: float
 ) -> None:
-    """Read what the workers of every ended job wrote down, and add it to the records."""
+    """Read the files that the workers of every ended job wrote, and add them to the records."""
     requested: dict[int, float] = {}
     steps_of: dict[str, list[StepRecord]] = {}
     coordinated = []
@@ -128,10 +128,10 @@ def collect(
 
 
 def read_steps(path: Path, job_id: str, started: float) -> list[StepRecord]:
-    """The steps of one job in the order they were executed.
+    """Return the steps of one job in the order they were executed.
 
-    A step that was executed again after a worker's death is there twice: both happened. A worker
-    that leaves may log its last step after another has logged the next one.
+    A step that was executed again after a worker's death appears twice, because both really ran. A
+    worker that leaves may log its last step after another worker has logged the next one.
     """
     return [
         StepRecord(
@@ -148,7 +148,7 @@ def read_steps(path: Path, job_id: str, started: float) -> list[StepRecord]:
 
 
 def read_accusations(path: Path, job_id: str, started: float) -> list[AccusationRecord]:
-    """The workers of one job that their backend killed for their silence, as they were."""
+    """Return the workers of one job that their backend killed as silent."""
     return [
         AccusationRecord(
             job_id=job_id,
@@ -162,9 +162,9 @@ def read_accusations(path: Path, job_id: str, started: float) -> list[Accusation
 
 
 def read_digests(path: Path, job_id: str) -> list[EvaluationRecord]:
-    """The digests that a job recorded on its way (``engine.digest_every``), by step.
+    """Return the digests that a job recorded during training (``engine.digest_every``), by step.
 
-    Of a step that was made again after a death the later one counts.
+    If a step was executed again after a death, the later digest counts.
     """
     by_step = {entry["step"]: entry for entry in read_lines(path)}
     return [
@@ -176,10 +176,11 @@ def read_digests(path: Path, job_id: str) -> list[EvaluationRecord]:
 
 
 def read_evaluations(path: Path, job_id: str, last_step: int) -> list[EvaluationRecord]:
-    """What a job's evaluations on its way found (``engine.evaluate_epochs``), by step.
+    """Return the results of a job's evaluations during training (``engine.evaluate_epochs``), by
+    step.
 
-    Of a step that was made again after a death the later one counts, and none of the last step,
-    whose evaluation is among the job's results.
+    If a step was executed again after a death, the later result counts. The last step is left out,
+    because its evaluation is among the job's results.
     """
     by_step = {entry["step"]: entry for entry in read_lines(path)}
     return [

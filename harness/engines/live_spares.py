@@ -1,4 +1,4 @@
-"""Spares in a live run: what fast-forward leaves to them, and how many were used."""
+"""Spares in a live run: how fast-forward waits for them, and how many were used."""
 
 from __future__ import annotations
 
@@ -12,30 +12,35 @@ _NOTICED_STEPS = 5
 
 
 def steps_to_execute(setup: EngineSetup, steady_steps: int) -> int:
-    """Steps between a change and what may be skipped: with spares no fewer than a backend waits
-    before it replaces those that the change has used."""
+    """Return the steps to execute after a change before any are skipped. With spares, these are at
+    least the steps that a backend waits before it replaces used spares."""
     if not setup.backend.warmth.is_kept:
         return steady_steps
     return max(steady_steps, STEPS_UNTIL_KNOWN + _NOTICED_STEPS)
 
 
 class LiveSpares:
-    """The spares of one run, as its engine sees them."""
+    """Spares of one run, as its engine sees them."""
 
     def __init__(self, setup: EngineSetup, longest_s: float) -> None:
-        """Args: how long to wait for spares, in seconds of wall clock."""
+        """Watch the spares of a run.
+
+        Args:
+            setup: setup of the run.
+            longest_s: longest wait for spares without progress, in seconds of wall clock.
+        """
         self._launcher = setup.launcher
         self._are_kept = setup.backend.warmth.is_kept
         self._longest_s = longest_s
         self._lacking_since: float | None = None
         self._seen: tuple[int, int] | None = None
-        """How many were ready then, and how many had been used."""
+        """Ready and used spares at ``_lacking_since``."""
 
     def are_awaited(self) -> bool:
-        """Whether there are fewer than there will be, which are worth waiting for.
+        """Return whether spares are missing and worth waiting for.
 
-        They are not where none has got ready or was used for too long: a spare may hang, and jobs
-        whose steps take long may never be at rest between the changes of others.
+        The wait ends if no spare has become ready or was used for too long. A spare may hang, and
+        jobs with long steps may never be at rest between the changes of others.
         """
         spares = self._launcher.spares() if self._are_kept else None
         if spares is None or spares.ready >= spares.wanted:
@@ -47,7 +52,7 @@ class LiveSpares:
         return now - self._lacking_since <= self._longest_s
 
     def facts(self) -> dict[str, float]:
-        """How many workers were spares, and how many found none; nothing where none are kept."""
+        """Return how many starts got a spare and how many got none; empty if no spares are kept."""
         if not self._are_kept:
             return {}
         spares = self._launcher.spares()

@@ -1,8 +1,8 @@
-"""Failures of the machine in a live run, and when they end it.
+"""Failures of the machine in a live run, and the rule for when they end the run.
 
-A disk that is full, or a launcher that lost its processes, says nothing about a job: it goes on
-from its last checkpoint. No job ends for that, since its end would be taken for a result. Where the
-machine fails a job again and again, the run fails.
+A full disk, or a launcher that lost its processes, says nothing about a job, so the job goes on
+from its last checkpoint. Such a failure never ends a job, because that end would be taken for a
+result. If the machine fails a job again and again, the run fails.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from harness.engines.live_job import LiveJob
 
 MOST_IN_A_ROW = 5
-"""Failures of the machine between which a job gets no further than it was: then it cannot."""
+"""Failures of the machine in a row, without progress of the job, after which the run fails."""
 
 
 class MachineError(Exception):
-    """The machine has failed, and the run with it; the text names the jobs and the reasons."""
+    """Failure of the machine that ends the run; the text names the jobs and the reasons."""
 
 
 class MachineFailures:
-    """Counts the failures of the machine that ended each job's workers in a row."""
+    """Counter of consecutive failures of the machine for each job."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -26,15 +26,15 @@ class MachineFailures:
         """Most samples that each job had done when the machine failed it."""
         self._reasons: dict[str, str] = {}
         self.total = 0
-        """Of all jobs."""
+        """Failures over all jobs."""
 
     def note(self, job: LiveJob, samples_done: float, reason: str) -> None:
         """Count a failure.
 
         Args:
-            job: whose workers it ended.
-            samples_done: by the job just before.
-            reason: for a person.
+            job: the job whose workers it ended.
+            samples_done: samples done by the job just before.
+            reason: reason as a message.
 
         Raises:
             MachineError: there were too many.

@@ -1,4 +1,4 @@
-"""How fast a live run trained, held to what the run's profile says."""
+"""Measured speed of a live run compared with the run's profile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.trace.job import JobSpec
 
 @dataclass(slots=True)
 class _Times:
-    """Seconds that steps should have taken, and those that they took."""
+    """Expected and measured seconds of steps."""
 
     expected_s: list[float] = field(default_factory=list)
     measured_s: list[float] = field(default_factory=list)
@@ -28,11 +28,11 @@ class _Times:
 def speed_over_profile(
     profile: Profile, jobs: Iterable[JobSpec], steps_of: Mapping[str, Sequence[StepRecord]]
 ) -> float | None:
-    """Time that the profile gives the steps of all jobs, over the time that they took.
+    """Return the time that the profile gives the steps of all jobs, over the time that they took.
 
-    Below 1 the machine was slower than when the profile was measured, or than the devices that
-    it was measured on. The first steps after every change are left out, as where a profile is
-    measured. None: nothing can be compared.
+    Below 1 the machine was slower than at the time of the profile, or than the devices on which it
+    was measured. The first steps after every change are left out, as when profiles are measured.
+    None: no step can be compared.
     """
     return _overall(_times(profile, jobs, steps_of))
 
@@ -40,10 +40,11 @@ def speed_over_profile(
 def own_speeds(
     profile: Profile, jobs: Iterable[JobSpec], steps_of: Mapping[str, Sequence[StepRecord]]
 ) -> Profile | None:
-    """The profile with the speeds that the workers of a run had, by workload, batch and slots.
+    """Return the profile with the speeds of this run's workers, by workload, batch and slots.
 
-    Where the run never was, the profile's speed times ``speed_over_profile``. None: nothing
-    can be compared, or the profile has speeds of several device types, which steps do not tell.
+    For settings that the run did not have, the speed is the profile's times ``speed_over_profile``.
+    None: no step can be compared, or the profile has several device types, which steps do not
+    record.
     """
     times = _times(profile, jobs, steps_of)
     overall = _overall(times)
@@ -64,7 +65,7 @@ def own_speeds(
 def _times(
     profile: Profile, jobs: Iterable[JobSpec], steps_of: Mapping[str, Sequence[StepRecord]]
 ) -> dict[tuple[str, int, int], _Times]:
-    """Both times of all steps, by workload, global batch and number of workers."""
+    """Return both times of all steps, by workload, global batch and number of workers."""
     found: dict[tuple[str, int, int], _Times] = {}
     for job in jobs:
         steps = steps_of.get(job.job_id, ())

@@ -1,4 +1,4 @@
-"""What every engine is opened with."""
+"""Input of every engine, and the interfaces of its options and of an open engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.trace.job import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class EngineSetup:
-    """Everything an engine may need; the simulated one uses a part."""
+    """Everything an engine may need; the simulated engine uses a part of it."""
 
     cluster: Cluster
     jobs: tuple[JobSpec, ...]
@@ -31,16 +31,16 @@ class EngineSetup:
     run_dir: Path
     """Scratch directory of the run: logs, step files, checkpoints."""
     memory_bytes_per_worker: Mapping[str, int]
-    """Estimated resident memory of one worker process, by workload, where it is known."""
+    """Estimated resident memory of one worker process, by workload, where known."""
     scaling: Literal["strong", "weak", "adaptive"] = "strong"
     repetition: int = 0
-    """Which trial of its configuration and seed the run is."""
+    """Number of the trial among the runs of this configuration and seed."""
     events: tuple[TraceEvent, ...] = ()
-    """What happens beside the submissions, in its order: the engine brings it about."""
+    """Events of the trace other than submissions, in their order; the engine carries them out."""
 
 
 class OpenEngine(Engine, Protocol):
-    """An engine of one run, which adds what only it knows to the records."""
+    """Engine of one run, which adds the facts that only it knows to the records."""
 
     def observe(self, records: RunRecords) -> None:
         """Add steps, evaluations, system samples and facts; called once, after the replay."""
@@ -48,37 +48,38 @@ class OpenEngine(Engine, Protocol):
 
 
 class EngineConfig(Protocol):
-    """What ``configs/engine/*.yaml`` builds: the options of an engine."""
+    """Options of an engine, as ``configs/engine/*.yaml`` builds them."""
 
     name: str
     exclusive: ClassVar[bool]
-    """Whether a run occupies the machine, so that a sweep must run it alone."""
+    """True if a run occupies the machine, so that a sweep must run it alone."""
 
     def estimated_wall_s(self, setup: EngineSetup) -> float:
-        """Rough seconds of wall clock that the run will take."""
+        """Return a rough estimate of the run's wall-clock seconds."""
         ...
 
     def problems(self, setup: EngineSetup) -> list[str]:
-        """What makes this run impossible on this engine, each with its way out."""
+        """Return what makes this run impossible on this engine, each with its way out."""
         ...
 
     def cautions(self, setup: EngineSetup) -> list[str]:
-        """What a user may count on and will not have in this run, each with its way out."""
+        """Return what a user may expect and this run will not have, each with its way out."""
         ...
 
     def open(self, setup: EngineSetup) -> OpenEngine:
-        """The engine of one run, at time 0, with nothing started."""
+        """Return the engine of one run, at time 0, with nothing started."""
         ...
 
     def check(
         self, setup: EngineSetup, records: RunRecords, keep_in: Path, say: Callable[[str], None]
     ) -> None:
-        """What can be checked once the replay is over and the engine closed; added to the records.
+        """Check what can be checked once the replay is over and the engine closed, and record the
+        result.
 
         Args:
-            setup: what the engine was opened with.
-            records: of the run.
-            keep_in: folder for what other runs can be held to as well.
-            say: shows a line of progress.
+            setup: the setup with which the engine was opened.
+            records: records of the run, to which the result is added.
+            keep_in: folder for results that later runs can be compared with too.
+            say: function that shows a line of progress.
         """
         ...

@@ -1,4 +1,4 @@
-"""Devices that jobs share in simulation: who trains on which, and how much slower for that."""
+"""Devices that jobs share in simulation: the jobs on each device, and their slow-down."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from harness.cluster import Cluster
 
 
 class SharedDevices:
-    """The workers that train on each device of a cluster with ``shared_speed``.
+    """Workers that train on each device of a cluster with ``shared_speed``.
 
-    A worker counts while its job trains: not while the job is stopped for a change, nor while
-    it is only on its way there.
+    A worker counts only while its job trains. It does not count while the job is stopped for a
+    change, or before the worker has arrived.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._speed = cluster.shared_speed
         self._device_of = cluster.device_of
         self._workers: list[Counter[str]] = [Counter() for _ in cluster.devices]
-        """Of every device, by job."""
+        """Number of workers on each device, by job."""
         self._devices: dict[str, frozenset[int]] = {}
-        """Of every job that trains."""
+        """Devices of each job that trains."""
 
     def note(self, job_id: str, slots: Sequence[int]) -> frozenset[int]:
-        """The job trains on these slots from now on (none: it does not); the devices on which
-        that makes a difference."""
+        """Set the slots on which a job trains from now on (empty: it stops), and return the devices
+        whose workers that changes."""
         workers = self._count(slots)
         before = self._devices.pop(job_id, frozenset())
         if workers:
@@ -37,15 +37,15 @@ class SharedDevices:
         )
         for device in changed:
             self._workers[device][job_id] = workers[device]
-            self._workers[device] += Counter()  # who has none there is dropped
+            self._workers[device] += Counter()  # drops jobs without workers there
         return changed
 
     def jobs_on(self, devices: Iterable[int]) -> set[str]:
-        """Jobs that train on any of these devices."""
+        """Return the jobs that train on any of these devices."""
         return {job_id for device in devices for job_id in self._workers[device]}
 
     def factors(self, job_id: str, slots: Sequence[int]) -> list[float]:
-        """Of each of the slots: the speed there of a worker of this job, over its speed alone."""
+        """Return, for each slot, the speed of this job's worker there over its speed alone."""
         own = self._count(slots)
         found = []
         for slot in slots:

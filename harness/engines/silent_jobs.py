@@ -1,4 +1,4 @@
-"""Live jobs that give no sign of life though their workers do: a step that never ends."""
+"""Detection of live jobs that give no sign of life although their workers live."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from harness.engines.live_job import LiveJob
 from harness.file_names import file_name
 
 HELD_UP_S = 2.0
-"""Looks that are further apart than this were held up: the engine polls twice a second."""
+"""Longest time between two looks that counts as usual, because the engine polls twice a second.
+After a longer time the engine itself was held up."""
 _STARTS = (ChangeKind.START, ChangeKind.RESUME)
 
 
 class EngineError(Exception):
-    """The live engine cannot go on; the text says which job, and where its log is."""
+    """Dead end of the live engine; the text says which job, and where its log is."""
 
 
 class SilentJobs:
-    """Finds jobs that have reported nothing for too long. Times are ``time.monotonic``."""
+    """Detector of jobs that have reported nothing for too long. Times are ``time.monotonic``."""
 
     def __init__(self, limit_s: float) -> None:
-        """Args: ``limit_s``: longest silence of a job that has workers."""
+        """Set ``limit_s``, the longest silence of a job that has workers."""
         self._limit_s = limit_s
         self._looked_at: float | None = None
 
     def look(self, jobs: Iterable[LiveJob], now: float) -> dict[str, str]:
-        """Return the jobs that are silent for too long, each with the reason for a person.
+        """Return the jobs that are silent for too long, each with the reason as a message.
 
-        Call it after every poll, also while other jobs report. A job that starts or resumes has
-        the backend's own bound. What is held up here is no silence of a job: whatever the time
-        since the last look exceeds a usual one by is forgiven to all.
+        Call it after every poll, also while other jobs report. A job that starts or resumes is left
+        to the backend's own time-out. A delay of the engine itself is not a job's silence: after a
+        late look, every job is forgiven the time since the last look.
         """
         before, self._looked_at = self._looked_at, now
         held_up_s = 0.0 if before is None else now - before

@@ -1,5 +1,5 @@
-"""What changes cost simulated jobs: the profile's costs, times a factor of the engine's options
-and, where each change takes its own time, one that is drawn."""
+"""Costs of changes in simulation: the profile's costs, times a factor from the engine's options
+and, optionally, a drawn factor for each change."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ FREE = RescaleCost(0.0, 0.0, {})
 
 
 class SimulatedCosts:
-    """Costs under the backend of a run, by its profile; a factor of 0 makes all of them free.
+    """Costs under the backend of a run, by its profile; a factor of 0 makes all changes free.
 
-    ``variation``: what is drawn for each change; None: every change costs what the profile says.
+    ``variation`` draws a factor for each change; None: every change costs what the profile says.
     """
 
     def __init__(
@@ -29,13 +29,13 @@ class SimulatedCosts:
         self._warmth = setup.backend.warmth
         self._factor = factor
         self._recoveries: Counter[str] = Counter()
-        """So many of each job: each has a cost of its own."""
+        """Number of recoveries of each job; each recovery draws its own cost."""
         self._stops_cost = factor > 0.0 and any(
             cell.kind is ChangeKind.STOP for cell in setup.profile.cost_cells
         )
 
     def of(self, change: Change) -> RescaleCost:
-        """Of a change."""
+        """Return the cost of a change."""
         if self._factor == 0.0 or change.kind is ChangeKind.STOP:
             return FREE
         cost = self._profile.rescale_cost(
@@ -52,7 +52,7 @@ class SimulatedCosts:
         return cost if factor == 1.0 else cost.times(factor)
 
     def stop_s(self, progress: SimulatedJob) -> float:
-        """Time between the last sample of a job and its end, seconds."""
+        """Return the time between the last sample of a job and its end, in seconds."""
         if not self._stops_cost:
             return 0.0
         workload, num_slots = progress.job.workload, len(progress.slots)
@@ -65,7 +65,8 @@ class SimulatedCosts:
         return (cost.preparation_s + cost.pause_s) * factor
 
     def recovery_s(self, progress: SimulatedJob, num_before: int) -> float:
-        """How long survivors stand still: the pause of a rescale to their number."""
+        """Return how long the survivors do not train: the pause of a rescale to their number, in
+        seconds."""
         if self._factor == 0.0:
             return 0.0
         sizes = num_before, len(progress.slots)

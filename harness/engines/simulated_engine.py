@@ -1,21 +1,21 @@
-"""The simulated engine: a virtual clock, throughput curves and rescale costs.
+"""Simulated engine: a virtual clock, throughput curves and rescale costs.
 
-A running job makes T(w) samples per second by its profile, or what its plan of virtual
+A running job computes T(w) samples per second by its profile, or the rate that its plan of virtual
 workers allows (``engines/speeds.py``). A change takes the profile's cost for (backend, workload,
-kind, sizes): during preparation the job goes on at its old size, during the pause it does not
-train, and all slots involved are held to the end.
-Preparation and pause of zero make the change free: it is done at once. Where a profile was
-measured with the cost of a STOP (last evaluation, end of the processes), a job ends that much
-after its last sample. A change that comes at the instant of a job's end comes too late: the
-job is finished, whether or not the sums of its samples and times have been rounded up.
+kind, sizes). During preparation the job goes on at its old size; during the pause it does not
+train. The job holds all slots involved to the end. A change without preparation and pause is done
+at once. If the profile was measured with the cost of a STOP (last evaluation, end of the
+processes), a job ends that much after its last sample. A change at the instant of a job's end comes
+too late: the job is finished. That holds in spite of rounding in the sums of its samples and times.
 
-Slots that go down take their workers along. A backend that survives goes on with the others,
-after the pause of a rescale to them, and loses nothing; any other loses the job, which begins
-again where it last was saved: at its last change, or ``checkpoint_every_s`` later, and so on.
-A program that crashes takes all its workers down, so that every backend loses the job.
+Slots that go down take their workers along. Under a backend that survives, the job goes on with the
+remaining workers, after the pause of a rescale to them, and loses nothing. Any other backend loses
+the job, which goes back to its last save: its last change, or a whole number of
+``checkpoint_every_s`` later. A program that crashes takes all its workers down, so every backend
+loses the job.
 
-Where jobs share devices, each goes at another speed from the instant on in which another begins
-or ceases to train beside it, and its end is planned anew; that is told as its progress.
+Where jobs share devices, a job's speed changes when another job starts or stops training on the
+same devices. Its end is then planned again, and the engine reports its new rate as progress.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from harness.trace.events import TraceEvent, TraceEventKind
 
 
 class SimulatedEngine:
-    """See the module's text. One object serves one run."""
+    """Engine on a virtual clock; the module's docstring describes it. One object serves one run."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class SimulatedEngine:
 
     @property
     def abilities(self) -> Abilities:
-        """Those of the configured backend."""
+        """Abilities of the configured backend."""
         return self._abilities
 
     def now(self) -> float:
-        """Virtual seconds since the start of the run."""
+        """Return the virtual seconds since the start of the run."""
         return self._now_s
 
     def wait(self, until_s: float) -> list[Event]:
@@ -97,7 +97,7 @@ class SimulatedEngine:
                 events.append(self._finish_job(job_id))
             else:
                 events.append(self._complete(change, progress))
-        # Those that concern nobody are passed over.
+        # Events of the trace that affect no job or slot are passed over.
         while self._due and self._due[0].time_s <= (self._now_s if events else until_s):
             events = self._happen(self._due[0].time_s, events)
         if not events:
@@ -108,7 +108,7 @@ class SimulatedEngine:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no planned event is left, neither of a job nor of the trace."""
+        """True if no planned event is left, neither of a job nor of the trace."""
         if self._due:
             return False
         for time_s, kind, _, job_id, _, version, _ in self._heap:
@@ -120,14 +120,14 @@ class SimulatedEngine:
     def apply(self, changes: Sequence[Change]) -> list[Event]:
         """Begin the changes; those without cost are done at once.
 
-        A job that is over is finished instead: a residue of its work that is smaller than the
-        clock can tell would otherwise be suspended, and resumed for no time at all.
+        A job that is over is finished instead. Otherwise a residue of its work, smaller than the
+        clock's resolution, would be suspended and later resumed for no time.
         """
         events = []
         for change in changes:
             job_id = change.job.job_id
             if change.kind is ChangeKind.START:
-                # One that lost its first workers starts again; what was planned is void.
+                # A job that lost its first workers starts again; its planned events are void.
                 lost = self._progress.get(job_id)
                 self._progress[job_id] = SimulatedJob(change.job, lost.version if lost else 0)
             progress = self._progress[job_id]
@@ -141,13 +141,13 @@ class SimulatedEngine:
             elif cost.preparation_s == 0.0:
                 events.append(self._begin_pause(change, progress))
             else:
-                # Without a pause it is done then, and no event says that the job stood still.
+                # Without a pause the change is done then, and no event reports a rate of 0.
                 then = _PAUSE_BEGINS if cost.pause_s > 0.0 else EventKind.CHANGE_DONE
                 self._push(self._now_s + cost.preparation_s, then, progress, change)
         return events + self._turned(events)
 
     def _turned(self, events: Sequence[Event]) -> list[Event]:
-        """Progress of those who train beside others than before the events, at another speed."""
+        """Return progress events of jobs whose speed changed because other jobs came or left."""
         shared = self._speeds.shared
         if shared is None or not events:
             return []
@@ -163,13 +163,17 @@ class SimulatedEngine:
             if rate == progress.rate or progress.is_over(self._now_s):
                 continue
             progress.turn(self._now_s, rate, self._checkpoint_every_s)
-            if progress.done < progress.job.work_samples:  # else only its processes are to end
+            if progress.done < progress.job.work_samples:  # else only its processes have to end
                 found.append(self._go_on(progress))
         return found
 
     def _happen(self, now_s: float, events: list[Event]) -> list[Event]:
-        """The trace's events of this instant, with those of the jobs that ended in it: these have
-        ended, but a change that would be done in the instant of a failure has failed."""
+        """Carry out the trace's events of this instant, and return them with this instant's other
+        events.
+
+        A job that ends in this instant has ended before them. A change that would be done in the
+        instant of a failure has failed.
+        """
         self._now_s = now_s
         ended, events = events, []
         down: set[int] = set()
@@ -201,7 +205,7 @@ class SimulatedEngine:
         return Event(self._now_s, EventKind.JOB_CANCELLED, job_id, samples_done=done)
 
     def _break_down(self, event: TraceEvent) -> list[Event]:
-        """A job's program crashes, or fails for good; nothing happens to one without workers."""
+        """Let a job's program crash, or fail for good; a job without workers is left alone."""
         progress = self._progress.get(event.job_id)
         if progress is None or not (progress.slots or progress.change):
             return []
@@ -215,7 +219,7 @@ class SimulatedEngine:
         return [Event(self._now_s, kind, event.job_id, samples_done=progress.done, reason=reason)]
 
     def _lose(self, down: set[int]) -> list[Event]:
-        """What becomes of the jobs with workers on these slots, or on their way there."""
+        """Return the fate of the jobs with workers on these slots, or on their way there."""
         events: list[Event] = []
         for progress in list(self._progress.values()):
             change = progress.change
@@ -234,7 +238,7 @@ class SimulatedEngine:
         return events
 
     def _survive(self, progress: SimulatedJob, left: tuple[int, ...]) -> list[Event]:
-        """A job goes on with the others; a change that was under way has failed."""
+        """Let a job go on with its remaining slots; a change that was under way fails."""
         job_id, now_s = progress.job.job_id, self._now_s
         change, before = progress.change, progress.slots
         if progress.virtual_workers is not None:
@@ -266,7 +270,7 @@ class SimulatedEngine:
         return events
 
     def _go_on(self, progress: SimulatedJob) -> Event:
-        """The job trains on the slots it has."""
+        """Let the job train on the slots that it has, and return its progress."""
         progress.since_s = self._now_s
         self._train(progress)
         job_id, done = progress.job.job_id, progress.done
@@ -279,7 +283,7 @@ class SimulatedEngine:
         )
 
     def _lose_job(self, progress: SimulatedJob, reason: str) -> Event:
-        """All workers are gone; the job waits at its last checkpoint."""
+        """Take all workers of a job; the job waits at its last checkpoint."""
         progress.roll_back(self._now_s, self._checkpoint_every_s)
         progress.slots, progress.change = (), None
         progress.stand()
@@ -292,13 +296,14 @@ class SimulatedEngine:
         )
 
     def observe(self, records: RunRecords) -> None:
-        """A simulation knows nothing that the replay has not seen."""
+        """Add nothing, because the replay has seen all facts of a simulation."""
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing, because a simulation holds no resources."""
 
     def _begin_pause(self, change: Change, progress: SimulatedJob) -> Event:
-        """Training stops; what was planned for the job is void, its change ends later."""
+        """Stop training for a change, void the job's planned events, and plan the end of the
+        change."""
         if progress.is_over(self._now_s):
             return self._finish_job(change.job.job_id)
         progress.settle(self._now_s)
@@ -310,14 +315,14 @@ class SimulatedEngine:
         return Event(self._now_s, EventKind.PROGRESS, change.job.job_id, samples_done=progress.done)
 
     def _complete(self, change: Change, progress: SimulatedJob) -> Event:
-        """A change is due to be done, unless the job is."""
+        """Finish a change that is due, or its job if the job is over."""
         if progress.is_over(self._now_s):
             return self._finish_job(change.job.job_id)
         progress.settle(self._now_s)
         return self._finish_change(change, progress, self._costs.of(change))
 
     def _finish_change(self, change: Change, progress: SimulatedJob, cost: RescaleCost) -> Event:
-        """The change holds: the job trains at its new size, or not at all."""
+        """Put a change into effect: the job trains at its new size, or not at all."""
         now_s = self._now_s
         progress.since_s = now_s
         progress.save(now_s)
@@ -343,12 +348,12 @@ class SimulatedEngine:
         )
 
     def _finish_job(self, job_id: str) -> Event:
-        """All its work is done; what is still planned for the job is void."""
+        """End a job whose work is all done; its planned events become void."""
         work = self._progress.pop(job_id).job.work_samples
         return Event(self._now_s, EventKind.JOB_FINISHED, job_id, samples_done=work)
 
     def _train(self, progress: SimulatedJob) -> None:
-        """From now on at the rate of the job's slots; its end is planned."""
+        """Set the job's rate for its slots from now on, and plan its end."""
         progress.rate = self._speeds.samples_per_s(progress)
         progress.end_s = math.inf
         if progress.rate > 0.0:
@@ -376,13 +381,14 @@ class SimulatedEngine:
 
 
 def _is_void(progress: SimulatedJob, time_s: float, kind: int, version: int) -> bool:
-    """Whether what was planned for a job will not happen: the job has changed since."""
+    """Return whether a planned event of a job is outdated, because the job has changed since."""
     return progress.version != version or (
         kind == EventKind.JOB_FINISHED and time_s != progress.end_s
     )
 
 
 _HAPPENS = EventKind.JOB_CANCELLED
-"""What is planned for an instant of the trace's events comes before them up to this kind."""
+"""Last kind of planned event that comes before the trace's events of the same instant."""
 _PAUSE_BEGINS = EventKind.CHANGE_FAILED
-"""Internal: the end of a preparation, after what ends in its instant, before other changes."""
+"""Internal kind for the end of a preparation. It comes after ends in its instant and before other
+changes."""

@@ -1,4 +1,4 @@
-"""One job of the simulated engine: how far it is, how fast it goes, what is safe of it."""
+"""One job of the simulated engine: its progress, its rate, and its last checkpoint."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from harness.contracts.engine import Change
 from harness.trace.job import JobSpec
 
 _SAME_INSTANT = 1e-12
-"""Times that differ by less, relative to the clock, are one: thousands of roundings add up to
-less, and at the end of a run of a year it is 30 microseconds."""
+"""Relative difference below which two times are the same instant. Thousands of rounding errors add
+up to less. At the end of a run of a year it is 30 microseconds."""
 
 
 class SimulatedJob:
@@ -35,19 +35,20 @@ class SimulatedJob:
     def __init__(self, job: JobSpec, version: int = 0) -> None:
         self.job = job
         self.slots: tuple[int, ...] = ()
-        """Those it trains on, or did before the change that is under way."""
+        """Slots on which it trains, or trained before the change that is under way."""
         self.batch = job.global_batch
-        """Global batch on them."""
+        """Global batch on these slots."""
         self.virtual_workers: tuple[int, ...] | None = None
-        """Of each of its slots; None: it has no plan of them."""
+        """Virtual workers of each of its slots; None: it has no plan."""
         self.change: Change | None = None
-        """The one under way."""
+        """Change that is under way."""
         self.saved = 0.0
         """Samples done at its last change, when its state was saved."""
         self.saved_s = 0.0
         self.lag = 0.0
-        """What checkpoints after the last one have beside the present rate since ``saved_s``,
-        samples: not 0 where the job went at another rate in between."""
+        """Correction for checkpoints after ``saved_s``, in samples. Such a checkpoint holds
+        ``saved`` plus ``lag`` plus ``rate`` times the seconds since ``saved_s``. It is 0 unless the
+        rate has changed since."""
         self.done = 0.0
         self.rate = 0.0
         self.paused_rate = 0.0
@@ -64,11 +65,11 @@ class SimulatedJob:
         self.since_s = now_s
 
     def save(self, now_s: float) -> None:
-        """All that is done is safe now."""
+        """Mark all work up to now as saved."""
         self.saved, self.saved_s, self.lag = self.done, now_s, 0.0
 
     def stand(self) -> None:
-        """It trains no more; what was planned for it is void."""
+        """Stop training, and void the job's planned events."""
         self.rate = self.lag = 0.0
         self.end_s = math.inf
         self.version += 1
@@ -85,7 +86,7 @@ class SimulatedJob:
         self.rate = rate
 
     def roll_back(self, now_s: float, every_s: float) -> None:
-        """To the last checkpoint: of its last change, or a whole number of periods later."""
+        """Go back to the last checkpoint: the last change, or a whole number of periods later."""
         if self.rate > 0.0 and every_s < math.inf:
             periods = (now_s - self.saved_s) // every_s
             if periods > 0.0:
@@ -93,5 +94,5 @@ class SimulatedJob:
         self.done = min(self.done, self.saved)
 
     def is_over(self, now_s: float) -> bool:
-        """Whether the job's planned end is this very instant."""
+        """Return whether the job's planned end is at this instant."""
         return self.end_s - now_s <= _SAME_INSTANT * now_s

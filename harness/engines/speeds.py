@@ -1,4 +1,4 @@
-"""How many samples per second a simulated job makes on its slots."""
+"""Speeds of simulated jobs on their slots, in samples per second."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from harness.virtual_workers import capability, spread, step_s
 class Speeds:
     """Speeds by the profile, on slots of one or several device types.
 
-    With a plan of virtual workers, a step lasts as long as the slot with the most to do for its
-    speed (``harness/virtual_workers.py``); with ``follow_curve``, and where the profile's curves
-    were measured under the very backend that is simulated, the plan that spreads them best makes
-    T(w), whose communication that model leaves out, and any other plan is slower in proportion.
-    Without a plan, every slot
-    has the same share of the batch, so the slowest device type sets the pace: the least T(w) of
-    those the job holds, of slots on one host or on several.
+    With a plan of virtual workers, the slot with the most work for its speed sets the duration of a
+    step (``harness/virtual_workers.py``). Two cases use T(w) with plans: ``follow_curve``, and a
+    profile whose curves were measured under the simulated backend. There the plan that spreads the
+    virtual workers best has T(w), which includes communication, unlike that model. Any other plan
+    is slower in proportion.
 
-    Where jobs share devices (``Cluster.shared_speed``), a job goes at the pace of its worker that
-    is slowed most; with a plan, each slot runs its virtual workers so much slower.
+    Without a plan, every slot has the same share of the batch, so the slowest device type sets the
+    pace. The rate is the least T(w) of the job's types, for slots on one host or on several.
 
-    With a ``variation``, every job has a drawn speed of its own on each number of slots.
+    Where jobs share devices (``Cluster.shared_speed``), the worker that is slowed most sets a job's
+    pace. With a plan, each slot runs its virtual workers slower by its factor.
+
+    With a ``variation``, every job has its own drawn speed on each number of slots.
     """
 
     def __init__(
@@ -44,10 +45,10 @@ class Speeds:
         measured_under = self._profile.provenance.get("speeds_under")
         self._knows_plans = follow_curve or measured_under == setup.backend.name
         self.shared = SharedDevices(cluster) if cluster.shared_speed else None
-        """Who trains beside whom, as the engine notes it; None: nobody shares a device."""
+        """Jobs that train on each device, as the engine notes them; None: jobs share no devices."""
 
     def samples_per_s(self, progress: SimulatedJob) -> float:
-        """The rate of a job that trains; 0 without slots."""
+        """Return the rate of a job that trains; 0 without slots."""
         if not progress.slots:
             return 0.0
         rate = self._by_profile(progress)
@@ -56,7 +57,7 @@ class Speeds:
         return rate * self._variation.of_speed(progress.job, progress.batch, len(progress.slots))
 
     def _by_profile(self, progress: SimulatedJob) -> float:
-        """The rate as the profile has it."""
+        """Return the rate by the profile, without variation."""
         job, slots, batch = progress.job, progress.slots, progress.batch
         factors = None if self.shared is None else self.shared.factors(job.job_id, slots)
         if progress.virtual_workers is not None:
@@ -65,7 +66,7 @@ class Speeds:
         return rate if factors is None else rate * min(factors)
 
     def spread(self, job: JobSpec, batch: int, slots: tuple[int, ...]) -> tuple[int, ...]:
-        """All of a job's virtual workers on fewer slots, as evenly as their speeds allow."""
+        """Return all of a job's virtual workers on fewer slots, as evenly as their speeds allow."""
         return spread(job.num_logical_workers, self._capabilities(job, batch, slots))
 
     def _capabilities(self, job: JobSpec, batch: int, slots: tuple[int, ...]) -> list[float]:
@@ -80,7 +81,7 @@ class Speeds:
         workers: tuple[int, ...],
         factors: Sequence[float] | None,
     ) -> float:
-        """The rate with these virtual workers on each slot, slowed by these factors."""
+        """Return the rate with these virtual workers on each slot, slowed by these factors."""
         capabilities = self._capabilities(job, batch, slots)
         slowed = capabilities
         if factors is not None:
@@ -92,7 +93,7 @@ class Speeds:
         return self._even(job, batch, slots, None) * best_s / seconds
 
     def _on_types(self, job: JobSpec, batch: int, slots: tuple[int, ...]) -> float:
-        """T(w) on the slowest of the slots' types."""
+        """Return T(w) on the slowest of the slots' types."""
         if not self._types_matter:
             return self._even(job, batch, slots, None)
         types = {self._type_of[slot] for slot in slots}
@@ -101,7 +102,7 @@ class Speeds:
     def _even(
         self, job: JobSpec, batch: int, slots: tuple[int, ...], device_type: str | None
     ) -> float:
-        """T(w) as if all slots were of this type."""
+        """Return T(w) as if all slots were of this type."""
         across = self._profile.across_hosts(job.workload, device_type)
         if across is not None and len({self._host_of[slot] for slot in slots}) > 1:
             return across.curve(batch).samples_per_s(len(slots))

@@ -1,4 +1,4 @@
-"""What differs from trial to trial on a machine, drawn from the spread that a profile states."""
+"""Differences from trial to trial on a machine, drawn from the spread that a profile states."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from harness.trace.job import JobSpec
 
 
 class Variation:
-    """Factors on speeds and on costs; one object is one trial.
+    """Random factors on speeds and on costs; one object is one trial.
 
-    A factor is log-normal with median 1, since profiles hold medians of trials. Its deviation is
-    that of the profile's trials, from their range and number (``harness/profiles/spread.py``);
-    where the profile does not state them, the factor is 1. Every job has a speed of its own on
-    each number of slots, and every change and every end of a job its own cost.
+    A factor is log-normal with median 1, because profiles hold medians of trials. Its deviation is
+    that of the profile's trials, from their range and number (``harness/profiles/spread.py``).
+    Without such data in the profile the factor is 1. Every job has its own speed on each number of
+    slots. Every change and every end of a job has its own cost.
 
-    Draws depend on seed, repetition and what they are for, not on when they are asked for: a job
-    is as fast on as many slots under any scheduler of the same trial.
+    A draw depends on seed, repetition and purpose, not on the order of draws. So a job has the same
+    speed on the same number of slots under every scheduler of a trial.
     """
 
     def __init__(self, profile: Profile, seed: int, repetition: int) -> None:
@@ -28,7 +28,7 @@ class Variation:
         self._speeds: dict[tuple[str, int, int], float] = {}
 
     def of_speed(self, job: JobSpec, batch: int, num_slots: int) -> float:
-        """What a job's speed at a global batch on so many slots is multiplied by."""
+        """Return the factor on a job's speed at a global batch on this number of slots."""
         key = (job.job_id, batch, num_slots)
         factor = self._speeds.get(key)
         if factor is None:
@@ -37,7 +37,7 @@ class Variation:
         return factor
 
     def of_cost(self, cost: RescaleCost, job_id: str, which: int | str) -> float:
-        """What the cost of a change of a job, or of its end, is multiplied by."""
+        """Return the factor on the cost of a job's change, or of its end."""
         return self._draw(cost.deviation, "cost", job_id, which)
 
     def _draw(self, deviation: float, *what: int | str) -> float:

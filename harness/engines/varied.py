@@ -1,4 +1,4 @@
-"""Options of the simulated engine whose jobs and changes differ from trial to trial."""
+"""Options of the simulated engine with jobs and changes that differ from trial to trial."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from harness.engines.variation import Variation
 
 @dataclass(frozen=True)
 class SimulatedVaried(Simulated):
-    """The simulated engine with speeds and costs drawn around the profile's (``Variation``).
+    """Simulated engine with speeds and costs drawn around the profile's (``Variation``).
 
-    Each repetition is a trial of its own. A schedule may hang on ties: a job that ends just
-    before a scheduler decides, or just after. One simulation at the profile's medians takes one
-    side of each; several repetitions take either side about as often as live trials do, so their
-    mean is to be compared with the mean of those.
+    Each repetition is a separate trial. A schedule may depend on ties: a job ends just before or
+    just after a scheduler decides. One simulation at the profile's medians takes one side of each
+    tie. Several repetitions take either side about as often as live trials do, so compare their
+    mean with the mean of live trials.
 
-    Schedulers plan with the profile's speeds, not the drawn ones.
+    Schedulers plan with the profile's speeds, not with the drawn ones.
 
     Raises:
         ValueError: an option has no such value.
@@ -28,7 +28,8 @@ class SimulatedVaried(Simulated):
     name: str = "simulated_varied"
 
     def problems(self, setup: EngineSetup) -> list[str]:
-        """Those of the simulated engine, and a profile that states no spread at all."""
+        """Return the problems of the simulated engine, or of a profile that states no spread at
+        all."""
         found = super().problems(setup)
         if not found and setup.jobs and not any(self._varies(setup).values()):
             found.append(
@@ -40,7 +41,8 @@ class SimulatedVaried(Simulated):
         return found
 
     def cautions(self, setup: EngineSetup) -> list[str]:
-        """Workloads whose speeds do not vary, as the profile does not say by how much."""
+        """Return the workloads whose speeds do not vary, because the profile states no spread for
+        them."""
         fixed = sorted(workload for workload, varies in self._varies(setup).items() if not varies)
         if not fixed:
             return []
@@ -50,11 +52,11 @@ class SimulatedVaried(Simulated):
         ]
 
     def open(self, setup: EngineSetup) -> SimulatedEngine:
-        """An engine at time 0, with the draws of the run's seed and repetition."""
+        """Return an engine at time 0, with the draws of the run's seed and repetition."""
         return self._engine(setup, Variation(setup.profile, setup.seed, setup.repetition))
 
     def _varies(self, setup: EngineSetup) -> dict[str, bool]:
-        """Whether speeds of a workload vary, of those that the jobs have."""
+        """Return, for each workload of the jobs, whether its speeds vary."""
         found: dict[str, bool] = {}
         for job in setup.jobs:
             slots = range(1, (job.max_slots or setup.cluster.num_slots) + 1)

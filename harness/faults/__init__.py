@@ -1,1 +1,1 @@
-"""Faults on purpose: workers of a live run are killed or stopped at random moments."""
+"""Fault injection: workers of a live run are killed, stopped or slowed at random moments."""

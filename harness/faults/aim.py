@@ -1,4 +1,4 @@
-"""Who is to be struck at which moment, and whether it is there yet."""
+"""Choice of the worker that a fault strikes, and of the moment."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from harness.faults.plan import ANY, JOINING, LEAVE, SAVE, FaultPlan
 from harness.faults.watched import Worker
 
 LOOK_S = 0.001
-"""How long one look at a mark lasts before the backend has its turn again."""
+"""Duration of one look at a mark, after which the backend has its turn again."""
 NAP_S = 0.0001
-"""Pause within a look where the phase lasts milliseconds and comes once: it leaves the cores
-to the workers. Phases of a step are looked for without a pause."""
+"""Pause within a look for a phase that lasts milliseconds and comes once; it leaves the cores to
+the workers. Looks for the phases of a step have no pause."""
 _OF_A_STEP = (Doing.BETWEEN, Doing.FORWARD, Doing.BACKWARD, Doing.REDUCE, Doing.UPDATE)
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """The workers that live and have not been struck, by handle, and what goes on."""
+    """Workers that live and have not been struck, by handle, with the change in flight."""
 
     workers: Mapping[int, Worker]
     change: Change | None
-    """The one in flight."""
+    """Change in flight; None: no change."""
     asked: float
-    """When it was asked for."""
+    """Time when the change was requested."""
 
     @property
     def joiners(self) -> list[int]:
-        """Those that were started for the change in flight."""
+        """Workers that were started for the change in flight."""
         if self.change is None:
             return []
         return sorted(h for h, worker in self.workers.items() if worker.started >= self.asked)
 
     @property
     def old(self) -> list[int]:
-        """Those that trained before it."""
+        """Workers that trained before the change in flight."""
         joiners = set(self.joiners)
         return sorted(handle for handle in self.workers if handle not in joiners)
 
     @property
     def is_robust(self) -> bool:
-        """Whether an old worker may be struck: another one that has the state will be left."""
+        """True if an old worker may be struck, because another worker with the state remains."""
         return len(self.old) > 1 and (self.change is None or len(self.change.slots) > 1)
 
 
 def is_coming(moment: str, change: Change) -> bool:
-    """Whether this moment of a change will be there in this one, and somebody to strike."""
+    """Return whether this change will have this moment, and a worker to strike at it."""
     newcomers = set(change.slots) - set(change.previous_slots)
     if moment in JOINING:
         return bool(newcomers)
@@ -64,7 +64,7 @@ def is_coming(moment: str, change: Change) -> bool:
 
 
 class Moments:
-    """The moments of a plan in drawn order, each as often as the others."""
+    """Moments of a plan in drawn order, each as often as the others."""
 
     def __init__(self, plan: FaultPlan, drawn: random.Random) -> None:
         self._plan = plan
@@ -73,8 +73,11 @@ class Moments:
         self.missed: Counter[str] = Counter()
 
     def next(self, change: Change | None) -> str | None:
-        """One that this change brings about, or the time without one; None: none of those
-        that are left. It stays until it is ``taken``."""
+        """Return a drawn moment that fits this change, or the time without a change; None if none
+        fits.
+
+        The moment stays in the plan until it is ``taken``.
+        """
         if not +self._left:
             self._left = Counter(self._plan.at)
         fits = [
@@ -86,12 +89,12 @@ class Moments:
         return self._drawn.choice(fits) if fits else None
 
     def taken(self, moment: str) -> None:
-        """A worker was struck at it."""
+        """Note that a worker was struck at this moment."""
         self._left[moment] -= 1
 
 
 class Aim:
-    """One fault that is due: the victim is drawn once and then waited for."""
+    """One fault that is due: its victim is drawn once, and then the fault waits for the moment."""
 
     def __init__(self, moment: str, plan: FaultPlan, drawn: random.Random) -> None:
         self.moment = moment
@@ -101,7 +104,7 @@ class Aim:
         self._victim: int | None = None
 
     def candidates(self, crowd: Crowd, marks: SeenMarks) -> Sequence[int]:
-        """Whom it may strike now."""
+        """Return the workers that the fault may strike now."""
         old = crowd.old if crowd.is_robust else []
         if self.moment == ANY:
             pool = [*old, *crowd.joiners]
@@ -127,14 +130,15 @@ class Aim:
         return pool
 
     def victim(self, crowd: Crowd, marks: SeenMarks) -> int | None:
-        """Who is to be struck: the same as before as long as it may be."""
+        """Return the worker to strike; it stays the same as long as it is a candidate."""
         candidates = self.candidates(crowd, marks)
         if self._victim not in candidates:
             self._victim = self._drawn.choice(candidates) if candidates else None
         return self._victim
 
     def is_there(self, name: str, marks: SeenMarks) -> bool:
-        """Look at the mark of a process for a while: is it where it is wanted?"""
+        """Look at the mark of a process for a while, and return whether it reaches the wanted
+        phase."""
         wanted = Doing[self.moment.upper()]
         naps = wanted not in _OF_A_STEP
         until = time.monotonic() + LOOK_S

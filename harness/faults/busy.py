@@ -1,4 +1,4 @@
-"""Processes that keep cores busy beside a run: the load under which nobody must be accused."""
+"""Processes that keep cores busy next to a run, as a load under which no worker may be accused."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from contextlib import suppress
 from pathlib import Path
 
 END_TIMEOUT_S = 10.0
-"""Longest wait for the end of each, which was killed."""
+"""Longest wait for the end of each killed process."""
 _ROUNDS = 200_000
 
 
 class BusyProcesses:
-    """So many of them, from ``start`` to ``close``. They end by themselves without this one.
+    """Group of ``count`` busy processes, from ``start`` to ``close``; they also end with this
+    process.
 
-    Each is a session of its own: kernels that group tasks by session (autogroups) share a core
-    between sessions first, so that all of one session get no more than one worker does.
+    Each process is a session of its own. Kernels that group tasks by session (autogroups) share a
+    core between sessions first. In one session all busy processes together would get no more of a
+    core than one worker.
     """
 
     def __init__(self, count: int) -> None:
@@ -26,7 +28,7 @@ class BusyProcesses:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        """Start them; they are busy within tens of milliseconds."""
+        """Start the processes; they are busy within tens of milliseconds."""
         command = [sys.executable, "-I", "-S", str(Path(__file__)), str(os.getpid())]
         self._processes += [
             subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -34,7 +36,7 @@ class BusyProcesses:
         ]
 
     def close(self) -> None:
-        """End them; safe to call twice."""
+        """End the processes; safe to call twice."""
         for process in self._processes:
             process.kill()
         for process in self._processes:
@@ -44,7 +46,7 @@ class BusyProcesses:
 
 
 def main(argv: Sequence[str]) -> None:
-    """``PARENT``: compute until the process of this id is no longer the parent."""
+    """Compute until the process with the id in ``argv`` is no longer the parent."""
     parent = int(argv[0])
     while os.getppid() == parent:
         for number in range(_ROUNDS):

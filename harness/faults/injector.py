@@ -1,9 +1,9 @@
-"""Strikes workers from outside: through the launcher, their marks, and the backend's seam.
+"""Fault injector: strikes workers through the launcher, their marks, and the backend's interface.
 
-The injector sees the processes that are started and those that have ended, the changes that
-are asked for, the reports that come back, and the marks of workers that keep one; no backend
-knows of it. It runs where the backend is polled, so while it waits for a mark it looks for a
-millisecond at a time and lets the backend go on in between.
+The injector sees the processes that start and end, the changes that are requested, the reports that
+come back, and the marks of workers that keep one. No backend knows of it. It runs inside the
+backend's ``poll``. So while it waits for a mark, it looks for a millisecond at a time and lets the
+backend go on in between.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _RECOVER = "recover"
 
 
 class FaultyBackend:
-    """A backend whose workers are struck while it is polled; otherwise as the inner one."""
+    """Backend whose workers are struck while it is polled; everything else is left to ``inner``."""
 
     def __init__(
         self, inner: Backend, launcher: WatchedLauncher, plan: FaultPlan, seed: str
@@ -56,53 +56,53 @@ class FaultyBackend:
         self._plan = plan
         self._drawn = random.Random(f"faults {seed}")
         self._moments = Moments(plan, self._drawn)
-        # Of this host, like the memory behind the marks.
+        # A folder of this host, because the marks are shared memory of this host.
         self._folder = tempfile.TemporaryDirectory(prefix="marks-")
         self._marks = SeenMarks(Path(self._folder.name))
         self._changes: dict[str, tuple[Change, float]] = {}
-        """The change in flight of each job, and when it was asked for."""
+        """Change in flight of each job, and the time when it was requested."""
         self._quiet_since = time.monotonic()
         self._due: tuple[float, str] | None = None
-        """When the next fault is due, and at which moment."""
+        """Time and moment of the next fault."""
         self._aim: Aim | None = None
-        """The fault that is due and waits for its moment."""
+        """Fault that is due and waits for its moment."""
         self._struck: set[int] = set()
         self._num_aimed = 0
         self._faults: list[FaultRecord] = []
         self.num_lost = 0
-        """Times that a job's workers could not go on by themselves."""
+        """Number of times that a job's workers could not go on by themselves."""
         self._slow = SlowWorkers(launcher, plan)
 
     @property
     def abilities(self) -> Abilities:
-        """Those of the inner one."""
+        """Abilities of the inner backend."""
         return self._inner.abilities
 
     @property
     def warmth(self) -> Warmth:
-        """That of the inner one."""
+        """Warmth of the inner backend."""
         return self._inner.warmth
 
     @property
     def executors(self) -> int:
-        """Those of the inner one."""
+        """Executors of the inner backend."""
         return self._inner.executors
 
     @property
     def checkpoint_every(self) -> int:
-        """That of the inner one."""
+        """Checkpoint period of the inner backend, in steps."""
         return self._inner.checkpoint_every
 
     @property
     def phases(self) -> Phases:
-        """Those of the inner one."""
+        """Phases of the inner backend."""
         return self._inner.phases
 
     @property
     def faults(self) -> list[FaultRecord]:
-        """What was done; ``at_s`` is on the clock of ``time.monotonic``.
+        """Faults brought about so far; ``at_s`` is on the clock of ``time.monotonic``.
 
-        What the victims' marks say now is what they were doing when they died.
+        A victim's mark still shows what it was doing when it died.
         """
         return [
             replace(fault, struck_in=self._marks.doing(fault.worker).name.lower())
@@ -111,18 +111,20 @@ class FaultyBackend:
 
     @property
     def is_planned(self) -> bool:
-        """Whether there are to be faults at all."""
+        """True if the plan has any faults."""
         return self._plan.count > 0
 
     @property
     def num_missed(self) -> int:
-        """Faults whose moment did not come in time."""
+        """Number of faults whose moment did not come in time."""
         return sum(self._moments.missed.values())
 
     @property
     def is_over(self) -> bool:
-        """Whether every fault was brought about, and nothing is left to see of it. What a slow
-        worker costs is seen in the work that is left; and without faults there is no last one.
+        """True if every fault was brought about and its effects have ended.
+
+        Never true if the plan slows workers, because their cost shows in the remaining work. Never
+        true without planned faults either, because then there is no last one.
         """
         return (
             not self._plan.slows
@@ -133,32 +135,32 @@ class FaultyBackend:
         )
 
     def problems(self, cluster: Cluster) -> list[str]:
-        """Those of the inner one."""
+        """Return the problems of the inner backend."""
         return self._inner.problems(cluster)
 
     def cautions(self, cluster: Cluster) -> list[str]:
-        """Those of the inner one."""
+        """Return the cautions of the inner backend."""
         return self._inner.cautions(cluster)
 
     def bitwise(self, cluster: Cluster) -> bool:
-        """As the inner one."""
+        """Return the answer of the inner backend."""
         return self._inner.bitwise(cluster)
 
     def reference(self, cluster: Cluster) -> Reference:
-        """That of the inner one."""
+        """Return the reference of the inner backend."""
         return self._inner.reference(cluster)
 
     def open(self, cluster: Cluster, launcher: Launcher) -> None:
-        """As the inner one."""
+        """Open the inner backend."""
         self._inner.open(cluster, launcher)
 
     def start(self, change: Change, order: TrainingOrder) -> None:
-        """As the inner one; the workers are to keep marks."""
+        """Start the job in the inner backend, with workers that keep marks."""
         self._begin(change)
         self._inner.start(change, replace(order, marks=Path(self._folder.name)))
 
     def rescale(self, change: Change) -> None:
-        """As the inner one; a fault may be due in this change."""
+        """Rescale the job in the inner backend; a fault may become due in this change."""
         self._begin(change)
         self._inner.rescale(change)
         now = time.monotonic()
@@ -169,26 +171,26 @@ class FaultyBackend:
                 self._due = (now + self._drawn.uniform(0.0, spread_s), moment)
 
     def suspend(self, change: Change) -> None:
-        """As the inner one."""
+        """Suspend the job in the inner backend."""
         self._begin(change)
         self._inner.suspend(change)
 
     def resume(self, change: Change) -> None:
-        """As the inner one."""
+        """Resume the job in the inner backend."""
         self._begin(change)
         self._inner.resume(change)
 
     def stop(self, change: Change) -> None:
-        """As the inner one."""
+        """Stop the job in the inner backend."""
         self._begin(change)
         self._inner.stop(change)
 
     def hold(self, job_id: str, target_step: int) -> None:
-        """As the inner one."""
+        """Set the last step of the job in the inner backend."""
         self._inner.hold(job_id, target_step)
 
     def poll(self, timeout_s: float) -> list[Report]:
-        """As the inner one, but no longer than until a fault is due, and then it strikes."""
+        """Return the inner backend's reports, and bring about the faults that come due."""
         until = time.monotonic() + timeout_s
         while True:
             self._plan_next()
@@ -208,13 +210,14 @@ class FaultyBackend:
                 return reports
 
     def close(self) -> None:
-        """As the inner one; who is slow may run again first."""
+        """Let slow workers run again, then close the inner backend."""
         self._slow.end()
         self._inner.close()
         self._folder.cleanup()
 
     def slowings(self) -> list[SlowingRecord]:
-        """Workers that were slowed, or removed as stragglers; times as those of ``faults``."""
+        """Return the workers that were slowed, or removed as stragglers; times are as in
+        ``faults``."""
         return self._slow.records()
 
     def _begin(self, change: Change) -> None:
@@ -227,24 +230,25 @@ class FaultyBackend:
         self.num_lost += report.kind is ReportKind.LOST
         if report.kind in _ENDS_CHANGE:
             self._changes.pop(report.job_id, None)
-        # Whatever else is told ends the quiet: a change is done, workers were lost.
+        # Any other report ends the quiet: a change is done, or workers were lost.
         self._quiet_since = time.monotonic()
         self._disturbed()
 
     def _disturbed(self) -> None:
-        """A change begins or ends, or a loss was told: what was to be struck has passed."""
+        """Drop a fault whose situation has passed, because a change began or ended or a loss was
+        reported."""
         aim, due, self._aim = self._aim, self._due, None
         if due is not None and not (due[1] == ANY and self._plan.during == "change"):
             self._due = None
         if aim is not None and (self._plan.is_of_a_change(aim.moment) or aim.moment == _RECOVER):
-            self._moments.missed[aim.moment] += 1  # others come again as they were
+            self._moments.missed[aim.moment] += 1  # other phases come again in later steps
 
     def _is_due(self, now: float) -> bool:
         is_quiet = now - self._quiet_since >= self._plan.settle_s
         return self._num_aimed < self._plan.count and is_quiet
 
     def _plan_next(self) -> None:
-        """While nothing is going on: draw the next moment that needs no change."""
+        """Draw the next moment that needs no change, while no change is in flight."""
         if (
             self._due is None
             and self._aim is None
@@ -263,7 +267,7 @@ class FaultyBackend:
     def _take_aim(self, moment: str) -> None:
         self._due = None
         crowd = self._crowd()
-        if moment == _RECOVER:  # somebody has to die for it
+        if moment == _RECOVER:  # another worker has to die first
             if len(crowd.old) < 3:
                 self._quiet_since = time.monotonic()
                 return
@@ -272,11 +276,11 @@ class FaultyBackend:
         self._aim = Aim(moment, self._plan, self._drawn)
 
     def _look(self, aim: Aim) -> None:
-        """Strike if the moment is there; give it up if it has been waited for too long."""
+        """Strike if the moment is there; give up a moment that has been waited for too long."""
         crowd = self._crowd()
         handle = aim.victim(crowd, self._marks)
         now = time.monotonic()
-        if handle is None and aim.moment == ANY:  # nobody who could be spared
+        if handle is None and aim.moment == ANY:  # every worker is needed
             self._aim = None
             self._quiet_since = now
         elif handle is not None and (
@@ -307,7 +311,7 @@ class FaultyBackend:
         mark = self._marks.of(worker.name)
         if mark is None or moment == ANY:
             self._launcher.signal(handle, self._plan.signum)
-        else:  # a phase may be over before the launcher has passed it on
+        else:  # the launcher might pass the signal on after the phase has ended
             worker.is_signalled = True
             with suppress(ProcessLookupError):
                 os.kill(mark.pid, self._plan.signum)

@@ -1,4 +1,4 @@
-"""The live engine with faults on purpose."""
+"""Options of the live engine with fault injection, and that engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.records import RunRecords
 
 @dataclass(frozen=True)
 class LiveWithFaults(Live):
-    """Options of the live engine, and of what is done to its workers.
+    """Options of the live engine, and of the faults that strike its workers.
 
     Raises:
         ValueError: options out of range, all at once, one a line.
@@ -26,7 +26,7 @@ class LiveWithFaults(Live):
 
     faults: FaultPlan = field(default_factory=FaultPlan)
     stress_processes: int = 0
-    """Busy processes beside the workers, pinned to no core, of the workers' priority."""
+    """Busy processes next to the workers, pinned to no core, at the workers' priority."""
 
     def __post_init__(self) -> None:
         problems = []
@@ -40,12 +40,12 @@ class LiveWithFaults(Live):
             raise ValueError("\n".join(problems))
 
     def open(self, setup: EngineSetup) -> LiveEngine:
-        """The engine of one run, its launcher watched and its backend struck."""
+        """Return the engine of one run, with a watched launcher and a fault-injecting backend."""
         return FaultyLiveEngine(self, setup)
 
 
 class FaultyLiveEngine(LiveEngine):
-    """A live engine that records the faults it brought about."""
+    """Live engine that records the faults it brought about."""
 
     def __init__(self, options: LiveWithFaults, setup: EngineSetup) -> None:
         self._watched = launcher = WatchedLauncher(setup.launcher)
@@ -61,7 +61,7 @@ class FaultyLiveEngine(LiveEngine):
             raise
 
     def observe(self, records: RunRecords) -> None:
-        """As the live engine, and the faults on the clock of the steps."""
+        """Add the live engine's facts, and the faults on the clock of the steps."""
         super().observe(records)
         assert self._started is not None
         records.faults.extend(
@@ -77,7 +77,7 @@ class FaultyLiveEngine(LiveEngine):
         records.facts["stress_processes"] = float(self._stress.count)
 
     def _skip(self, until_s: float) -> None:
-        """Nothing is credited before the last fault; then all that is left, at once."""
+        """Skip nothing before the last fault; afterwards skip all remaining steps at once."""
         if not self._faulty.is_planned or not any(
             job.num_workers or job.in_flight for job in self._jobs.values()
         ):
@@ -86,7 +86,7 @@ class FaultyLiveEngine(LiveEngine):
             super()._skip(math.inf)
 
     def close(self) -> None:
-        """As the live engine, and the busy processes."""
+        """Close the live engine, and end the busy processes."""
         try:
             super().close()
         finally:

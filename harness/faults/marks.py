@@ -1,4 +1,4 @@
-"""Looks at the marks of workers on this host."""
+"""Reader of the marks of workers on this host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.file_names import file_name
 
 
 class SeenMark:
-    """The mark of one worker, which outlives it."""
+    """Mark of one worker, still readable after the worker has died."""
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memory
@@ -18,29 +18,29 @@ class SeenMark:
 
     @property
     def doing(self) -> int:
-        """What the worker does, or did when it died; a ``Doing``."""
+        """Present or last activity of the worker; a ``Doing``."""
         return self._memory[DOING]
 
     @property
     def leads(self) -> bool:
-        """Whether it leads its job."""
+        """True if the worker leads its job."""
         return bool(self._memory[LEADS])
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the first worker."""
+        """True if the worker is the first one (rank 0)."""
         return bool(self._memory[IS_FIRST])
 
 
 class SeenMarks:
-    """Those in one folder, by the names of their processes."""
+    """Marks in one folder, by the names of their processes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._seen: dict[str, SeenMark] = {}
 
     def of(self, name: str) -> SeenMark | None:
-        """The mark of a process; None if it has none yet, or never will."""
+        """Return the mark of a process; None if the process has no mark yet, or never will."""
         found = self._seen.get(name)
         if found is None:
             try:
@@ -52,6 +52,6 @@ class SeenMarks:
         return found
 
     def doing(self, name: str) -> Doing:
-        """What a process does, or did when it died."""
+        """Return the present or last activity of a process."""
         found = self.of(name)
         return Doing.START if found is None else Doing(found.doing)

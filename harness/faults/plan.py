@@ -1,4 +1,4 @@
-"""Which workers are struck or slowed, how and when."""
+"""Options of fault injection: the workers that are struck or slowed, the manner and the times."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from harness.faults.slowing import LONGEST_STOP_S
 ANY = "any"
 SAVE, LEAVE = "save", "leave"
 PHASES = tuple(doing.name.lower() for doing in Doing if doing is not Doing.START)
-"""What a worker can be waited for to be doing."""
+"""Activities of a worker for which a fault can wait."""
 JOINING = ("prepare", "copy")
 OF_A_CHANGE = (*JOINING, "switch", LEAVE)
-"""Phases that there are only while a job is being changed, or that are struck only then."""
+"""Phases that exist only while a job is being changed, or that are struck only then."""
 DURING = ("steady", "change")
 WHO = ("any", "leader", "first", "old", "joiner")
 SIGNALS = ("SIGKILL", "SIGSTOP")
@@ -25,43 +25,48 @@ SIGNALS = ("SIGKILL", "SIGSTOP")
 class FaultPlan:
     """Options of fault injection.
 
-    Nobody is struck where no worker that has the job's state might be left to go on.
+    A worker is struck only if another worker with the job's state is left to go on.
 
     Raises:
         ValueError: options out of range, all at once, one a line.
     """
 
     count: int = 10
-    """Faults of one run, at most; 0: none, so that whoever is killed is killed in error."""
+    """Most faults of one run. 0: none, so that any worker that is killed is killed in error."""
     at: tuple[str, ...] = (ANY,)
-    """When a worker is struck: at ``any`` moment, or when its mark says that it is in this
-    phase. Several are taken in drawn order, each as often as the others. ``prepare`` and
-    ``copy`` are of workers that join, ``switch`` of those that have trained before, in a change
-    of at least two workers, ``leave`` of those whose slots are given up in it, ``save`` of the
-    first worker; for ``recover`` another worker is killed first, of three or more."""
+    """Moments at which a worker is struck: ``any``, or while its mark shows this phase. Several
+    moments are taken in drawn order, each as often as the others.
+
+    ``prepare`` and ``copy`` concern workers that join; ``switch`` concerns workers that trained
+    before, in a change of at least two workers. ``leave`` concerns workers whose slots the change
+    gives up, and ``save`` the first worker. For ``recover``, another worker is killed first, of
+    three or more.
+    """
     who: str = ANY
-    """``any`` worker of those the phase is about, the ``leader``, the ``first`` one (rank 0),
-    an ``old`` one (it trained before the change in flight), or a ``joiner``."""
+    """Victim among the workers that the phase concerns: ``any``, the ``leader``, the ``first``
+    worker (rank 0), an ``old`` worker (it trained before the change in flight), or a ``joiner``."""
     during: str = "steady"
-    """Of ``any`` moment, and of ``save``. ``steady``: while no change is in flight; ``change``:
-    after one was requested."""
+    """Time at which ``any`` and ``save`` strike. ``steady``: while no change is in flight;
+    ``change``: after a change was requested."""
     signal: str = "SIGKILL"
-    """``SIGKILL``: the worker dies; ``SIGSTOP``: it hangs, or is slow (``speed``)."""
+    """Signal to the victim. ``SIGKILL``: the worker dies; ``SIGSTOP``: it hangs, or is slow
+    (``speed``)."""
     settle_s: float = 1.0
-    """Least wall-clock seconds of undisturbed training before a fault, so that there is a
-    usual step to compare with."""
+    """Least wall-clock seconds of undisturbed training before a fault, as a usual step for
+    comparison."""
     spread_s: float = 1.0
-    """A fault is due at a random moment within so many seconds after that (while nothing
-    changes) or after the request of a change (at ``any`` moment of one)."""
+    """Length of the period in which a fault becomes due at a random moment, in seconds. The period
+    begins after ``settle_s`` without changes, or with a change's request for ``any`` moment of a
+    change."""
     patience_s: float = 10.0
-    """How long a phase is waited for. One that has not come by then is a fault missed; nobody
-    is struck at another moment in its stead."""
+    """Longest wait for a phase, in seconds. A phase that has not come by then is a missed fault; no
+    other moment replaces it."""
     speed: float = 0.0
-    """With ``SIGSTOP``: the share of the time that the worker still runs; it is stopped and
-    continued again and again. 0: it is never continued."""
+    """Share of the time that a worker still runs, with ``SIGSTOP``; it is stopped and continued
+    again and again. 0: the worker is never continued."""
     period_s: float = 0.02
-    """Seconds from one stop of a slow worker to the next: well below the time of a step, so
-    that all steps are slow alike."""
+    """Seconds from one stop of a slow worker to the next. They must be well below the time of a
+    step, so that all steps are equally slow."""
     lasting_s: float = 30.0
     """Seconds for which a worker is slow."""
     at_once: int = 1
@@ -117,14 +122,14 @@ class FaultPlan:
 
     @property
     def slows(self) -> bool:
-        """Whether workers are made slow, and neither killed nor stopped for good."""
+        """True if workers are slowed, and neither killed nor stopped for good."""
         return self.speed > 0
 
     @property
     def signum(self) -> signals.Signals:
-        """The signal itself."""
+        """Signal as a number."""
         return signals.Signals[self.signal]
 
     def is_of_a_change(self, moment: str) -> bool:
-        """Whether this moment comes while a job is being changed."""
+        """Return whether this moment comes while a job is being changed."""
         return self.during == "change" if moment in (ANY, SAVE) else moment in OF_A_CHANGE

@@ -1,7 +1,7 @@
-"""Workers that are slowed on purpose, and what a backend finds out about it.
+"""Workers that are slowed on purpose, and what a backend finds out about them.
 
-All that is known of the backend comes through its reports: a grant that has shrunk names the
-workers that were removed as stragglers, and how long ago they were found.
+The backend's reports are the only source: SHRUNK names the workers that were removed as stragglers,
+and says how long ago they were detected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.records import SlowingRecord
 
 
 class Workers(Protocol):
-    """What is asked of a launcher here."""
+    """Part of a launcher that this module needs."""
 
     @property
     def workers(self) -> Mapping[int, object]:
@@ -27,7 +27,7 @@ class Workers(Protocol):
         ...
 
     def signal(self, handle: int, signum: signal.Signals) -> None:
-        """Signal one; from any thread."""
+        """Signal a worker; safe to call from any thread."""
         ...
 
 
@@ -42,24 +42,27 @@ class _SlowWorker:
 
 
 class SlowWorkers:
-    """See the module's text. Times are those of ``time.monotonic``."""
+    """Slowed workers of a run, and their detection. Times are on ``time.monotonic``."""
 
     def __init__(self, launcher: Workers, plan: FaultPlan) -> None:
-        """Args: where the workers are, and how slow they are to be for how long."""
+        """Slow workers of ``launcher`` with the speed and duration in ``plan``."""
         self._launcher = launcher
         self._plan = plan
         self._known: list[_SlowWorker] = []
         self._mistaken: list[SlowingRecord] = []
         self.num_begun = 0
-        """Times that workers were slowed, one or several at once."""
+        """Number of times that workers were slowed, one or several at once."""
 
     @property
     def are_any(self) -> bool:
-        """Whether somebody is slow now."""
+        """True if a worker is slow now."""
         return any(not one.slowing.is_over for one in self._known)
 
     def begin(self, chosen: Mapping[int, str], num_workers: int) -> None:
-        """Slow workers, given by handle with their names; so many workers live."""
+        """Slow the chosen workers, given by handle with their names.
+
+        ``num_workers`` is the number of workers that live.
+        """
         self.num_begun += 1
         plan = self._plan
         for handle, name in chosen.items():
@@ -68,7 +71,7 @@ class SlowWorkers:
             self._known.append(_SlowWorker(name, handle, num_workers, slowing))
 
     def note(self, report: Report) -> None:
-        """Somebody may have been removed as a straggler."""
+        """Note the detection of stragglers, if a report says that workers were removed as such."""
         if report.kind is not ReportKind.SHRUNK or not report.stragglers:
             return
         detected_at = report.at_s - report.phases_s["remove"]
@@ -93,18 +96,18 @@ class SlowWorkers:
                 )
 
     def look(self) -> None:
-        """Who has ended is slow no more."""
+        """End the slowing of workers that have ended."""
         for one in self._known:
             if not one.slowing.is_over and one.handle not in self._launcher.workers:
                 one.slowing.end()
 
     def end(self) -> None:
-        """Everybody runs again."""
+        """Let every worker run again."""
         for one in self._known:
             one.slowing.end()
 
     def records(self) -> list[SlowingRecord]:
-        """What was done and found so far, in the order of time."""
+        """Return the slowings and detections so far, in the order of time."""
         found = [self._record(one) for one in self._known]
         return sorted([*found, *self._mistaken], key=lambda record: record.at_s)
 

@@ -1,8 +1,8 @@
-"""A worker made slow from outside: stopped and continued again and again.
+"""Slowing of a worker from outside: the worker is stopped and continued again and again.
 
 Source: EDL, section 6.2, whose straggler has its synchronisation delayed by a third of the step,
-"equivalent to limiting its computation capability to 75%". Here the process really runs for
-that share of the time only, whatever it does and whichever backend started it.
+"equivalent to limiting its computation capability to 75%". Here the process really runs for only
+that share of the time, whatever it does and whichever backend started it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable
 
 LONGEST_STOP_S = 0.1
-"""A stop is never longer, so that nobody takes the worker for one that hangs."""
+"""Longest stop, so short that the worker is never taken for one that hangs."""
 
 
 class Slowing:
-    """Begins at once, on a thread of its own, and ends after a time or with ``end``.
+    """Slowing of one worker, on its own thread: it begins at once and ends after a time or with
+    ``end``.
 
-    Each stop is as long as is owed by then, so that late wake-ups do not change the share.
+    Each stop is as long as the share still lacks, so that late wake-ups do not change the share.
     """
 
     def __init__(
@@ -29,8 +30,14 @@ class Slowing:
         period_s: float,
         lasting_s: float,
     ) -> None:
-        """Args: what signals the worker, from any thread; the share of the time that it is to
-        run; seconds from one stop to the next; and seconds after which it ends by itself."""
+        """Begin to slow the worker.
+
+        Args:
+            signal_worker: sends the worker a signal; called from the slowing thread.
+            speed: share of the time that the worker is to run.
+            period_s: seconds from one stop to the next.
+            lasting_s: seconds after which the slowing ends by itself.
+        """
         self._signal_worker = signal_worker
         self._stopped_share = 1.0 - speed
         self._period_s = period_s
@@ -44,12 +51,12 @@ class Slowing:
 
     @property
     def is_over(self) -> bool:
-        """Whether the worker runs as before again."""
+        """True if the worker runs freely again."""
         return self._ended_at is not None
 
     @property
     def lasted_s(self) -> float:
-        """How long the worker has been slowed."""
+        """Seconds for which the worker has been slowed."""
         ended = time.monotonic() if self._ended_at is None else self._ended_at
         return ended - self.started_at
 

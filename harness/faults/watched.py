@@ -1,4 +1,4 @@
-"""A launcher that remembers which workers live, and which of them ended with nobody's help."""
+"""Launcher that remembers the workers that live, and those that crashed unprovoked."""
 
 from __future__ import annotations
 
@@ -17,35 +17,43 @@ _NO_WORKER = ".store"
 
 @dataclass
 class Worker:
-    """A process that trains, or will."""
+    """Process that trains, or will train."""
 
     name: str
     started: float
     slot: int | None = None
     is_signalled: bool = False
-    """Whether anybody has signalled it: its end is no surprise then."""
+    """True if the harness has signalled the worker, so that its end is no surprise."""
 
 
 class WatchedLauncher:
-    """See the module's text; otherwise as the inner one. Several threads may use it."""
+    """Launcher that watches the workers of ``inner`` and can take slots down.
+
+    Several threads may use it.
+    """
 
     def __init__(self, inner: Launcher) -> None:
         self._inner = inner
+        # Slowing threads send signals while the engine's thread starts and collects processes.
         self._lock = threading.Lock()
         self.workers: dict[int, Worker] = {}
-        """Those that have not ended."""
+        """Workers that have not ended, by handle."""
         self.crashes: list[str] = []
-        """Workers that ended with an error and had not been signalled, and how they ended."""
+        """Workers that ended with an error without having been signalled, and how they ended."""
         self._down: Counter[int] = Counter()
-        """How often each slot was taken down and not brought up; no worker lives on such a one."""
+        """Number of times that each slot was taken down and not brought up. No worker lives on a
+        slot above 0."""
 
     def open(self, preimport: Sequence[str] = ()) -> None:
-        """As the inner one."""
+        """Open the inner launcher."""
         self._inner.open(preimport)
 
     def start(self, spec: ProcessSpec) -> int:
-        """As the inner one; a process that trains is remembered, and lives on no slot that is
-        down: a backend that was asked for it earlier does not know of that."""
+        """Start a process in the inner launcher, and remember it if it trains.
+
+        A worker on a slot that is down is killed at once, because the backend may have requested it
+        before the slot went down.
+        """
         with self._lock:
             handle = self._inner.start(spec)
         if _NO_WORKER not in spec.name:
@@ -55,25 +63,25 @@ class WatchedLauncher:
         return handle
 
     def signal(self, handle: int, signum: signal.Signals) -> None:
-        """As the inner one."""
+        """Signal a process through the inner launcher, and note that a worker was signalled."""
         if handle in self.workers:
             self.workers[handle].is_signalled = True
         with self._lock:
             self._inner.signal(handle, signum)
 
     def take_down(self, slots: Collection[int]) -> None:
-        """Kill every worker on these slots, and from now on every one that is started there."""
+        """Kill every worker on these slots, and from now on every worker that starts there."""
         self._down.update(slots)
         for handle, worker in list(self.workers.items()):
             if worker.slot in slots:
                 self.signal(handle, signal.SIGKILL)
 
     def bring_up(self, slots: Collection[int]) -> None:
-        """Workers may live on these slots again, but where they were taken down twice."""
+        """Allow workers on these slots again, except where a slot was taken down twice."""
         self._down.subtract(slots)
 
     def ended(self) -> list[Exit]:
-        """As the inner one."""
+        """Return the processes that ended in the inner launcher, and note workers that crashed."""
         with self._lock:
             found = self._inner.ended()
         for one in found:
@@ -83,17 +91,17 @@ class WatchedLauncher:
         return found
 
     def keep(self, spares: Sequence[SpareSpec]) -> None:
-        """As the inner one."""
+        """Keep spares in the inner launcher."""
         self._inner.keep(spares)
 
     def spares(self) -> Spares:
-        """As the inner one."""
+        """Return the inner launcher's counts of spares."""
         return self._inner.spares()
 
     def spares_bytes(self, num_slots: int, built_bytes: int = 0) -> int:
-        """As the inner one."""
+        """Return the inner launcher's estimate of the memory of spares."""
         return self._inner.spares_bytes(num_slots, built_bytes)
 
     def close(self) -> None:
-        """As the inner one."""
+        """Close the inner launcher."""
         self._inner.close()

@@ -1,1 +1,1 @@
-"""A short check of the whole, with expected values: what an artifact evaluator runs first."""
+"""A short check of the whole artifact against expected values, which evaluators run first."""

@@ -1,15 +1,16 @@
-"""``python -m harness.kick`` (``make kick``): does this artifact work here? A few minutes.
+"""``python -m harness.kick`` (``make kick``): check in a few minutes that this artifact works here.
 
-Four parts, each by the commands that a user would type:
+It has four parts, each run by the commands that a user would type:
 
-1. replays: a quick simulated run of every study on record is made again from its own
+1. replays: a quick simulated run of every recorded study is repeated from its own
    configuration, and must give the same records and metrics.
-2. training: ``study=kick`` trains for real under three elastic backends; what is checked does
-   not depend on the machine's speed.
-3. verdicts: the report is drawn from the committed records; every verdict must be the accepted.
+2. training: ``study=kick`` trains for real under three elastic backends; the checks do not
+   depend on the machine's speed.
+3. verdicts: the report is drawn from the committed records; every verdict must be the accepted one.
 4. mlflow: MLflow is filled, and must have the runs of 1 and 2 with their metrics.
 
-Prints PASS or FAIL a line each. Exit code 0: all passed; 1: something failed; 130: Ctrl-C.
+The command prints PASS or FAIL, one line for each check. Exit code 0: all passed; 1: something
+failed; 130: Ctrl-C.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ OUTDATED = (
     " `python -m harness.reference` again"
 )
 VERDICTS = "verdicts.json"
-"""The accepted verdicts, beside the committed records."""
+"""File of the accepted verdicts, in the folder of the committed records."""
 _LOG_LINES = 4
 
 
 class _Kick:
-    """The parts; every one gives its findings as they come."""
+    """The parts of the check, which report their findings one by one."""
 
     def __init__(self, reference: Path, out: Path, expected: Sequence[StoredRun]) -> None:
         self._reference = reference
@@ -56,7 +57,7 @@ class _Kick:
         self.findings: list[Finding] = []
 
     def run(self) -> None:
-        """All parts, one after another."""
+        """Run all parts, one after another."""
         self._replay()
         self._train()
         self._judge()
@@ -76,7 +77,7 @@ class _Kick:
         for run in self._expected:
             name = f"replay of {run.manifest.get('sweep')}"
             words = ["--from", str(text_path(run.path, CONFIG)), *common]
-            # What an earlier check left must not pass for what this one makes.
+            # A run left by an earlier check must not count as this one's.
             shutil.rmtree(self._runs / run.run_id, ignore_errors=True)
             process = self._commands.run(name.replace(" ", "-"), "harness", words)
             if process.returncode:
@@ -130,7 +131,7 @@ class _Kick:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the parts and print what came of them; returns the exit code."""
+    """Run the parts and print their results; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.kick",
         description="Check in a few minutes that this artifact works here: replays of committed"

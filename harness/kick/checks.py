@@ -1,4 +1,4 @@
-"""What a short check expects: all from committed records, or from a run's own configuration."""
+"""Expectations of the short check, from committed records or from a run's own configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.store import StoredRun
 from harness.tables import LATENCIES
 
 REPLAY_S = 2.0
-"""Longest recorded replay that is made again, seconds."""
+"""Longest recorded replay that is repeated, seconds."""
 OF_THE_MACHINE = frozenset(
     {
         "decision_latency_p50_ms",
@@ -24,23 +24,23 @@ OF_THE_MACHINE = frozenset(
         "replay_wall_s",
     }
 )
-"""Metrics of a simulated run that are about the machine and not about the replay."""
+"""Metrics of a simulated run that depend on the machine and not on the replay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the answer."""
+    """Result of one check, printed as one line."""
 
     what: str
     problem: str = ""
-    """What is not as expected; empty: passed."""
+    """Deviation from the expected value; empty: passed."""
 
     def __str__(self) -> str:
         return f"FAIL  {self.what}: {self.problem}" if self.problem else f"PASS  {self.what}"
 
 
 def replays(reference: Iterable[StoredRun], longest_s: float = REPLAY_S) -> list[StoredRun]:
-    """Of every simulated study of the reference the run that took least, by study.
+    """Return the fastest run of every simulated study of the reference, by study.
 
     Args:
         reference: committed runs.
@@ -61,10 +61,10 @@ def _wall_s(run: StoredRun) -> float:
 
 
 def same_replay(expected: StoredRun, found: StoredRun) -> Finding:
-    """Whether a simulated run has the records and metrics of a committed one, to the last bit.
+    """Check that a simulated run has the records and metrics of a committed one, to the last bit.
 
-    Left aside: what is about the machine (wall-clock times, memory), and columns and metrics
-    that came into being after the committed run was made.
+    The check ignores what depends on the machine (wall-clock times, memory). It also ignores
+    columns and metrics that were added after the committed run was made.
     """
     names = sorted({*expected.digests, *found.digests} - {LATENCIES, *expected.left_out})
     changed = [name for name in names if not _same_table(expected, found, name)]
@@ -98,7 +98,7 @@ def _rows(path: Path, name: str) -> list[dict[str, str]]:
 
 
 def sound_training(run: StoredRun) -> list[Finding]:
-    """What must be so of a live run without fast-forward on a machine of any speed."""
+    """Check a live run without fast-forward for what must hold on a machine of any speed."""
     metrics, facts = run.metrics, run.facts
     steps = sum(math.ceil(job.work_samples / job.global_batch) for job in run.records.jobs)
     backend = run.config["choices"]["backend"]
@@ -123,7 +123,7 @@ def _equal(what: str, name: str, numbers: Mapping[str, float], expected: float) 
 
 
 def mirrored(run: StoredRun, in_mlflow: Mapping[str, Mapping[str, float]]) -> Finding:
-    """Whether MLflow shows a run with its metrics.
+    """Check that MLflow shows a run with its metrics.
 
     Args:
         run: a finished run.

@@ -1,4 +1,4 @@
-"""Commands of the project run one after another, as a user would type them."""
+"""Runner of the project's commands, one after another, as a user would type them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from harness.processes import PointProcess, stop_all
 from harness.summary import console, seconds
 
 GRACE_S = 30.0
-"""Seconds that a command gets after Ctrl-C or SIGTERM: a sweep gives its own points 20."""
+"""Seconds that a command gets after Ctrl-C or SIGTERM. A sweep gives its own points 20, so this
+must be longer."""
 
 
 class Commands:
-    """Runs ``python -m ...`` and says meanwhile which of how many it is.
+    """Runner of ``python -m ...`` that shows which command of how many is running.
 
     Args:
         folder: of the commands' logs.
-        total: how many there will be.
+        total: number of commands.
     """
 
     def __init__(self, folder: Path, total: int) -> None:
@@ -31,15 +32,15 @@ class Commands:
         self._began_s = time.monotonic()
 
     def run(self, name: str, module: str, words: Sequence[str]) -> PointProcess:
-        """Run one to its end; its exit code and its log are those of what is returned.
+        """Run one command to its end and return its process, with exit code and log.
 
         Args:
             name: of its log, and on the line of progress.
-            module: what is run with ``python -m``.
+            module: the module that ``python -m`` runs.
             words: its arguments.
 
         Raises:
-            Interrupted: a signal came; the command has been stopped, and so have its workers.
+            Interrupted: a signal came; the command and its workers have been stopped.
         """
         self._count += 1
         process = PointProcess(words, self._folder / f"{name}.log", module)
@@ -60,7 +61,7 @@ class Commands:
         return process
 
     def _say(self, name: str) -> None:
-        """Where there is no terminal that a line could move on, one for every command."""
+        """Print one line for the command, unless a terminal shows a moving one."""
         if not self._out.is_terminal:
             self._out.print(self._line(name), markup=False)
 

@@ -1,4 +1,4 @@
-"""``python -m harness.overhead``: what the harness costs in every training step."""
+"""``python -m harness.overhead``: measure the harness's cost in every training step."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from harness.store import StoreError
 from harness.summary import console, seconds
 
 _GUESS_S = 100.0
-"""What a trial may take, until one has been measured."""
+"""Assumed seconds of a trial until one has been measured."""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.overhead",
         description=(
@@ -132,10 +132,10 @@ def measure(
     *,
     force: bool,
 ) -> None:
-    """Run the trials that are missing, and put all of them into ``found``, each as it is done.
+    """Run the missing trials; add each trial to ``found`` as soon as it is finished.
 
     Raises:
-        TrialError: one failed; those before it are kept.
+        TrialError: a trial failed; those before it are kept.
     """
     if not force:
         found |= {trial: entry for trial in trials if (entry := store.find(trial)) is not None}
@@ -198,7 +198,7 @@ def _interval(ratio: Mapping[str, float | None]) -> str:
 def _undecided(
     record: Mapping[str, Any], trials: Sequence[Trial], found: Mapping[Trial, Any]
 ) -> list[Trial]:
-    """The trials that are still to be measured, of the cells that need them."""
+    """Return the trials that are still to be measured, of the undecided cells."""
     decided = {
         (cell["workload"], cell["num_workers"]) for cell in record["cells"] if is_decided(cell)
     }
@@ -241,7 +241,7 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
                     break
                 measure(store, more, options.work, found, force=options.force)
     finally:
-        # Also after a stop, so that what has been measured so far can be kept, and gone on with.
+        # Also after a stop: the record keeps the trials measured so far, for --continue.
         if found:
             record = make_record(settings, found, about, kept)
             write_json(path, record)
@@ -251,7 +251,7 @@ def _main(options: argparse.Namespace, command: list[str]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure what is missing, write the record, print the table; the exit code."""
+    """Measure what is missing, write the record, and print the table; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = build_parser().parse_args(words)
     command = ["python", "-m", "harness.overhead", *words]

@@ -1,13 +1,13 @@
-"""From the periods of steps to an overhead: pure functions.
+"""Overhead from the periods of steps: pure functions.
 
-A round gives one ratio: the backend's step over the geometric mean of the two plain programs'
-beside it. A trial's ratio is the median over its rounds, which bears that something else had the
-machine in some of them. An estimate is the geometric mean over trials, with the central 95%
-of the same mean over trials drawn with replacement (percentile bootstrap). The noise is
-estimated alike from the second plain program over the first, which differ in nothing.
+A round gives one ratio: the backend's step over the geometric mean of the two plain programs' steps
+in the same round. A trial's ratio is the median over its rounds, which tolerates other load on the
+machine in some of them. An estimate is the geometric mean over trials, with the central 95% of the
+same mean over trials drawn with replacement (percentile bootstrap). The noise is estimated in the
+same way from the second plain program over the first, which are equal.
 
-Equivalence is judged by two one-sided t tests on the logarithms of the trials' ratios, at 5%
-in all: where one looks several times before one stops, each look spends an equal share of it.
+Equivalence is judged by two one-sided t tests on the logarithms of the trials' ratios, at 5% in
+all. If the tests are repeated as trials are added, each look spends an equal share of the 5%.
 """
 
 from __future__ import annotations
@@ -24,41 +24,44 @@ from harness.statistics import Equivalence, equivalence
 
 RESAMPLES = 10_000
 TARGET = 1.01
-"""A step through the project should take less than this times a plain one."""
+"""Upper bound for a step through the project over a plain step."""
 
 ALPHA = 0.05
-"""Probability of calling a backend equivalent that is not, over all looks."""
+"""Probability of a false verdict of equivalence, over all looks."""
 
 OfTrial = Mapping[str, float]
-"""What a trial says: a plain step, ``plain_s``; the ``ratio`` to it; the ``noise`` of that."""
+"""Numbers of a trial: ``plain_s``, a plain step; ``ratio``, the backend's step over a plain one;
+``noise``, one plain step over the other."""
 CENTRES: Mapping[str, Callable[[Sequence[float]], float]] = {"median": median, "mean": fmean}
-"""How the steps of a turn become one number, and then the logarithms of a trial's rounds. The
-median is steady; the mean also sees what does not happen in every step (flushing logs, sampling
-the machine)."""
+"""Functions that turn the steps of a turn, and then the logarithms of a trial's rounds, into one
+number. The median is steady. The mean also includes costs that do not occur in every step (flushing
+logs, sampling the machine)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A ratio over trials; no interval from a single one."""
+    """A ratio over trials, with its interval; a single trial has none."""
 
     value: float
     low: float | None
     high: float | None
 
     def verdict(self) -> str:
-        """Whether the target is kept: ``yes``, ``no``, or ``undecided`` if the interval says
-        neither, or there is none."""
+        """Return ``yes`` if the target is met, ``no`` if it is missed, else ``undecided``.
+
+        It is undecided if the interval contains the target, or if there is no interval.
+        """
         if self.low is None or self.high is None:
             return "undecided"
         return "yes" if self.high < TARGET else "no" if self.low >= TARGET else "undecided"
 
 
 def of_trial(rounds: Sequence[Mapping[Kind, Sequence[float]]], centre: str) -> dict[str, float]:
-    """What a trial says.
+    """Return the numbers of a trial, the values of ``OfTrial``.
 
     Args:
-        rounds: of each, the periods of each program's steps, seconds.
-        centre: of ``CENTRES``.
+        rounds: for each round, the periods of each program's steps, seconds.
+        centre: key of ``CENTRES``.
     """
     of = CENTRES[centre]
     logs = [{kind: math.log(of(periods[kind])) for kind in Kind} for periods in rounds]
@@ -73,24 +76,24 @@ def of_trial(rounds: Sequence[Mapping[Kind, Sequence[float]]], centre: str) -> d
 
 
 def overhead(trials: Sequence[OfTrial]) -> Ratio:
-    """The backend's step over a plain one."""
+    """Return the ratio of the backend's step to a plain one."""
     return ratio([trial["ratio"] for trial in trials])
 
 
 def noise(trials: Sequence[OfTrial]) -> Ratio:
-    """A plain step over a plain step."""
+    """Return the ratio of one plain step to another."""
     return ratio([trial["noise"] for trial in trials])
 
 
 def extra_us(trials: Sequence[OfTrial]) -> float:
-    """What the backend adds to a step, microseconds: the median over trials."""
+    """Return the time that the backend adds to a step, microseconds: the median over trials."""
     return median(1e6 * trial["plain_s"] * (trial["ratio"] - 1) for trial in trials)
 
 
 def tests(
     trials: Sequence[OfTrial], margin: float, num_looks: int
 ) -> dict[str, Equivalence | None]:
-    """Two one-sided tests of the backend's ratio and of the noise; None: too few trials."""
+    """Test the backend's ratio and the noise for equivalence; None means too few trials."""
     limit, alpha = math.log1p(margin), ALPHA / num_looks
     return {
         name: equivalence([math.log(trial[name]) for trial in trials], limit, alpha)
@@ -99,10 +102,10 @@ def tests(
 
 
 def ratio(values: Sequence[float], seed: int = 0) -> Ratio:
-    """Geometric mean of ratios, with its bootstrap interval.
+    """Return the geometric mean of ratios, with its bootstrap interval.
 
     Raises:
-        ValueError: there is none, or one is not above 0.
+        ValueError: there is no ratio, or one is not above 0.
     """
     if not values or min(values) <= 0:
         raise ValueError(f"ratios are {list(values)}; at least one, all above 0, is needed")

@@ -19,7 +19,7 @@ from harness.store import StoreError
 
 NAME = "bench_overhead"
 CellRecord = Mapping[str, Any]
-"""One workload at one number of workers: its trials, and what they say together."""
+"""One workload at one number of workers: its trials, and the estimates from them."""
 RECORD = "record.json"
 _USUAL = "static"
 SCHEMA_VERSION = 4
@@ -29,24 +29,24 @@ SCHEMA_VERSION = 4
 class TrialStore:
     """Finished trials below a folder, each in a file of its own.
 
-    A trial is found as the record tells it: what it says by the centres of ``numbers``, how many
-    ``rounds`` it had, and the commit, the load and the conditions that it had; ``sitting`` is when
-    the command that measured it was given.
+    A trial is returned in the form of the record: its numbers by each centre of ``numbers``, its
+    ``rounds``, commit, load and conditions. ``sitting`` is the start time of the command that
+    measured it.
     """
 
     folder: Path
     environment: Mapping[str, Any]
-    """Of this machine and this code, as in every manifest."""
+    """Description of this machine and this code, as in every manifest."""
     settings: Settings
     earlier: Mapping[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     """Trials of an earlier record that count as finished, by conditions and number."""
 
     def conditions(self, trial: Trial) -> str:
-        """Of all that a trial depends on: another machine, library or setting gives another."""
+        """Return a hash of all that a trial depends on: machine, libraries, settings."""
         return self._conditions(trial.cell.workload, trial.cell.facts)
 
     def counts(self, cell: CellRecord) -> bool:
-        """Whether all trials of a record's cell had the conditions of today."""
+        """Return whether all trials of a record's cell have the current conditions."""
         made = {"workload", "trials", *numbers.CENTRES}
         facts = {key: value for key, value in cell.items() if key not in made}
         own = self._conditions(cell["workload"], facts)
@@ -64,11 +64,11 @@ class TrialStore:
         return hash_json(conditions)[:8]
 
     def path(self, trial: Trial) -> Path:
-        """Where a trial is."""
+        """Return the file of a trial."""
         return self.folder / f"{trial.name}-{self.conditions(trial)}.json"
 
     def find(self, trial: Trial) -> Mapping[str, Any] | None:
-        """What was measured, or None.
+        """Return the numbers of a finished trial, or None.
 
         Raises:
             StoreError: the file is damaged.
@@ -110,10 +110,10 @@ class TrialStore:
 
 
 def cells_of_record(path: Path) -> list[CellRecord]:
-    """The cells that a record holds; none where there is no record.
+    """Return the cells of a record; none if there is no record.
 
     Raises:
-        StoreError: the record is damaged, or of a version whose trials say something else.
+        StoreError: the record is damaged, or has a version whose trials have another meaning.
     """
     if not path.is_file():
         return []
@@ -124,7 +124,7 @@ def cells_of_record(path: Path) -> list[CellRecord]:
             fact = f"is of version {record['schema_version']}, not {SCHEMA_VERSION}"
             raise StoreError(f"{path}: {fact}; {way_out}")
         cells: list[CellRecord] = record["cells"]
-        for cell in cells:  # what is read of them later
+        for cell in cells:  # read what is used later, so that a damaged record fails here
             name_of(cell)
             trials_of([cell])
     except (OSError, ValueError, KeyError, TypeError):
@@ -133,7 +133,7 @@ def cells_of_record(path: Path) -> list[CellRecord]:
 
 
 def trials_of(cells: Sequence[CellRecord]) -> dict[tuple[str, int], Mapping[str, Any]]:
-    """The trials of a record's cells, by conditions and number."""
+    """Return the trials of a record's cells, by conditions and number."""
     entries = [entry for cell in cells for entry in cell["trials"]]
     return {(entry["conditions"], entry["trial"]): entry for entry in entries}
 
@@ -144,13 +144,13 @@ def make_record(
     environment: Mapping[str, Any],
     earlier: Sequence[CellRecord] = (),
 ) -> dict[str, Any]:
-    """Everything that the study says.
+    """Return the record of the study.
 
     Args:
         settings: of this sitting.
         found: its finished trials.
         environment: of this machine and this code.
-        earlier: cells of the record before; those that this sitting did not measure are kept.
+        earlier: cells of the previous record; those that this sitting did not measure are kept.
     """
     made = [_cell_record(cell, settings, found) for cell in dict.fromkeys(t.cell for t in found)]
     measured = {name_of(cell) for cell in made}
@@ -174,7 +174,7 @@ def make_record(
 
 
 def name_of(cell: CellRecord) -> tuple[str, int]:
-    """Workload and number of workers."""
+    """Return the cell's workload and number of workers."""
     return cell["workload"], cell["num_workers"]
 
 
@@ -185,7 +185,7 @@ def _cell_record(
     entries = [found[trial] for trial in own]
     made: dict[str, Any] = {"workload": cell.workload, **cell.facts, "trials": entries}
     looks = settings.looks
-    # Between two looks the trials that were measured since the first of them are not judged.
+    # Judge only the trials up to the last complete look: each look spends a share of alpha.
     judged = max((look for look in looks if look <= len(entries)), default=0)
     for name in numbers.CENTRES:
         values = [entry[name] for entry in entries]
@@ -203,14 +203,16 @@ def _cell_record(
 
 
 def is_decided(cell: Mapping[str, Any]) -> bool:
-    """Whether the tests on median steps say that a cell is equivalent, or that it is not."""
+    """Return whether the tests on median steps say that a cell is, or is not, equivalent."""
     found = cell["median"]["equivalence"]["ratio"]
     return found is not None and found["verdict"] != "undecided"
 
 
 def record_path(to: Path, environment: Mapping[str, Any], settings: Settings) -> Path:
-    """Where the record of this machine is; backends but the usual one have a file each, and so
-    has each number of logical workers."""
+    """Return the file of this machine's record.
+
+    Backends other than the default have a file each, and so has each number of logical workers.
+    """
     backend = "" if settings.backend == _USUAL else f"_{settings.backend}"
     logical = f"_{settings.logical}_logical" if settings.logical else ""
     file = f"{Path(RECORD).stem}{backend}{logical}.json"

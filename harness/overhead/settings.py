@@ -1,4 +1,4 @@
-"""What the overhead study compares: defaults of ``configs/overhead.yaml``, flags on top."""
+"""Settings of the overhead study: defaults of ``configs/overhead.yaml``, overridden by flags."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ LEAST_COUNTED = 5
 """Steps that each program must have in a round for the round to count."""
 
 _LONGEST_TURN_S = 60.0
-"""So that a program that waits for its turn is not given up by what waits for it."""
+"""Longest turn, seconds. With a longer one, processes that wait for a stopped program could run
+into their time-outs."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What to measure.
+    """Options of the overhead study.
 
     Raises:
-        UserError: everything that is out of range, at once.
+        UserError: all options that are out of range, at once.
     """
 
     reference: str
@@ -34,7 +35,7 @@ class Settings:
     backend: str
     cluster: str
     workloads: tuple[str, ...]
-    """``POOL/NAME``."""
+    """Workloads, each as ``POOL/NAME``."""
     workers: tuple[int, ...]
     batch: int
     trials: int
@@ -43,21 +44,21 @@ class Settings:
     drop: int
     """First steps of a program that do not count."""
     turn_s: float
-    """Length of a turn: how long one program goes on while the others are stopped."""
+    """Length of a turn, seconds: how long one program runs while the others are stopped."""
     steps_of: Mapping[str, int] = field(default_factory=dict)
-    """Steps of some workloads, instead of ``steps``."""
+    """Steps by workload, for workloads that need another number than ``steps``."""
     turn_s_of: Mapping[str, float] = field(default_factory=dict)
-    """Turns of some workloads, instead of ``turn_s``."""
+    """Length of a turn by workload, for workloads that need another than ``turn_s``."""
     logical: int = 0
     """Logical workers of the job, for a backend whose workers are virtual; 0: one for each worker.
-    Where they are more than the workers, the plain script accumulates as many micro-batches."""
+    If they are more than the workers, the plain script accumulates as many micro-batches."""
     seed: int = 0
-    """Of the order of trials, and of training."""
+    """Seed of the order of trials, and of training."""
     max_trials: int = 0
-    """Go on with the cells that are not decided, doubling the trials up to this number; 0:
-    ``trials`` and no more."""
+    """Most trials of a cell. Undecided cells continue, with doubled trials, up to this number; 0:
+    every cell has ``trials``."""
     margin: float = 0.01
-    """The backend counts as equivalent to the plain script within this share of a step."""
+    """Share of a step within which the backend counts as equivalent to the plain script."""
 
     def __post_init__(self) -> None:
         problems: list[Problem | str] = []
@@ -106,26 +107,26 @@ class Settings:
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Numbers of trials after which it is judged whether to go on."""
+        """Numbers of trials after which the tests decide whether to continue."""
         found = [self.trials]
         while found[-1] < self.max_trials:
             found.append(min(2 * found[-1], self.max_trials))
         return tuple(found)
 
     def num_steps(self, workload: str) -> int:
-        """Steps of a program that trains this workload."""
+        """Return the steps of a program that trains this workload."""
         return self.steps_of.get(workload, self.steps)
 
     def turn_of(self, workload: str) -> float:
-        """Length of a turn of programs that train this workload, seconds."""
+        """Return the length of a turn of programs that train this workload, seconds."""
         return self.turn_s_of.get(workload, self.turn_s)
 
 
 def read_settings(**given: Any) -> Settings:
-    """The defaults of the file, with what was given instead; None is not given.
+    """Return the defaults of the file, overridden by the given values; None means not given.
 
     Raises:
-        UserError: the file or a value is wrong; everything at once.
+        UserError: the file or a value is wrong; all mistakes at once.
     """
     document = yaml.safe_load(DEFAULTS.read_text(encoding="utf-8"))
     values = {**document, **{key: value for key, value in given.items() if value is not None}}

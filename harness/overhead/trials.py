@@ -1,8 +1,8 @@
-"""Trials: what is trained, in which order, and how one is run.
+"""Trials of the overhead study: their plan, their order, and the run of one.
 
 A trial of a workload at a number of workers has three programs: the plain script, the backend
-through the ordinary live engine, and the plain script again. All three train the same samples
-in the same order with the same seed, on the same cores, and take turns on them.
+through the ordinary live engine, and the plain script again. All three train the same samples in
+the same order with the same seed, on the same cores, and take turns on them.
 """
 
 from __future__ import annotations
@@ -42,17 +42,18 @@ _PATIENCE = {
     "recovery_timeout_s": 7300.0,
     "collective_timeout_s": 7300.0,
 }
-"""Options of a backend that would take a worker which has no turn for one that hangs. How often
-workers and leaders say that they live is left as it is, and so is what that costs."""
+"""Long time-outs for the backend, since a worker without a turn is stopped and looks like one that
+hangs. Workers and leaders send heartbeats as often as usual, so the cost of these stays the
+same."""
 
 
 class Kind(StrEnum):
-    """The programs of a trial."""
+    """Programs of a trial."""
 
     PLAIN = "plain"
     BACKEND = "backend"
     AGAIN = "again"
-    """The plain script a second time: the noise."""
+    """The plain script a second time, to measure the noise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,10 +61,10 @@ class Cell:
     """One workload at one number of workers, as it is trained in every trial."""
 
     workload: str
-    """``POOL/NAME``."""
+    """Workload as ``POOL/NAME``."""
     num_workers: int
     words: tuple[str, ...]
-    """The point's overrides, but for the repetition."""
+    """Overrides of the run, without the repetition."""
     steps: int
     batch: int
     logical: int
@@ -74,13 +75,13 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """For a person, and for names of files."""
+        """Name for users and for file names."""
         logical = f"-{self.logical}v" if self.logical else ""
         return f"{self.workload.replace('/', '-')}-{self.num_workers}w{logical}"
 
     @property
     def training(self) -> FixedTraining:
-        """What every program trains."""
+        """The training that every program does."""
         spec = self.order.workload
         return FixedTraining(
             target=spec.target,
@@ -93,7 +94,7 @@ class Cell:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What determines the work of a trial."""
+        """Facts that determine the work of a trial."""
         spec = self.order.workload
         return {
             "target": spec.target,
@@ -109,30 +110,30 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One cell, measured once."""
+    """One measurement of a cell."""
 
     cell: Cell
     number: int
 
     @property
     def name(self) -> str:
-        """For a person, and for names of files."""
+        """Name for users and for file names."""
         return f"{self.cell.name}-t{self.number}"
 
 
 Rounds = list[dict[Kind, list[float]]]
-"""Of each round: the periods of each program's steps (start to next start), seconds."""
+"""Periods of each program's steps (start to next start) in each round, seconds."""
 
 
 class TrialError(Exception):
-    """A program did not train as it should; the text says what happened and where its log is."""
+    """Error for a program that did not train as planned; the text says why and names the log."""
 
 
 def plan_cells(settings: Settings, folder: Path) -> list[Cell]:
-    """Every workload at every number of workers, checked as ordinary runs are.
+    """Return every workload at every number of workers, checked as ordinary runs are.
 
     Args:
-        settings: what to measure.
+        settings: options of the study.
         folder: traces and runs are written below it.
 
     Raises:
@@ -204,21 +205,21 @@ def _plan_cell(
 
 
 def order_of(cells: Sequence[Cell], trials: int, seed: int) -> list[Trial]:
-    """All trials: each cell once, in drawn order, then each a second time, and so on."""
+    """Return all trials: each cell once, in drawn order, then each a second time, and so on."""
     drawn = random.Random(f"overhead {seed}")
     return [Trial(cell, number) for cell, number in drawn_rounds(cells, trials, drawn)]
 
 
 def run_trial(trial: Trial, settings: Settings, folder: Path) -> Rounds:
-    """Train the programs of a trial by turns.
+    """Train the programs of a trial by turns, and return the periods of their steps.
 
     Args:
-        trial: which.
-        settings: the script beside it, the length of a turn, the steps that do not count.
+        trial: which one.
+        settings: the plain script, the length of a turn, the steps that do not count.
         folder: runs and logs are written below it.
 
     Raises:
-        TrialError: training failed, or was not what it should be.
+        TrialError: a program failed, or trained other steps or slots than planned.
     """
     cell = trial.cell
     plain = {
@@ -235,7 +236,7 @@ def run_trial(trial: Trial, settings: Settings, folder: Path) -> Rounds:
         programs, settings.turn_of(cell.workload), random.Random(f"turns {trial.name}")
     )
     started: dict[Kind, list[float]] = {}
-    # First who failed: of the others some may not have been started for it.
+    # Failed programs first: their error explains why others may not have been started.
     for kind in sorted(programs, key=lambda kind: programs[kind].process.returncode in (None, 0)):
         process = programs[kind].process
         if kind is Kind.BACKEND:
@@ -261,27 +262,27 @@ def run_trial(trial: Trial, settings: Settings, folder: Path) -> Rounds:
 
 
 def _script(cell: Cell, reference: str, out: Path) -> Program:
-    """The stand-alone script."""
+    """Return the plain script as a program of a trial."""
     begun = out.with_suffix(".begun")
-    begun.unlink(missing_ok=True)
+    begun.unlink(missing_ok=True)  # an earlier attempt's mark would start the turns too early
     words = ["--begun", str(begun)]
     if cell.logical > cell.num_workers:
         words += ["--accumulate", str(cell.logical // cell.num_workers)]
         words += ["--bare"] if cell.num_workers == 1 else []
-    # With the heap that workers have: it is no part of what elasticity costs.
+    # Use the heap settings of workers, since they are not part of the cost of elasticity.
     heap = {**kept_heap.environment(), **cell.environment}
     script = Reference(reference, tuple(words))
     return Program(fixed_process(cell.training, script, cell.cores, heap, out), begun.exists)
 
 
 def _has_steps(planned: Plan) -> bool:
-    """Whether a run that is going on has logged a step."""
+    """Return whether an unfinished run has logged a step."""
     logs = Path(planned.config.results_dir).glob(f".partial-{planned.run_id}-*/jobs/*/steps.jsonl")
     return any(log.stat().st_size > 0 for log in logs)
 
 
 def _steps_of_run(trial: Trial, planned: Plan, program: PointProcess) -> list[float]:
-    """When the steps of the backend's run started, once it has ended."""
+    """Return when the steps of the backend's finished run started."""
     stored = planned.stored()
     if program.returncode != 0 or stored is None:
         said = "\n".join(program.tail(_LOG_LINES))

@@ -1,8 +1,7 @@
-"""Programs that take turns: one of them goes on while all others are stopped.
+"""Programs that take turns on the same cores: one runs while all others are stopped.
 
-What is compared is measured within seconds of each other, many times over, so that the drift of
-a machine hits it alike; programs that are started one after the other differ by more than what
-is looked for.
+The programs are measured within seconds of each other, many times over, so that the drift of the
+machine affects all alike. Programs that run one after the other differ by more than the overhead.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from harness.processes import PointProcess, stop_all
 Name = TypeVar("Name", bound=str)
 _GRACE_S = 60.0
 _LOOK_S = 0.02
-"""Between two looks at whether a program has begun."""
+"""Seconds between two checks whether a program has begun."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A stretch in which one program had the cores to itself; ``time.monotonic``."""
+    """A period in which one program had the cores to itself; ``time.monotonic``."""
 
     began: float
     ended: float
@@ -39,28 +38,30 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What takes turns."""
+    """A program that takes turns with others."""
 
     process: PointProcess
-    """With all that it starts."""
+    """The process of the program; signals also go to all its descendants."""
     has_begun: Callable[[], bool]
-    """Whether it trains by now. Until then it goes on alone, whatever that takes."""
+    """Function that returns whether the program trains by now; until then it runs alone,
+    untimed."""
 
 
 def take_turns(
     programs: Mapping[Name, Program], turn_s: float, drawn: random.Random
 ) -> list[dict[Name, Turn]]:
-    """Start programs, one after the other in drawn order, and let them go on by turns once all
-    have begun, until the first of them ends; then let all go on to their end.
+    """Start programs one after the other, let them take turns until one ends, then let all finish.
+
+    The turns start when all programs have begun.
 
     Args:
         programs: by name.
         turn_s: length of a turn, seconds.
-        drawn: draws the order of starting, since equal programs differ by it too, and that of
+        drawn: draws the order of starting, since it makes equal programs differ, and the order of
             every round.
 
     Returns:
-        The whole rounds, each with one turn for each name.
+        The complete rounds, each with one turn for each name.
     """
     started: list[PointProcess] = []
     try:
@@ -73,6 +74,7 @@ def take_turns(
             _freeze(program.process)
         return _rounds({name: p.process for name, p in programs.items()}, turn_s, drawn)
     except BaseException:
+        # Continue all first: a stopped process cannot handle SIGTERM.
         for process in started:
             _thaw(process)
         stop_all(started, signal.SIGTERM, _GRACE_S, _say)
@@ -102,8 +104,9 @@ def _rounds(
 
 
 def periods_in(turn: Turn, started: Sequence[float]) -> list[float]:
-    """The periods of the steps that lie in a turn, but for the first: it finds the caches as
-    another program has left them.
+    """Return the periods of the steps in a turn, without the first.
+
+    The first step finds the caches as another program has left them.
 
     Args:
         turn: in which they lie.
@@ -114,7 +117,7 @@ def periods_in(turn: Turn, started: Sequence[float]) -> list[float]:
 
 
 def _wait_for_end(process: PointProcess, timeout_s: float) -> bool:
-    """Whether it ended within this time."""
+    """Wait for a process; return whether it ended within this time."""
     handle = os.pidfd_open(process.pid)
     try:
         return bool(wait([handle], timeout_s))
@@ -123,7 +126,7 @@ def _wait_for_end(process: PointProcess, timeout_s: float) -> bool:
 
 
 def _freeze(process: PointProcess) -> None:
-    """Stop it and all that it has started; a parent first, so that it starts no more."""
+    """Stop a process and its descendants, parents first, until no new one has appeared."""
     frozen: set[psutil.Process] = set()
     while True:
         new = [found for found in _tree(process) if found not in frozen]
@@ -135,7 +138,10 @@ def _freeze(process: PointProcess) -> None:
 
 
 def _thaw(process: PointProcess) -> None:
-    """Let it go on; the first process last, so that it finds the others at work."""
+    """Continue a process and its descendants, the first process last.
+
+    It then finds the others already running.
+    """
     for found in reversed(_tree(process)):
         _tell(found.resume)
 

@@ -1,4 +1,4 @@
-"""What a change costs: measured or assumed cells, and the rule for sizes between them."""
+"""Costs of changes: measured or assumed cells, and the rule for sizes between them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from harness.contracts.launcher import Warmth
 class RescaleCost:
     """Cost of one change, seconds.
 
-    Training goes on at the old size during the preparation; nothing trains during the
-    pause. Old and new slots are held until the end of both.
+    Training continues at the old size during the preparation, and stops during the pause. Old and
+    new slots are held until both have ended.
     """
 
     preparation_s: float
     pause_s: float
     phases_s: Mapping[str, float] = field(default_factory=dict)
     deviation: float = 0.0
-    """Standard deviation of its seconds from one trial to the next, over them; 0: not known."""
+    """Relative standard deviation of the cost from trial to trial; 0: unknown."""
 
     def times(self, factor: float) -> RescaleCost:
-        """Each part times a factor."""
+        """Return the cost with each part multiplied by a factor."""
         return RescaleCost(
             self.preparation_s * factor,
             self.pause_s * factor,
@@ -35,7 +35,7 @@ class RescaleCost:
 
 @dataclass(frozen=True, slots=True)
 class CostCell:
-    """The cost of the changes that match it; None matches everything.
+    """Cost of all changes that match the cell; a field of None matches everything.
 
     ``from_slots`` and ``to_slots`` are both given or both None.
     """
@@ -47,16 +47,16 @@ class CostCell:
     from_slots: int | None = None
     to_slots: int | None = None
     warmth: Warmth | None = None
-    """How the backend started its workers."""
+    """Warmth with which the backend started its workers."""
 
     @property
     def rank(self) -> tuple[bool, ...]:
-        """How specific the cell is; larger is asked first."""
+        """Specificity of the cell; cells with a larger rank are tried first."""
         fields = self.workload, self.backend, self.kind, self.warmth
         return tuple(value is not None for value in fields)
 
     def describe(self) -> str:
-        """Its match fields, for messages."""
+        """Return the cell's match fields as text, for messages."""
         sizes = "any sizes" if self.from_slots is None else f"{self.from_slots}→{self.to_slots}"
         return (
             f"{self.backend or 'any backend'}, {self.workload or 'any workload'},"
@@ -78,14 +78,14 @@ def find_cost(
     to_slots: int,
     warmth: Warmth | None = None,
 ) -> RescaleCost | None:
-    """The cost of one change, or None where no cell matches.
+    """Return the cost of one change, or None if no cell matches.
 
-    A cell that names a warmth matches no other (None: any). Cells that name the workload come
-    before cells that do not, then those that name the backend, then those that name the kind,
-    then those that name the warmth. Among equally specific cells: the exact sizes;
-    else the nearest larger ones in the same direction (both sizes at least as large, least
-    sum of differences, then the smaller target, so a cost is rather over- than
-    underestimated); else a cell without sizes.
+    A cell that names a warmth matches that warmth only; with ``warmth`` None, cells of every warmth
+    match. Cells that name the workload come first, then those that name the backend, then those
+    that name the kind, then those that name the warmth. Among equally specific cells, the exact
+    sizes come first. Next come the nearest larger sizes in the same direction: both sizes at least
+    as large, least sum of differences, then the smaller target. A cost is thus over- rather than
+    underestimated. A cell without sizes comes last.
     """
     matching = [
         cell

@@ -1,4 +1,4 @@
-"""Throughput curves: measured cells, and what is assumed between and beyond them."""
+"""Throughput curves: measured cells, and the assumed values between and beyond them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Row:
         self.values = tuple(cells[num_slots] for num_slots in self.slots)
 
     def at(self, num_slots: int) -> float:
-        """Samples per second on ``num_slots`` slots."""
+        """Return the samples per second on ``num_slots`` slots."""
         slots, values = self.slots, self.values
         if num_slots <= 0:
             return 0.0
@@ -36,13 +36,13 @@ class Row:
         return values[right - 1] + share * (values[right] - values[right - 1])
 
     def times(self, factor: Callable[[int], float]) -> Row:
-        """Each measured speed times the factor of its slots, asked in ascending order."""
+        """Return the row with each speed multiplied by the factor of its slots, called in order."""
         cells = zip(self.slots, self.values, strict=True)
         return Row({num_slots: value * factor(num_slots) for num_slots, value in cells})
 
 
 class LinearRow:
-    """T(w) = w: used for jobs whose program is not known, with work in slot-seconds."""
+    """T(w) = w, for jobs whose program is unknown and whose work is in slot-seconds."""
 
     slots: tuple[int, ...] = ()
 
@@ -51,23 +51,23 @@ class LinearRow:
         """Samples per second of every slot."""
 
     def at(self, num_slots: int) -> float:
-        """``num_slots``, at least 0, times ``per_slot``."""
+        """Return ``num_slots``, at least 0, times ``per_slot``."""
         return self.per_slot * max(0, num_slots)
 
     def times(self, factor: Callable[[int], float]) -> LinearRow:
-        """The line through its speed on one slot times that factor: it has no other."""
+        """Return the line whose speed per slot is multiplied by the factor of one slot."""
         return LinearRow(self.per_slot * factor(1))
 
 
 class Curve:
     """Throughput of one workload at one global batch (``harness.contracts`` ``Throughput``).
 
-    Between two measured batches, samples per second follow a straight line in the batch.
-    Outside the measured batches the nearest one's samples per second are used, that is, the
-    time per sample is assumed to stay the same. Answers are remembered, so that a repeated
-    question costs one lookup.
+    Between two measured batches, samples per second follow a straight line in the batch. Outside
+    the measured batches the samples per second of the nearest batch are used, so the time per
+    sample is assumed to be constant. Answers are cached, so that a repeated question costs one
+    lookup.
 
-    A device type that was measured apart has curves of its own; any other is as this one.
+    A device type that was measured separately has curves of its own; all others have this one.
     """
 
     __slots__ = ("_cache", "_devices", "_family", "_rows", "global_batch")
@@ -89,7 +89,7 @@ class Curve:
     def samples_per_s(
         self, num_slots: int, global_batch: int | None = None, device_type: str | None = None
     ) -> float:
-        """T(w), samples per second on ``num_slots`` slots; 0 on 0 slots.
+        """Return T(w), samples per second on ``num_slots`` slots; 0 on 0 slots.
 
         ``global_batch`` None means the curve's own, ``device_type`` None its own device.
         """
@@ -105,9 +105,10 @@ class Curve:
         return value
 
     def best_slots(self, max_slots: int) -> int:
-        """The slot count up to ``max_slots`` with the highest throughput; ties: the fewest.
+        """Return the slot count up to ``max_slots`` with the highest throughput; ties: the fewest.
 
-        Straight pieces peak at a measured count or at ``max_slots``, so only those are asked.
+        Linear pieces have their maximum at a measured count or at ``max_slots``, so only those are
+        evaluated.
 
         Raises:
             ValueError: ``max_slots`` is below 1.
@@ -122,11 +123,11 @@ class Family:
     """All curves of one workload, by global batch."""
 
     across: Family | None = None
-    """Those with the slots on several hosts, where they were measured apart."""
+    """Curves with the slots on several hosts; None if they were not measured separately."""
 
     def __init__(self, cells: Mapping[int, Mapping[int, float]]) -> None:
         self.devices: dict[str, Family] = {}
-        """Those of device types that were measured apart."""
+        """Curves on device types that were measured separately, by type."""
         self._rows: dict[int, Row | LinearRow] = {
             batch: Row(cells[batch]) for batch in sorted(cells)
         }
@@ -135,7 +136,7 @@ class Family:
 
     @classmethod
     def linear(cls) -> Family:
-        """T(w) = w at every batch."""
+        """Return a family with T(w) = w at every batch."""
         family = cls({})
         family._rows = {1: LinearRow()}
         family._batches = (1,)
@@ -147,11 +148,11 @@ class Family:
         return self._batches
 
     def measured_slots(self, global_batch: int) -> tuple[int, ...]:
-        """Measured slot counts of a measured batch, ascending."""
+        """Return the measured slot counts of a measured batch, ascending."""
         return self._rows[global_batch].slots
 
     def curve(self, global_batch: int) -> Curve:
-        """The curve at ``global_batch``; the same object every time."""
+        """Return the curve at ``global_batch``; the same object every time."""
         found = self._curves.get(global_batch)
         if found is None:
             rows = self._weighted(global_batch)
@@ -160,9 +161,10 @@ class Family:
         return found
 
     def times(self, factor: Callable[[int, int], float]) -> Family:
-        """Each measured speed times the factor of its batch and slots, asked in ascending order.
+        """Return the family with each speed multiplied by the factor of its batch and slots.
 
-        Of this family alone: without other device types, and without slots on several hosts.
+        Factors are asked in ascending order. The result has no other device types, and no curves
+        for slots on several hosts.
         """
         family = Family({})
         family._rows = {
@@ -172,7 +174,7 @@ class Family:
         return family
 
     def _weighted(self, batch: int) -> list[tuple[float, Row | LinearRow]]:
-        """Rows to mix for a batch."""
+        """Return the rows to mix for a batch, with their weights."""
         batches, rows = self._batches, self._rows
         if batch <= batches[0]:
             return [(1.0, rows[batches[0]])]

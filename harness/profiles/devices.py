@@ -1,4 +1,4 @@
-"""Speeds by device type: other profiles of which this one takes the curves."""
+"""Device types of a profile: other profiles that provide their curves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_devices(
     load: Callable[[Path], Profile],
     problems: list[str],
 ) -> dict[str, Profile]:
-    """The profile of each device type that ``devices`` names a file for; ``load`` reads it."""
+    """Return the profile of each device type in ``devices``, read from its file by ``load``."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -37,7 +37,7 @@ def read_devices(
 
 
 def add_devices(families: Mapping[str, Family], devices: Mapping[str, Profile]) -> None:
-    """Give every workload its curves on the device types that have been measured with it."""
+    """Give every workload its curves on the device types on which it was measured."""
     for device_type, profile in devices.items():
         for workload, family in families.items():
             if workload != RECORDED and workload in profile.families:

@@ -1,4 +1,4 @@
-"""A YAML document that knows the line of every key."""
+"""YAML documents that record the line of every key."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Document:
-    """Plain data, and where each part of it stands."""
+    """Plain data, and the line of each part of it."""
 
     source: str
     """File name, or the name of the configuration's node."""
     data: Any
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
-    """Line of every key and list entry; empty where the data did not come from a file."""
+    """Line of every key and list entry; empty if the data did not come from a file."""
     problems: tuple[str, ...] = ()
 
     def place(self, *keys: str | int) -> str:
-        """Where a part stands: ``file:line: a.b`` or ``profile.a.b``."""
+        """Return the place of a part: ``file:line: a.b`` or ``profile.a.b``."""
         dotted = ".".join(str(key) for key in keys)
         for end in range(len(keys), -1, -1):
             line = self.lines.get(keys[:end])
@@ -39,7 +39,7 @@ class Document:
 
 
 def key_problems(document: Document) -> list[str]:
-    """Return a problem for each mapping whose keys have no order: digests spell keys in order."""
+    """Return a problem for each mapping whose keys cannot be sorted; digests need sorted keys."""
 
     def within(value: Any, place: KeyPath) -> Iterator[str]:
         if isinstance(value, Mapping):
@@ -57,7 +57,7 @@ def key_problems(document: Document) -> list[str]:
 
 
 def read_document(path: Path) -> Document:
-    """Read a YAML file; what cannot be read is in the answer's ``problems``."""
+    """Read a YAML file; its mistakes are in the document's ``problems``."""
     try:
         text = read_text(path, follow=True)
     except UnicodeDecodeError:
@@ -81,7 +81,7 @@ def read_document(path: Path) -> Document:
             {},
             problems=(f"{path}:{line}: not valid YAML: {fact}; correct the syntax",),
         )
-    except Exception as error:  # the library's own constructors raise anything on a wrong tag
+    except Exception as error:  # PyYAML's constructors can raise any exception on a wrong tag
         return Document(str(path), {}, problems=(f"{path}: {error}; quote or correct the value",))
     finally:
         if loader is not None:
@@ -97,7 +97,7 @@ def _plain(
     lines: dict[KeyPath, int],
     problems: list[str],
 ) -> Any:
-    """Plain data of a node, noting lines and repeated keys."""
+    """Return the plain data of a node; record lines and repeated keys."""
     if isinstance(node, yaml.MappingNode):
         found: dict[Any, Any] = {}
         for key_node, value_node in node.value:

@@ -1,4 +1,4 @@
-"""What is wrong with a profile, all at once."""
+"""The error for a profile that cannot be used, with all its mistakes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class ProfileError(Exception):
-    """A profile cannot be used.
+    """An error for a profile that cannot be used.
 
     ``problems`` holds one line for each mistake: its place, the fact and the way out.
     """

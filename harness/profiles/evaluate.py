@@ -17,22 +17,22 @@ CostKey = tuple[ChangeKind, int, int]
 
 @dataclass
 class Trial:
-    """What one run says."""
+    """Speeds and costs measured in one run."""
 
     step_s: dict[int, float]
     """Mean seconds from the start of one step to that of the next, by number of workers."""
     costs: dict[CostKey, list[RescaleCost]] = field(default_factory=dict)
     across: frozenset[int] = frozenset()
-    """Numbers of workers that were on several hosts."""
+    """Numbers of workers that the run placed on several hosts."""
 
 
 def evaluate(records: RunRecords, host_of: Sequence[int] = ()) -> Trial:
-    """Speeds by size and the cost of every change that was done, of a run of one job.
+    """Return the speeds by size and the cost of every completed change, from a run of one job.
 
-    ``host_of`` is the host of each slot; empty: there is one host.
+    ``host_of`` is the host of each slot; if it is empty, there is one host.
 
-    The cost of ``stop`` is the time from the end of the last step to the report that the job
-    has finished: its evaluation, and the end of its workers.
+    The cost of ``stop`` is the time from the end of the last step to the report that the job has
+    finished. It covers the evaluation and the end of the workers.
     """
     trial = Trial(step_times(records.steps))
     trial.across = frozenset(
@@ -55,19 +55,19 @@ def evaluate(records: RunRecords, host_of: Sequence[int] = ()) -> Trial:
 
 
 def step_times(steps: Sequence[StepRecord]) -> dict[int, float]:
-    """Mean period of a step by number of workers, without the first steps of each stretch."""
+    """Return mean step periods by number of workers, without the first steps of each stretch."""
     return {
         workers: fmean(found) for workers, found in sorted(step_periods(steps).items()) if found
     }
 
 
 def cost_of(change: ChangeRecord, step_s: float) -> RescaleCost:
-    """Preparation and pause of a change, so that the simulated engine loses what was lost.
+    """Return a change's preparation and pause such that the simulated engine loses the same time.
 
-    The engine reports a change as done when the first step after it has ended; a usual step
-    (``step_s``) of that time is progress and no cost. Of a rescale, the pause is the stopping
-    time and what the first step took above a usual one; the rest was training. Of a
-    suspension, the pause is saving and stopping.
+    The engine reports a change as done when the first step after it has ended. The time of a usual
+    step (``step_s``) in this interval is progress and not a cost. The pause of a rescale is the
+    stopping time, plus the time that the first step took above a usual one; the rest was training.
+    The pause of a suspension is the time of saving and stopping.
     """
     assert change.ended_s is not None
     total_s = change.ended_s - change.requested_s
@@ -86,7 +86,7 @@ def cost_of(change: ChangeRecord, step_s: float) -> RescaleCost:
 
 
 def median_cost(costs: Sequence[RescaleCost]) -> RescaleCost:
-    """The median of each part."""
+    """Return the median of each part of the costs."""
     phases = dict.fromkeys(phase for cost in costs for phase in cost.phases_s)
     return RescaleCost(
         median(cost.preparation_s for cost in costs),
@@ -99,6 +99,6 @@ def median_cost(costs: Sequence[RescaleCost]) -> RescaleCost:
 
 
 def relative_spread(values: Iterable[float]) -> float:
-    """Largest minus smallest, over the median."""
+    """Return largest minus smallest value, divided by the median."""
     found = list(values)
     return (max(found) - min(found)) / median(found)

@@ -1,4 +1,4 @@
-"""A profile that extends others: its ``defaults`` list, composed as Hydra does."""
+"""Composition of a profile from the profiles in its ``defaults`` list, as Hydra does it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _FILE, _ACROSS = "file", "across_hosts"
 
 
 def extended(path: Path, shipped: Path) -> Any:
-    """Return the content of a profile's file, after all that it extends.
+    """Return the content of a profile's file, merged with all profiles that it extends.
 
     An entry of ``defaults`` is the name of a profile in the same folder, else of a shipped one, or
-    the path of a YAML file. Later entries win; ``_self_`` is the file itself, last if it is not
-    listed. Relative paths start from the folder of the file in which they are.
+    the path of a YAML file. Later entries win; ``_self_`` is the file itself and comes last if it
+    is not listed. Relative paths start from the folder of the file that contains them.
 
     Args:
         path: the YAML file.
         shipped: folder of the shipped profiles.
 
     Raises:
-        ProfileError: a list, or what it names, is wrong.
+        ProfileError: a list, or an entry of it, is wrong.
     """
     try:
         return OmegaConf.to_container(_merged(path, shipped, ()), resolve=True)
@@ -44,7 +44,7 @@ def extended(path: Path, shipped: Path) -> Any:
 
 
 def _merged(path: Path, shipped: Path, above: tuple[Path, ...]) -> DictConfig:
-    """Return a file merged with what it extends; ``above`` are the files that extend it."""
+    """Return a file merged with the files it extends; ``above`` are the files that extend it."""
     place = path.resolve()
     if place in above:
         circle = " extends ".join(str(one) for one in (*above[above.index(place) :], place))
@@ -84,7 +84,7 @@ def _read(path: Path) -> DictConfig:
 
 
 def _found(name: str, place: Path, shipped: Path, shown: Path) -> Path:
-    """Return the file of an entry."""
+    """Return the file that an entry of ``defaults`` names."""
     is_file = name.endswith((".yaml", ".yml"))
     folders = [place.parent] if is_file else [place.parent, shipped]
     for folder in folders:
@@ -109,7 +109,7 @@ def _rebase(node: DictConfig, folder: Path) -> None:
 
 
 def _paths(node: DictConfig) -> Iterator[tuple[DictConfig, Any]]:
-    """Return every place of a path: a mapping and its key."""
+    """Yield every place of a path in a profile: the mapping and its key."""
     if "costs" in node:
         yield node, "costs"
     devices = node.get("devices")

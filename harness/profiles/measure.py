@@ -1,8 +1,8 @@
-"""Measures a profile here: one-job replays under the ``scripted`` scheduler.
+"""Measurement of a profile on this machine, by one-job replays under the ``scripted`` scheduler.
 
-A measured point is an ordinary run, stored like any other: a single job that visits every
-size by every direct way (each ordered pair of sizes once), is suspended and resumed at every
-size, and then finishes. Trial r begins at size r, so that every size is also a first one.
+A measured point is an ordinary run, stored like any other. Its only job visits every size by every
+direct way (each ordered pair of sizes once), is suspended and resumed at every size, and then
+finishes. Trial r begins at size r, so that every size is also a first size.
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ from harness.trace.one_job import write_one_job
 _SOURCE = "written by python -m harness.profile measure"
 
 _AFTER_EVERYTHING_S = 1e6
-"""A resume is scripted for the n-th multiple of this time: while the only job is suspended
-nothing runs, and the live engine jumps there at once."""
+"""Unit of time for scripted resumes: the n-th resume is due at n times this. While the only job is
+suspended nothing runs, and the live engine jumps to the resume at once."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What to measure.
+    """Options of a measurement.
 
     Raises:
-        UserError: everything that is out of range, at once.
+        UserError: all options that are out of range, at once.
     """
 
     name: str
     folder: Path
-    """Where the one-job traces are written."""
+    """Folder for the traces of one job."""
     pool: str
     workloads: tuple[str, ...]
-    """Of the pool; empty: all."""
+    """Workloads of the pool to measure; empty: all."""
     batches: tuple[int, ...]
     sizes: tuple[int, ...]
     cluster: str
     backends: tuple[str, ...]
-    """The first one's speed is the throughput; costs are measured of each."""
+    """Backends whose costs are measured; the speed under the first is the throughput."""
     warmths: tuple[Warmth, ...]
-    """Ways to start workers, of each backend that can start them so; empty: as configured."""
+    """Warmths of workers to measure, each on the backends that support it; empty: as configured."""
     placements: tuple[str, ...]
-    """Options of the group placement; empty: as configured. Speeds on several hosts are kept
-    apart from those on one."""
+    """Options of the group placement; empty: as configured. Speeds on several hosts are recorded
+    separately from those on one."""
     trials: int
     steps: int
     """Counted steps at every visit of a size."""
     steps_of: Mapping[str, int] = field(default_factory=dict)
-    """The same for single workloads, where steps are much shorter or longer than others'."""
+    """The same for single workloads, for steps that are much shorter or longer than others'."""
     words: tuple[str, ...] = ()
     """Further overrides of every run."""
 
@@ -84,10 +84,10 @@ class Measurement:
 
 
 def points_of(measurement: Measurement) -> Sweep:
-    """The runs to make, as a sweep.
+    """Return the runs to make, as a sweep.
 
     Raises:
-        UserError: the configuration is wrong; everything at once.
+        UserError: the configuration is wrong; all mistakes at once.
     """
     common = [
         f"workload={measurement.pool}",
@@ -107,7 +107,7 @@ def points_of(measurement: Measurement) -> Sweep:
             pool, warmths, abilities = _look_at(measurement, common, backend)
             can_rescale, can_suspend = abilities.rescale, abilities.suspend
             num_visits = len(script_visits(turned, can_rescale, can_suspend))
-            # As many virtual workers as slots at most, so that every size is within its bounds.
+            # As many virtual workers as the largest size, so that every size is allowed.
             workers = max(sizes) if abilities.logical_workers else None
             for workload, warmth, placement in product(
                 pool, measurement.warmths or (None,), measurement.placements or (None,)
@@ -142,7 +142,7 @@ def points_of(measurement: Measurement) -> Sweep:
 def _look_at(
     measurement: Measurement, common: Sequence[str], backend: str
 ) -> tuple[tuple[str, ...], Sequence[Warmth], Abilities]:
-    """Workloads to measure, how the backend can start workers, and what it can do."""
+    """Return the workloads to measure, and the backend's warmths and abilities."""
     config = read_words([*common, f"backend={backend}"])
     pool = tuple(read_pool(config.workload))
     problems: list[Problem | str] = []
@@ -162,7 +162,7 @@ def _look_at(
 
 
 def tour(sizes: Sequence[int]) -> list[int]:
-    """A closed way from the first size over every ordered pair of sizes exactly once."""
+    """Return a closed path from the first size over every ordered pair of sizes exactly once."""
     left = {size: [other for other in sizes if other != size] for size in sizes}
     stack, way = [sizes[0]], []
     while stack:
@@ -176,7 +176,7 @@ def tour(sizes: Sequence[int]) -> list[int]:
 def script_visits(
     sizes: Sequence[int], can_rescale: bool, can_suspend: bool
 ) -> list[tuple[int, bool]]:
-    """Sizes in the order of their visits, and whether the job is suspended before each."""
+    """Return the sizes in order of visit, and whether the job is suspended before each visit."""
     visits = [(size, False) for size in (tour(sizes) if can_rescale else sizes[:1])]
     if can_suspend:
         visits += [(size, True) for size in sizes]
@@ -186,7 +186,7 @@ def script_visits(
 def script_of(
     sizes: Sequence[int], steps: int, can_rescale: bool, can_suspend: bool
 ) -> list[dict[str, object]]:
-    """The script of one run: from each visit to the next after a stretch of steps."""
+    """Return the script of one run: a change to the next visit after each stretch of steps."""
     script: list[dict[str, object]] = []
     for number, (size, suspended) in enumerate(script_visits(sizes, can_rescale, can_suspend)):
         at_step = number * (WARM_UP_STEPS + steps)

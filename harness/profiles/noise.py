@@ -12,7 +12,7 @@ from harness.profiles.table import number
 def read_noise(
     document: Document, value: object, workloads: Collection[str], problems: list[str]
 ) -> dict[str, float]:
-    """The key ``noise_scale`` of a profile: samples by workload; adds what is wrong with it."""
+    """Return the key ``noise_scale``, samples by workload; add mistakes to ``problems``."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):

@@ -17,34 +17,34 @@ from harness.profiles.spread import deviation, nearest
 RECORDED = "recorded"
 """Workload of jobs whose program is unknown: work in slot-seconds, T(w) = w assumed."""
 STATED = "stated_digest"
-"""Key of the provenance: SHA-256 of how trials differ, and of the backend of the speeds."""
+"""Key of the provenance: SHA-256 of the variation between trials and of the speeds' backend."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What is known about speed and cost, and where from. Built by ``load_profile``."""
+    """Speeds and costs with their provenance, built by ``load_profile``."""
 
     name: str
     provenance: Mapping[str, Any]
     """Hardware, versions, source, licence, trials, spread, measured_here, rescale_costs,
     digest, and ``curves``: the device and source of every workload's curve."""
     digest: str
-    """SHA-256 of all numbers of the profile but those of ``stated_digest``."""
+    """SHA-256 of all numbers of the profile except those in ``stated_digest``."""
     families: Mapping[str, Family] = field(repr=False)
     cost_cells: Sequence[CostCell] = field(repr=False)
     device_types: tuple[str, ...] = ()
-    """Device types with curves of their own, sorted; empty: devices make no difference."""
+    """Device types with curves of their own, sorted; empty: all types have the same speed."""
     shown: Shown | None = None
-    """How wrong the speeds are that schedulers see; None: they see these."""
+    """Errors of the speeds that schedulers see; None: schedulers see the true speeds."""
     noise_scale: Mapping[str, float] = field(default_factory=dict)
-    """Gradient noise scale by workload, samples; those that are not known are absent."""
+    """Gradient noise scale by workload, samples; unknown ones are absent."""
     _costs: dict[tuple[Any, ...], RescaleCost] = field(
         default_factory=dict, repr=False, compare=False
     )
 
     @property
     def stated_digest(self) -> str:
-        """SHA-256 of how trials differ and of the backend of the speeds; "" if not stated."""
+        """SHA-256 of the variation between trials and of the speeds' backend; "" if not stated."""
         return str(self.provenance.get(STATED, ""))
 
     @property
@@ -53,13 +53,13 @@ class Profile:
         return tuple(sorted(self.families))
 
     def as_shown(self, seed: int) -> Profile:
-        """What the schedulers of a run with this seed are told of speeds."""
+        """Return the profile with the speeds that the schedulers of a run with this seed see."""
         if self.shown is None:
             return self
         return replace(self, families=self.shown.mistaken(self.families, seed))
 
     def throughput(self, workload: str, global_batch: int) -> Curve:
-        """The curve of a workload at a global batch; the same object every time.
+        """Return the curve of a workload at a global batch; equal arguments give the same object.
 
         Raises:
             ProfileError: the profile has no such workload.
@@ -72,15 +72,15 @@ class Profile:
     def curve_problems(
         self, workloads: Iterable[str], device_types: Sequence[str] = ()
     ) -> list[str]:
-        """Return why speeds of these workloads are not known, each with its way out.
+        """Return why speeds of these workloads are unknown, each problem with its way out.
 
-        Whatever will ask for curves in the course of a run asks this before it: the simulated
-        engine, a paced live one, and schedulers that are shown speeds.
+        Every part that will need curves during a run calls this before it: the simulated engine, a
+        paced live engine, and schedulers that see speeds.
 
         Args:
             workloads: of the jobs.
-            device_types: of the cluster, each of which needs curves of its own where the profile
-                tells types apart.
+            device_types: of the cluster. Each of them needs curves of its own if the profile
+                distinguishes types.
         """
         problems: list[str] = []
         for workload in sorted(set(workloads)):
@@ -96,21 +96,27 @@ class Profile:
         return problems
 
     def across_hosts(self, workload: str, device_type: str | None = None) -> Family | None:
-        """Curves of a workload with its slots on several hosts; None: not measured apart."""
+        """Return a workload's curves for slots on several hosts; None: not measured separately."""
         family = self.families.get(workload)
         if family is None:
             return None
         return family.devices.get(device_type or "", family).across
 
     def speed_deviation(self, workload: str, global_batch: int, num_slots: int) -> float:
-        """Standard deviation of a speed from one trial to the next, over it; that of the measured
-        batch and slots that are nearest. 0: the profile does not say how its trials differed."""
+        """Return the relative standard deviation of a speed from trial to trial.
+
+        The measured batch and slots nearest to the given ones count. The result is 0 if the profile
+        does not say how its trials differed.
+        """
         curves = self.provenance.get("curves", {})
         spread = nearest(curves.get(workload, {}).get("spread"), global_batch, num_slots)
         return deviation(spread, self.provenance.get("trials"))
 
     def _device_problems(self, workload: str, device_types: Sequence[str]) -> list[str]:
-        """Device types on which a workload's speed is not known, where types make a difference."""
+        """Return a problem for each device type on which a workload's speed is unknown.
+
+        There is none if the profile does not distinguish device types.
+        """
         if not self.device_types or workload == RECORDED:
             return []
         family = self.families[workload]
@@ -132,7 +138,7 @@ class Profile:
         to_slots: int,
         warmth: Warmth | None = None,
     ) -> RescaleCost:
-        """What a change costs; ``find_cost`` has the rule for cells that are absent.
+        """Return the cost of a change; ``find_cost`` has the rule for absent cells.
 
         Raises:
             ProfileError: no cell matches the change.

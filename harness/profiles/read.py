@@ -1,4 +1,4 @@
-"""Reads and checks a profile: one YAML file, with the CSV tables it names."""
+"""Reader of profiles: one YAML file and the CSV tables it names, with all checks."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from harness.profiles.spread import check_spread
 from harness.profiles.table import UNITS, Cells, read_csv, read_table
 
 SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "profile"
-"""Folder that relative paths of a composed configuration start from."""
+"""Folder of the shipped profiles; relative paths of a composed configuration start here."""
 
 PROVENANCE = ("hardware", "versions", "source", "licence", "trials", "spread", "rescale_costs")
-"""What every profile must say about itself, besides ``measured_here``."""
+"""Keys of the provenance that every profile must state, besides ``measured_here``."""
 
 _KEYS = (
     "name",
@@ -47,11 +47,11 @@ _CURVE_KEYS = (*_TABLE_KEYS, _ACROSS, "device", "source", "licence", "remark")
 
 
 def load_profile(config: Mapping[str, Any] | DictConfig | str | Path) -> Profile:
-    """The profile of a composed configuration node, or of a YAML file.
+    """Return the profile of a composed configuration node, or of a YAML file.
 
     ``path`` in a node names a YAML file to read instead. A file with a ``defaults`` list extends
-    the profiles that it names. Relative paths start from the folder of the YAML file in which
-    they stand, or from ``configs/profile`` for a node.
+    the profiles that it names. Relative paths start from the folder of the YAML file that contains
+    them; those of a node start from ``configs/profile``.
 
     Raises:
         ProfileError: all mistakes at once, each with its place and the way out.
@@ -156,7 +156,7 @@ def _read_provenance(document: Document, value: object, problems: list[str]) -> 
 def _read_throughput(
     document: Document, value: object, folder: Path, problems: list[str]
 ) -> tuple[dict[str, Cells], dict[str, Any]]:
-    """Tables by workload, and what is known of their origin."""
+    """Return the tables by workload, and what is known of their origin."""
     if not isinstance(value, Mapping):
         problems.append(
             f"{document.place('throughput')}: is missing; give workload → file or samples_per_s"
@@ -194,7 +194,7 @@ def _read_throughput(
 def _read_across(
     document: Document, value: object, folder: Path, problems: list[str]
 ) -> dict[str, Cells]:
-    """Tables by workload for slots on several hosts, where there are any."""
+    """Return the tables for slots on several hosts, by workload, for workloads that have one."""
     tables: dict[str, Cells] = {}
     for workload, entry in value.items() if isinstance(value, Mapping) else ():
         if not isinstance(entry, Mapping) or _ACROSS not in entry:
@@ -237,7 +237,7 @@ def _read_curve(
 def _read_other_costs(
     document: Document, path: Path, provenance: dict[str, Any], problems: list[str]
 ) -> list[CostCell]:
-    """Rescale costs of another profile file, in place of this one's."""
+    """Return the rescale costs of another profile file, which replace this profile's own."""
     other = read_document(path)
     if other.problems or not isinstance(other.data, Mapping) or "rescale_costs" not in other.data:
         place = document.place("costs")
@@ -258,7 +258,7 @@ def _digest(
     shown: Shown | None,
     noise: Mapping[str, float],
 ) -> str:
-    """SHA-256 of the numbers, in one canonical spelling."""
+    """Return the SHA-256 of all numbers, in one canonical spelling."""
     spelled: dict[str, Any] = {
         "throughput": _spelled(tables),
         "rescale_costs": sorted(
@@ -284,10 +284,11 @@ def _digest(
 
 
 def _stated_digest(provenance: Mapping[str, Any], cells: Sequence[CostCell]) -> str:
-    """Return the SHA-256 of what results depend on and ``_digest`` leaves out; "" if not stated.
+    """Return the SHA-256 of inputs of results that ``_digest`` leaves out; "" if none is stated.
 
-    These are how trials differ, and under which backend speeds were measured. Configurations hold
-    both for shipped profiles. Of a profile that a path names they do not.
+    These inputs are the variation between trials, and the backend under which speeds were measured.
+    For shipped profiles the configuration of a run contains them. For a profile given by path it
+    does not.
     """
     spreads = {
         workload: curve["spread"]

@@ -1,4 +1,4 @@
-"""What schedulers are shown of speeds, where that is to be wrong: curves with seeded errors."""
+"""Speeds that schedulers see, with seeded errors on purpose."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ EACH = ("curve", "speed")
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How wrong the speeds are that schedulers see; the engine runs on the true ones.
+    """Errors of the speeds that schedulers see; the engine runs on the true speeds.
 
-    Every factor is drawn evenly from 1 - ``speed_error`` to 1 + ``speed_error``. ``each``: one
-    factor for a whole ``curve`` (a workload on a device type), as if it had been measured on a
-    slower or faster machine: remaining times are wrong, and what another slot brings is right in
-    proportion; or one for each measured ``speed``, as if each had been measured badly: what another
-    slot brings is wrong as well. The line assumed of programs that nobody knows
-    (``recorded``) is one speed.
+    Every factor is drawn evenly from 1 - ``speed_error`` to 1 + ``speed_error``. With ``each`` set
+    to ``curve``, a whole curve (a workload on a device type) has one factor. This is as if it had
+    been measured on a slower or faster machine. Remaining times are then wrong, and the gain from
+    another slot is right in proportion. With ``speed``, each measured speed has its own factor, as
+    if each had been measured badly. The gain from another slot is then wrong as well. The line
+    assumed for unknown programs (``recorded``) has only one speed.
 
     The draws depend on the run's seed and the names of workload and device type, and not on
     ``speed_error``: a larger error makes the same speeds wrong in the same direction.
@@ -46,7 +46,7 @@ class Shown:
             raise ValueError("\n".join(problems))
 
     def mistaken(self, families: Mapping[str, Family], seed: int) -> dict[str, Family]:
-        """All curves with their errors, by workload."""
+        """Return all curves with their errors, by workload."""
         found = {}
         for workload, family in families.items():
             found[workload] = self._mistaken(family, f"{workload}.", seed)
@@ -69,7 +69,7 @@ class Shown:
 
 
 def read_shown(document: Document, value: object, problems: list[str]) -> Shown | None:
-    """The key ``shown`` of a profile, None where it is left out; adds what is wrong with it."""
+    """Return the key ``shown`` of a profile, or None; add its mistakes to ``problems``."""
     if value is None:
         return None
     known = [field.name for field in fields(Shown)]

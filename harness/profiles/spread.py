@@ -1,4 +1,4 @@
-"""The spread that a profile states beside its numbers: checked, and as a standard deviation."""
+"""Spread of measured numbers in a profile: checks, and conversion to a standard deviation."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from harness.profiles.table import count, number
 
 @cache
 def expected_range(num_trials: int) -> float:
-    """Largest minus smallest of so many draws of a normal distribution, expected, in its standard
-    deviations: 1.128 of two, 2.326 of five.
+    """Return the expected range (largest minus smallest) of ``num_trials`` normal draws.
+
+    The unit is the standard deviation of the distribution: 1.128 for two draws, 2.326 for five.
 
     Source: Tippett, "On the extreme individuals and the range of samples taken from a normal
     population", Biometrika 17 (1925): the integral of 1 - F^n - (1 - F)^n.
 
     Raises:
-        ValueError: fewer than two draws have no range.
+        ValueError: there are fewer than two draws, which have no range.
     """
     if num_trials < 2:
         raise ValueError(f"num_trials is {num_trials}; a range needs at least 2")
@@ -33,8 +34,10 @@ def expected_range(num_trials: int) -> float:
 
 
 def deviation(spread: object, num_trials: object) -> float:
-    """Standard deviation of numbers of which largest minus smallest is ``spread``; 0 where a
-    profile does not say it, or states no number of trials of at least 2."""
+    """Return the standard deviation of numbers whose largest minus smallest is ``spread``.
+
+    It is 0 if the profile states no spread, or fewer than two trials.
+    """
     if isinstance(spread, bool) or not isinstance(spread, int | float):
         return 0.0
     if isinstance(num_trials, bool) or not isinstance(num_trials, int) or num_trials < 2:
@@ -43,7 +46,7 @@ def deviation(spread: object, num_trials: object) -> float:
 
 
 def check_spread(document: Document, keys: KeyPath, value: object, problems: list[str]) -> None:
-    """Add what is wrong with the spread beside a curve: batch → slots → share of the median."""
+    """Check a curve's spread (batch → slots → share of the median); collect its mistakes."""
     rows = value if isinstance(value, Mapping) else {None: value}
     for batch, row in rows.items():
         cells = row if isinstance(row, Mapping) else {None: row}
@@ -63,8 +66,11 @@ def _is_share(value: object) -> bool:
 
 
 def nearest(table: object, *keys: int) -> object:
-    """The entry of nested mappings whose keys are nearest to those given, among equals the
-    smaller; None where there is none."""
+    """Return the entry of nested mappings whose keys are nearest to the given ones.
+
+    Among equally near keys the smaller one is taken. The result is None if a mapping is empty or
+    absent.
+    """
     for key in keys:
         if not isinstance(table, Mapping) or not table:
             return None

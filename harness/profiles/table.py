@@ -1,4 +1,4 @@
-"""Throughput tables: CSV files and tables written into a profile."""
+"""Readers of throughput tables: CSV files, and tables inside a profile."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from harness.bounded_file import opened_plain
 from harness.profiles.document import Document, KeyPath
 
 Cells = dict[int, dict[int, float]]
-"""Samples per second by global batch and slot count; cells not measured are absent."""
+"""Samples per second by global batch and slot count; cells that were not measured are absent."""
 
 UNITS = ("iterations_per_s", "samples_per_s")
 
 
 def count(value: object) -> int | None:
-    """A whole number of at least 1, or None."""
+    """Return the value as a whole number of at least 1, or None if it is not one."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     try:
@@ -29,19 +29,19 @@ def count(value: object) -> int | None:
 
 
 def number(value: object) -> float | None:
-    """A number (NaN and infinity included), or None."""
+    """Return the value as a number (NaN and infinity included), or None if it is not one."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
         return float(value)
     except ValueError:
         return None
-    except OverflowError:  # an integer beyond all floats; the same digits as text give infinity too
+    except OverflowError:  # an integer too large for a float; as text it also gives infinity
         return math.inf if value > 0 else -math.inf  # type: ignore[operator]
 
 
 def _speed(value: object) -> float | None:
-    """A throughput; NaN where the cell is empty, ``nan`` or 0 (not measured), None if wrong."""
+    """Return a throughput; NaN if not measured (empty, ``nan`` or 0), None if wrong."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return math.nan
     found = number(value)
@@ -145,7 +145,7 @@ def read_table(document: Document, keys: KeyPath, table: object, problems: list[
 
 
 def _measured(cells: Cells, place: str, problems: list[str]) -> Cells:
-    """Without the batches at which nothing was measured."""
+    """Return the cells without the batches that have no measured cell."""
     measured = {batch: row for batch, row in cells.items() if row}
     if not measured:
         problems.append(

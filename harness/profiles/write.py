@@ -1,4 +1,4 @@
-"""Writes a measured profile as YAML."""
+"""Writer of a measured profile as YAML."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from harness.profiles.evaluate import CostKey, Trial, median_cost, relative_spre
 from harness.profiles.measure import Measurement
 
 Trials = Mapping[tuple[str, str | None, str, int], Sequence[Trial]]
-"""Trials by backend, warmth (None: not told apart), workload and global batch."""
+"""Trials by backend, warmth (None: not distinguished), workload and global batch."""
 
 
 def setting(measurement: Measurement) -> str:
-    """What was trained where and how; two measurements of different ones are not the same."""
+    """Return what was trained and how, as text that is equal for comparable measurements."""
     words = [f"workload={measurement.pool}", f"cluster={measurement.cluster}"]
     words.append(f"backend={','.join(measurement.backends)}")
     if measurement.warmths:
@@ -31,7 +31,7 @@ def setting(measurement: Measurement) -> str:
 def profile_text(
     measurement: Measurement, trials: Trials, manifest: Mapping[str, Any], device: str
 ) -> str:
-    """The YAML of a profile. ``manifest`` is that of one of the runs."""
+    """Return the YAML of a profile; ``manifest`` is that of one of the runs."""
     lines = [
         "# Measured with python -m harness.profile measure; docs/configuration.md has the format.",
         f"name: {_flow(measurement.name)}",
@@ -57,7 +57,7 @@ def profile_text(
 
 
 def _speeds(by_batch: Mapping[int, Sequence[Trial]], *, are_across: bool) -> list[str]:
-    """Speeds and their spread by batch and size, on one host or across several."""
+    """Return speeds and their spread by batch and size, on one host or across several."""
     table, spread = {}, {}
     for batch, found in sorted(by_batch.items()):
         rates: dict[int, list[float]] = {}
@@ -100,7 +100,7 @@ def _provenance(measurement: Measurement, manifest: Mapping[str, Any]) -> dict[s
 
 
 def _cells(trials: Trials) -> list[dict[str, Any]]:
-    """Cost cells of every backend, warmth and workload; batches are pooled."""
+    """Return cost cells of every backend, warmth and workload, over all batches together."""
     pooled: dict[tuple[str, str | None, str], dict[CostKey, list[RescaleCost]]] = {}
     for (backend, warmth, workload, _), found in trials.items():
         costs = pooled.setdefault((backend, warmth, workload), {})
@@ -145,7 +145,7 @@ def _seconds(cost: RescaleCost) -> dict[str, float]:
 
 
 def _flow(value: Any) -> str:
-    """A value on one line of YAML."""
+    """Return a value on one line of YAML."""
     text = yaml.safe_dump(
         value, default_flow_style=True, sort_keys=False, width=1_000_000, allow_unicode=True
     )

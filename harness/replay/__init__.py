@@ -1,4 +1,4 @@
-"""One trace through one engine: the loop, its books and its rules."""
+"""Replay of one trace through one engine: the loop, its books and its rules."""
 
 from harness.replay.decision_check import DecisionError
 from harness.replay.endless import ReplayError

@@ -1,4 +1,4 @@
-"""The rules every decision must keep, checked before anything is done about it."""
+"""Rules for decisions, checked before the replay acts on a decision."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from harness.trace.job import JobSpec
 
 
 class DecisionError(Exception):
-    """A scheduler broke a rule; the text names scheduler, time, job and rule."""
+    """Violation of a rule by a scheduler; the text names scheduler, time, job and rule."""
 
 
 def check_decision(
     decision: Decision, view: ClusterView, abilities: Abilities, scheduler: str
 ) -> None:
-    """Check a decision against the view it was made from.
+    """Check a decision against the view from which it was made.
 
     Raises:
-        DecisionError: with every rule that was broken.
+        DecisionError: a rule was broken; the text lists every broken rule.
     """
     problems: list[str] = []
     granted = view.num_granted
@@ -35,7 +35,7 @@ def check_decision(
                 problems.append(f"job {job_id!r} is {job.state}; only a waiting job is refused")
         elif job.slots and not abilities.suspend:
             problems.append(f"job {job_id!r}: the backend cannot suspend")
-    # Slots that went down can leave earlier grants over the capacity; that is no new wrong.
+    # Slots that went down can leave earlier grants over the capacity, without a scheduler's fault.
     if granted > max(view.num_usable, view.num_granted):
         problems.append(f"{granted} slots granted, but only {view.num_usable} are usable")
     if problems:

@@ -1,4 +1,4 @@
-"""Jobs that would wait for ever: how the replay notices, and what it says."""
+"""Detection of jobs that would wait without end, and the message for them."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from harness.cluster import Cluster
 from harness.replay.job_book import ReplayJob
 
 MOST_IDLE_WAKES = 1000
-"""Wake-ups in a row to no effect, after which the jobs that are left wait for ever.
+"""Consecutive wake-ups without effect after which the remaining jobs count as stuck.
 
-A scheduler may leave the cluster empty for some rounds on purpose. With rounds for ever, the
-replay would have no end."""
+A scheduler may leave the cluster empty for some rounds on purpose. Without a bound, endless rounds
+would keep the replay from ending.
+"""
 
 
 class ReplayError(Exception):
-    """The replay cannot go on: the scheduler left jobs waiting with nothing to wait for."""
+    """Dead end of a replay: the scheduler left jobs waiting, and no event can come."""
 
 
 class IdleWakes:
-    """Counter of the wake-ups in a row that brought nothing, while nothing else can come."""
+    """Counter of consecutive wake-ups without effect, while only wake-ups can come."""
 
     def __init__(self) -> None:
         self._number = 0
         self._since_s = 0.0
 
     def reset(self) -> None:
-        """Begin again: something happened."""
+        """Start from zero, because something happened."""
         self._number = 0
 
     def note(self, now_s: float) -> str | None:
-        """Count one more; the reason to give up once there are too many, else None."""
+        """Count one more wake-up. Return the reason to give up once there are too many."""
         if self._number == 0:
             self._since_s = now_s
         self._number += 1
@@ -45,12 +46,12 @@ class IdleWakes:
 def waiting_for_ever(
     live: Mapping[str, ReplayJob], cluster: Cluster, num_down: int, why: str
 ) -> ReplayError:
-    """Name the jobs that are left, what they ask for, and the way out.
+    """Return the error that names the remaining jobs, their requests, and the way out.
 
     Args:
         live: the jobs that have arrived and not ended.
-        cluster: where they wait.
-        num_down: its slots that are down.
+        cluster: the cluster on which they wait.
+        num_down: number of its slots that are down.
         why: why the scheduler will not start them, as a clause.
     """
     asked = [f"{job_id}, which asks {_slots(live[job_id])}" for job_id in sorted(live)[:5]]

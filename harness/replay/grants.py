@@ -1,4 +1,4 @@
-"""Grants and how they are reached: which slots each job holds, and the next change of each."""
+"""Desired grants, the slots that each job holds, and the next change of each job."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ Scaling = Literal["strong", "weak", "adaptive"]
 
 
 def _reached(change: Change) -> Grant:
-    """What a job has once a change is done; which slots these are stands in its view."""
+    """Return the grant that a job has once a change is done; the job's view names the slots."""
     workers = change.virtual_workers
     return Grant(len(change.slots), global_batch=change.global_batch, virtual_workers=workers)
 
 
 def _in_rank_order(grant: Grant, slots: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Virtual workers of each of ``slots``, which a job may hold in another order than granted."""
+    """Return the virtual workers of each of ``slots``, whose order may differ from that of the
+    grant."""
     if grant.virtual_workers is None or grant.slots is None:
         return grant.virtual_workers
     of_slot = dict(zip(grant.slots, grant.virtual_workers, strict=True))
@@ -31,16 +32,16 @@ def _in_rank_order(grant: Grant, slots: tuple[int, ...]) -> tuple[int, ...] | No
 
 
 def _grows_anywhere(job: ReplayJob) -> bool:
-    """Whether a job is to have more slots than it holds, whichever they are."""
+    """Return whether a job is to have more slots than it holds and the placement chooses them."""
     target = job.target
     return target is not None and target.slots is None and target.num_slots > len(job.slots)
 
 
 class Grants:
-    """Desired grants, the slots really held, and what is under way between the two.
+    """Desired grants, the slots really held, and the changes that lead from one to the other.
 
-    A grant is written down at once. The change that leads to it begins as soon as the slots
-    it needs are really free and no other change of the job is in flight.
+    A grant is recorded at once. Its change begins as soon as the slots that it needs are really
+    free and the job has no other change in flight.
     """
 
     def __init__(
@@ -48,9 +49,10 @@ class Grants:
     ) -> None:
         self.occupancy = Occupancy(cluster)
         self.num_granted = 0
-        """Slots of all desired grants."""
+        """Total number of slots of all desired grants."""
         self.in_flight: immutables.Map[str, tuple[int, ...]] = immutables.Map()
-        """Jobs with a change in flight, and the slots it holds; free changes never appear."""
+        """Jobs with a change in flight, and the slots that it holds; changes without cost never
+        appear."""
         self._cluster = cluster
         self._placement = placement
         self._arranging = placement if isinstance(placement, Arranging) else None
@@ -59,12 +61,12 @@ class Grants:
         self._book = book
         self._scaling = scaling
         self._unmet: dict[str, ReplayJob] = {}
-        """Jobs whose grant is not reached and that have no change in flight, in the order
-        of the decisions."""
+        """Jobs whose grant is not yet reached while they have no change in flight. They are in the
+        order of the decisions."""
         self._num_changes = 0
 
     def want(self, job: ReplayJob, target: Grant | None) -> None:
-        """Write down what a job shall have; None: no slots."""
+        """Record the grant that a job is to have; None: no slots."""
         before = job.target.num_slots if job.target else 0
         self.num_granted += (target.num_slots if target else 0) - before
         job.target = target
@@ -73,7 +75,7 @@ class Grants:
             self._note(job)
 
     def hold(self, job: ReplayJob, slots: tuple[int, ...], time_s: float) -> None:
-        """Make these the slots the job holds; the books note when that changes."""
+        """Set the slots that the job holds; the job book records any difference."""
         held = job.slots
         if slots == held:
             return
@@ -91,7 +93,7 @@ class Grants:
         self._book.hold(job, slots, time_s)
 
     def changes(self, now_s: float) -> list[Change]:
-        """Every change that can begin now, begun: its slots are held from now on."""
+        """Begin every change that can begin now, and return them; their slots are held at once."""
         if not self._unmet:
             return []
         begun = []
@@ -107,7 +109,8 @@ class Grants:
         return begun
 
     def _arranged(self, placement: Arranging, now_s: float) -> list[Change]:
-        """Changes of those that are to have more slots, and of those that move for them."""
+        """Begin and return the changes of jobs that are to have more slots, and of jobs that move
+        for them."""
         waiting, left = {}, self.occupancy.num_free
         for job_id, job in self._unmet.items():
             if job.target is not None and _grows_anywhere(job):
@@ -129,7 +132,7 @@ class Grants:
         begun = []
         for job_id, slots in chosen.items():
             job = self._book.live[job_id]
-            # One that is to move, but has not reached its grant yet, comes later.
+            # A job that is to move but has not reached its grant yet must wait.
             is_ready = job_id in waiting or (job.change is None and self._is_met(job))
             if is_ready and self.occupancy.is_free([s for s in slots if s not in job.slots]):
                 self._unmet.pop(job_id, None)
@@ -137,7 +140,7 @@ class Grants:
         return begun
 
     def _leaving(self) -> list[int]:
-        """Slots that changes in flight give up."""
+        """Return the slots that changes in flight give up."""
         found: list[int] = []
         for job in self._holders.values():
             if job.change is not None:
@@ -146,7 +149,7 @@ class Grants:
         return found
 
     def _settled(self) -> list[Occupant]:
-        """Jobs that may be moved: now, or once changes in flight are done."""
+        """Return the jobs that may be moved now, or once changes in flight are done."""
         awaits = any(job.change is not None for job in self._holders.values())
         found = []
         for job_id, job in self._holders.items():
@@ -159,7 +162,7 @@ class Grants:
         return found
 
     def note_in_flight(self, changes: list[Change], live: Mapping[str, ReplayJob]) -> None:
-        """Show those changes that were not done at once."""
+        """Show the changes that were not done at once in ``in_flight``."""
         for change in changes:
             job_id = change.job.job_id
             job = live.get(job_id)
@@ -167,12 +170,13 @@ class Grants:
                 self.in_flight = self.in_flight.set(job_id, job.slots)
 
     def done(self, job: ReplayJob, event: Event) -> None:
-        """A job's change is done: it holds the new slots, and only those."""
+        """Record that a job's change is done; from now on the job holds only the new slots."""
         change = job.change
         assert change is not None
         assert change.change_id == event.change_id
         self.close(job, event, "done")
         job.samples_done = event.samples_done
+        # The old period is closed first: its record needs the batch of the old ``reached``.
         self._book.cut_grant(job, event.time_s)
         self.hold(job, change.slots, event.time_s)
         job.rate = event.samples_per_s
@@ -183,7 +187,8 @@ class Grants:
         self._note(job)
 
     def dropped(self, job: ReplayJob, event: Event, outcome: str) -> None:
-        """A job's change did not happen: the job is where it was before it."""
+        """Record that a job's change did not happen; the job returns to its state before the
+        change."""
         change = job.change
         assert change is not None
         self.close(job, event, outcome)
@@ -196,9 +201,10 @@ class Grants:
         self._note(job)
 
     def lost(self, job: ReplayJob, event: Event) -> None:
-        """A job lost its workers and slots; it waits, and the scheduler decides anew.
+        """Record that a job lost its workers and slots. The job waits, and the scheduler decides
+        again.
 
-        One that was to be suspended has not been preempted then.
+        A suspension that was decided before the loss does not count as a preemption.
         """
         if job.slots:
             self._book.count_interruption()
@@ -213,12 +219,12 @@ class Grants:
         self.want(job, None)
 
     def shrunk(self, job: ReplayJob, event: Event) -> None:
-        """A job lost some of its workers and their slots, and trains on with the others.
+        """Record that a job lost some workers and their slots, and trains on with the others.
 
-        What it has is what it is granted from now on; the scheduler decides anew.
+        The remaining slots become its grant, and the scheduler decides again.
         """
         if job.reached is None:
-            return  # the loss of the rest overtook this event
+            return  # the job has lost all its workers before this event
         assert job.change is None, "a change that was in flight has ended by now"
         remaining = tuple(slot for slot in event.slots if slot in job.slots)
         self._book.count_loss(len(job.slots) - len(remaining), event.num_stragglers)
@@ -229,7 +235,7 @@ class Grants:
         self.want(job, job.reached)
 
     def leave(self, job: ReplayJob, time_s: float) -> None:
-        """A job has ended: nothing is held, wanted or under way any more."""
+        """Release all slots of a job that has ended, and drop its grant and its change."""
         end = Event(time_s, EventKind.CHANGE_FAILED, job.spec.job_id, reason="the job ended")
         self.close(job, end, "overtaken")
         self.hold(job, (), time_s)
@@ -237,7 +243,7 @@ class Grants:
         self.want(job, None)
 
     def close(self, job: ReplayJob, event: Event, outcome: str) -> None:
-        """End the record of a job's change, if it has one in flight."""
+        """End the record of a job's change, if the job has a change in flight."""
         if job.change is None:
             return
         self._book.close_change(job, event, outcome)
@@ -260,7 +266,7 @@ class Grants:
         )
 
     def _batch(self, job: ReplayJob, grant: Grant) -> int:
-        """Global batch of a grant: the scheduler's choice, else by the scaling rule."""
+        """Return the global batch of a grant: the scheduler's choice, or by the scaling rule."""
         spec = job.spec
         if grant.global_batch is not None:
             return grant.global_batch
@@ -270,7 +276,8 @@ class Grants:
         return per_slot * grant.num_slots
 
     def _next_change(self, job: ReplayJob, now_s: float) -> Change | None:
-        """The change that leads to the job's grant, with its slots taken, or None."""
+        """Begin the change that leads to the job's grant, and return it; None if its slots are not
+        free."""
         target, held = job.target, job.slots
         if target is None:
             return self._begin(job, ChangeKind.SUSPEND, (), JobState.SUSPENDING, now_s)
@@ -278,7 +285,7 @@ class Grants:
         return None if slots is None else self._begin_at(job, slots, now_s)
 
     def _begin_at(self, job: ReplayJob, slots: tuple[int, ...], now_s: float) -> Change:
-        """The change that brings a job to these slots."""
+        """Begin the change that brings a job to these slots, and return it."""
         held = job.slots
         if not held:
             kind = ChangeKind.RESUME if job.has_run else ChangeKind.START

@@ -1,4 +1,4 @@
-"""The replay's books: one mutable entry per live job, and the records it leaves."""
+"""Books of the replay: one mutable entry per live job, and the records of all jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.trace.job import DeadlineKind, JobSpec
 
 
 class ReplayJob:
-    """One live job as the replay knows it."""
+    """State of one live job in the replay."""
 
     __slots__ = (
         "as_of_s",
@@ -66,14 +66,14 @@ class ReplayJob:
         self.held_since_s = now_s
         self.held_since_samples = 0.0
         self.is_off_curve = False
-        """It has trained in a way that its curve says nothing of."""
+        """True if the job has trained in a way that its throughput curve does not describe."""
         self.first_start_s: float | None = None
         self.has_run = False
         self.num_rescales = 0
         self.num_preemptions = 0
 
     def view(self) -> JobView:
-        """The frozen picture of this job that schedulers get."""
+        """Return the frozen view of this job for schedulers."""
         return JobView(
             self.shown_spec,
             self.state,
@@ -91,7 +91,7 @@ class ReplayJob:
 
 
 class JobBook:
-    """All live jobs, and the records of what became of every job."""
+    """Entries of all live jobs, and the records of every job's history."""
 
     def __init__(
         self, cluster: Cluster, profile: Profile, shown: Profile, needs: frozenset[Knowledge]
@@ -102,16 +102,16 @@ class JobBook:
         self._num_slots = len(cluster.devices)
         self._profile = profile
         self._shown = shown
-        """What schedulers are told of speeds; records go by ``profile``."""
+        """Profile of the speeds that schedulers see; records use ``profile``."""
         self._needs = needs
         self._fastest: dict[tuple[str, int, int, int], float | None] = {}
         self._thriftiest: dict[tuple[str, int, int], float | None] = {}
         self._has_own_curves = not set(profile.device_types) & set(cluster.device_types)
-        """Whether the profile's curves are those of the cluster's devices."""
+        """True if the profile's curves are those of the cluster's devices."""
         self._down_since_s: dict[int, float] = {}
 
     def arrive(self, spec: JobSpec, now_s: float) -> ReplayJob:
-        """A job enters."""
+        """Enter a job that arrives now, and return its entry."""
         throughput = None
         if Knowledge.THROUGHPUT in self._needs:
             throughput = self._shown.throughput(spec.workload, spec.global_batch)
@@ -139,7 +139,7 @@ class JobBook:
         job.state = state
 
     def hold(self, job: ReplayJob, slots: tuple[int, ...], now_s: float) -> None:
-        """The slots a job holds change now; closes the grant record that ends."""
+        """Set the slots that a job holds from now on, and close the grant record that ends."""
         self.settle(job, now_s)
         self.cut_grant(job, now_s)
         if slots and job.first_start_s is None:
@@ -149,12 +149,12 @@ class JobBook:
         job.slots = slots
 
     def count_interruption(self) -> None:
-        """A job lost its grant with all its workers."""
+        """Count a job that lost its grant with all its workers."""
         facts = self.records.facts
         facts["interruptions"] = facts.get("interruptions", 0.0) + 1.0
 
     def count_loss(self, num_workers: int, num_stragglers: int) -> None:
-        """So many workers are gone and their job goes on: they died, or were removed as
+        """Count workers that are gone while their job goes on: they died, or were removed as
         stragglers."""
         facts = self.records.facts
         found = {"workers_lost": num_workers - num_stragglers, "stragglers_removed": num_stragglers}
@@ -163,27 +163,27 @@ class JobBook:
                 facts[name] = facts.get(name, 0.0) + count
 
     def slot_down(self, slot: int, now_s: float) -> None:
-        """A slot is out of service from now on."""
+        """Note that a slot is out of service from now on."""
         self._down_since_s.setdefault(slot, now_s)
 
     def slot_up(self, slot: int, now_s: float) -> None:
-        """A slot is there again; closes the record of its outage."""
+        """Note that a slot is in service again, and close the record of its outage."""
         start_s = self._down_since_s.pop(slot, None)
         if start_s is not None:
             self.records.outages.append(OutageRecord(slot, start_s, now_s))
 
     def close(self, now_s: float) -> None:
-        """The run is over: what is still down was down to its end."""
+        """End the books with the run: a slot that is still down gets an outage up to now."""
         for slot in list(self._down_since_s):
             self.slot_up(slot, now_s)
 
     def open_change(self, job: ReplayJob, change: Change, now_s: float) -> None:
-        """A change was given to the engine."""
+        """Note a change that is handed to the engine."""
         job.change = change
         job.change_requested_s = now_s
 
     def close_change(self, job: ReplayJob, event: Event, outcome: str) -> None:
-        """A change ended, one way or another."""
+        """Record the outcome of a job's change, which has ended."""
         change = job.change
         assert change is not None
         job.change = None
@@ -206,7 +206,7 @@ class JobBook:
         )
 
     def end(self, job: ReplayJob, state: JobState, now_s: float, reason: str) -> None:
-        """A job leaves."""
+        """Remove a job that has ended, and record it."""
         self.move(job, state)
         spec = job.spec
         del self.live[spec.job_id]
@@ -245,7 +245,7 @@ class JobBook:
         return spec.min_slots, min(most, self._num_slots)
 
     def _alone_s(self, spec: JobSpec, low: int, high: int) -> float | None:
-        """Least run time alone on ``low`` to ``high`` slots, by the profile."""
+        """Return the least run time alone on ``low`` to ``high`` slots by the profile."""
         key = (spec.workload, spec.global_batch, low, high)
         if key not in self._fastest:
             try:
@@ -259,7 +259,7 @@ class JobBook:
         return None if rate is None else spec.work_samples / rate
 
     def _least_slot_s(self, spec: JobSpec) -> float | None:
-        """Least slot time for the job's work, on any count up to its most, by the profile."""
+        """Return the least slot time for the job's work, on 1 to its most slots, by the profile."""
         if not self._has_own_curves:
             return None
         high = self._slot_bounds(spec)[1]
@@ -276,7 +276,8 @@ class JobBook:
         return None if rate is None else spec.work_samples / rate
 
     def cut_grant(self, job: ReplayJob, now_s: float) -> None:
-        """End the present period of a job's grant, if it had slots and lasted at all."""
+        """End the present period of a job's grant, and record it if the job had slots and time
+        passed."""
         period_s = now_s - job.held_since_s
         if job.slots and period_s > 0.0:
             batch = job.spec.global_batch
@@ -301,10 +302,10 @@ class JobBook:
 
 
 def _shown(spec: JobSpec, needs: frozenset[Knowledge]) -> JobSpec:
-    """The job without what the scheduler did not declare, its work as its owner states it.
+    """Return the job without undeclared knowledge, with its work as its owner states it.
 
-    Copied field by field: the result breaks rules that a trace must keep (its work is
-    infinite), so it must not be validated.
+    The copy is made field by field without validation. It breaks rules that a trace must keep,
+    because its work is infinite.
     """
     hidden: dict[str, object] = {}
     if Knowledge.DEADLINE not in needs and spec.deadline_s is not None:

@@ -1,8 +1,8 @@
-"""The one loop: event, view, decision, placement, changes.
+"""Main loop of the replay: event, view, decision, placement, changes.
 
-It is the same for every scheduler and every engine. Grants are desired states: a decision
-is written down at once, and the changes that lead there are given to the engine as soon as
-the slots they need are really free and no other change of the job is in flight.
+The loop is the same for every scheduler and every engine. Grants are desired states: a decision is
+recorded at once. The engine gets each change as soon as the slots that it needs are really free and
+the job has no other change in flight.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ DECIDING = frozenset(
         EventKind.WAKE,
     }
 )
-"""Events after which the scheduler is asked. The others wait in the news of the next view;
-a scheduler whose ``wants_progress`` is True is also asked after PROGRESS and CHANGE_DONE."""
+"""Events after which the scheduler is asked. All other events wait in the news of the next view. A
+scheduler with ``wants_progress`` is also asked after PROGRESS and CHANGE_DONE."""
 
 _END_OF = {
     EventKind.JOB_FINISHED: JobState.FINISHED,
@@ -65,7 +65,7 @@ _END_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a replay is."""
+    """Progress of a replay."""
 
     time_s: float
     num_ended: int
@@ -87,21 +87,21 @@ def replay(
     on_progress: Callable[[Progress], None] | None = None,
     shown: Profile | None = None,
 ) -> RunRecords:
-    """Replay a trace to the end of its last job and return what happened.
+    """Replay a trace to the end of its last job and return the records of the run.
 
-    Jobs arrive on the engine's clock at their ``arrival_s``. Under ``scaling="strong"`` the
-    global batch is fixed; under ``"weak"`` the batch per slot is, from the requested slots.
-    A batch that the scheduler grants goes before either. Schedulers are told the speeds of
-    ``shown`` (None: of ``profile``), by which nothing else is reckoned.
+    Jobs arrive on the engine's clock at their ``arrival_s``. Under ``scaling="strong"`` the global
+    batch is fixed. Under ``"weak"`` the batch per slot is fixed, at its value on the requested
+    slots. A batch that the scheduler grants overrides both rules. Schedulers see the speeds of
+    ``shown`` (None: of ``profile``); the records use ``profile``.
 
     Raises:
-        DecisionError: the scheduler broke a rule (over capacity, out of a job's bounds, an
-            ability the backend lacks); the text names the job and the rule.
-        ReplayError: jobs are left waiting, nothing runs, and the scheduler asked for no wake-up or
-            woke up ``endless.MOST_IDLE_WAKES`` times in a row to no effect.
+        DecisionError: the scheduler broke a rule (over capacity, out of a job's bounds, an ability
+            the backend lacks); the text names the job and the rule.
+        ReplayError: jobs wait, nothing runs, and the scheduler asked for no wake-up. Also after
+            more than ``endless.MOST_IDLE_WAKES`` consecutive wake-ups without effect.
     """
     gc_was_on = gc.isenabled()
-    gc.disable()  # millions of small frozen values without a cycle among them
+    gc.disable()  # the replay makes millions of small frozen values, without cycles
     try:
         book = JobBook(cluster, profile, shown or profile, scheduler.needs)
         loop = _Replay(jobs, cluster, scheduler, placement, engine, book, scaling)
@@ -151,7 +151,7 @@ class _Replay:
             self.deciding = DECIDING | {EventKind.PROGRESS, EventKind.CHANGE_DONE}
 
     def run(self, on_progress: Callable[[Progress], None] | None) -> None:
-        """Until every job has ended."""
+        """Run the loop until every job has ended."""
         num_jobs = len(self.arrivals)
         next_report = 0.0
         while self.book.num_ended < num_jobs:
@@ -160,7 +160,7 @@ class _Replay:
             if self._handle(events):
                 self._decide()
             self._reconcile()
-            if self.next_arrival == num_jobs:  # before, wake-ups end by themselves
+            if self.next_arrival == num_jobs:  # earlier, the next arrival ends idle wake-ups
                 self._check_wakes(events)
             if on_progress is not None and (now := time.perf_counter()) >= next_report:
                 next_report = now + 0.2
@@ -174,7 +174,7 @@ class _Replay:
         return Progress(self.engine.now(), self.book.num_ended, num_jobs, num_live, self.num_events)
 
     def _next_events(self) -> list[Event]:
-        """All events of the next instant, in the documented order."""
+        """Return all events of the next instant, in the order of ``EventKind``."""
         arrivals = self.arrivals
         next_arrival_s = math.inf
         if self.next_arrival < len(arrivals):
@@ -200,7 +200,11 @@ class _Replay:
         return events
 
     def _check_wakes(self, events: Sequence[Event]) -> None:
-        """Refuse to wake the scheduler for ever, where no arrival is to come."""
+        """Stop a scheduler that only wakes up, without end, after the last arrival.
+
+        Raises:
+            ReplayError: too many consecutive wake-ups had no effect.
+        """
         if all(event.kind is EventKind.WAKE for event in events) and self.engine.is_idle:
             why = self.idle_wakes.note(self.engine.now())
             if why is not None and self.book.live:
@@ -217,7 +221,7 @@ class _Replay:
         return event.kind, job.spec.arrival_s if job else 0.0, event.job_id
 
     def _handle(self, events: Sequence[Event]) -> bool:
-        """Bring the books up to date; True if the scheduler is to be asked."""
+        """Bring the books up to date; return True if the scheduler is to be asked."""
         asked = False
         for event in events:
             self.news.append(event)
@@ -240,7 +244,7 @@ class _Replay:
             return
         job = self.book.live.get(event.job_id)
         if job is None:
-            return  # its end overtook this event
+            return  # the job has ended before this event
         self.dirty[event.job_id] = job
         self.book.settle(job, event.time_s)
         if kind is EventKind.PROGRESS:
@@ -252,7 +256,7 @@ class _Replay:
             self.grants.dropped(job, event, "retry")
         elif kind is EventKind.CHANGE_FAILED:
             self.grants.dropped(job, event, "failed")
-            self.grants.want(job, job.reached)  # what it has is what it is granted again
+            self.grants.want(job, job.reached)  # what it has becomes its grant again
         elif kind is EventKind.GRANT_LOST:
             self.grants.lost(job, event)
         elif kind is EventKind.GRANT_SHRUNK:
@@ -326,7 +330,7 @@ class _Replay:
                 self.grants.want(job, action)
 
     def _reconcile(self) -> None:
-        """Give the engine every change that can begin now, until none can."""
+        """Give the engine every change that can begin now, until none is left."""
         while changes := self.grants.changes(self.engine.now()):
             for change in changes:
                 job = self.book.live[change.job.job_id]

@@ -1,4 +1,4 @@
-"""Which slots are free, by host: the replay's own index, shown to placements read-only."""
+"""Index of the free slots by host; the replay updates it, and placements only read it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from harness.cluster import Cluster
 class Occupancy:
     """Free slots of a cluster; implements ``FreeSlots``.
 
-    Where jobs may share devices (``Cluster.shared_speed``), a placement is offered the first slot
-    of every device that nobody is on, and no other.
+    Where jobs may share devices (``Cluster.shared_speed``), a placement sees only the first slot of
+    every device that no job uses.
 
     Every operation costs in proportion to the slots it moves and the size of their hosts.
     """
@@ -22,7 +22,7 @@ class Occupancy:
         self._device_of = cluster.device_of
         self._devices = cluster.devices
         self._is_shared = any(len(slots) > 1 for slots in cluster.devices)
-        """Whether a device has several slots."""
+        """True if a device has several slots."""
         self._free: list[list[int]] = [
             sorted({cluster.devices[cluster.device_of[slot]][0] for slot in host.slots})
             for host in cluster.hosts
@@ -33,13 +33,13 @@ class Occupancy:
             self._hosts_with[len(slots)].append(host)
         self._num_free = len(cluster.devices)
         self._offered: list[int | None] = [slots[0] for slots in cluster.devices]
-        """Of every device, the slot that is among the free ones."""
+        """For each device, the slot that is among the free ones; None if it offers none."""
         self._down: set[int] = set()
         self._taken: set[int] = set()
 
     @property
     def num_free(self) -> int:
-        """Free slots in all that share their device with nobody."""
+        """Number of free slots whose device no job uses."""
         return self._num_free
 
     @property
@@ -48,17 +48,18 @@ class Occupancy:
         return frozenset(self._down)
 
     def on_host(self, host: int) -> Sequence[int]:
-        """Free slots of one host, ascending."""
+        """Return the free slots of one host, ascending."""
         return self._free[host]
 
     def hosts_with(self, num_free: int) -> Sequence[int]:
-        """Hosts with exactly ``num_free`` free slots, ascending."""
+        """Return the hosts with exactly ``num_free`` free slots, ascending."""
         return self._hosts_with[num_free] if num_free < len(self._hosts_with) else ()
 
     def is_free(self, slots: Collection[int], *, beside_others: bool = False) -> bool:
-        """Whether all of these slots are up and free, and nobody else is on their devices.
+        """Return whether these slots are all up and free, and no job holds another slot of their
+        devices.
 
-        ``beside_others``: it does not matter who else is on their devices.
+        ``beside_others``: ignore jobs on other slots of their devices.
         """
         if any(slot in self._taken or slot in self._down for slot in slots):
             return False
@@ -87,7 +88,7 @@ class Occupancy:
                 self._remove(slot)
 
     def release(self, slots: Iterable[int]) -> None:
-        """Give slots back; one that is down stays out of the free ones.
+        """Give slots back; a slot that is down does not become free.
 
         Raises:
             ValueError: a slot was not held.
@@ -116,8 +117,8 @@ class Occupancy:
             self._offer(slot)
 
     def _offer(self, changed: int) -> None:
-        """Bring what the device of this slot offers up to date: its first slot that is up, if
-        nobody is on it."""
+        """Update the slot that the device of this slot offers: its first slot that is up, if no job
+        uses the device."""
         device = self._device_of[changed]
         slots, before = self._devices[device], self._offered[device]
         now = None

@@ -1,1 +1,1 @@
-"""A killer from outside: live replays whose processes and disk are struck at random moments."""
+"""Fault injection from outside: random strikes on the processes and disk of live replays."""

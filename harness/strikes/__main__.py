@@ -1,4 +1,4 @@
-"""``python -m harness.strikes``: what becomes of live replays that are struck from outside."""
+"""``python -m harness.strikes``: run live replays under faults from outside, and judge them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from harness.strikes.trial import run_trial
 _TRIALS: Final = "trials.jsonl"
 _DISK_BYTES: Final = 96 * 2**20
 _GUESS_S: Final = 30.0
-"""What a trial may take, until one has been measured."""
+"""Assumed seconds of a trial until one has been measured."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read_trials(path: Path) -> dict[int, Mapping[str, Any]]:
-    """Return the trials on record, by number; of several with one number the last counts."""
+    """Return the recorded trials by number; if several have one number, the last counts."""
     if not path.exists():
         return {}
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -106,13 +106,17 @@ def _add(path: Path, trial: Mapping[str, Any]) -> None:
         write_json(machine, environment(["python", "-m", "harness.strikes"]) | machine_load())
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(trial) + "\n")
+        # On disk at once: a finished trial must survive whatever stops the next one.
         file.flush()
         os.fsync(file.fileno())
 
 
 @contextmanager
 def _small_disk() -> Iterator[tuple[Path, bool]]:
-    """A folder on a disk of its own, if this user may mount one; and whether that is so."""
+    """Yield a folder, and whether it is on a disk of its own that can be filled.
+
+    The disk needs a mount, which not every user may make.
+    """
     with tempfile.TemporaryDirectory(prefix="elastrace-strikes-") as name:
         folder = Path(name)
         size = f"size={_DISK_BYTES}"

@@ -1,4 +1,4 @@
-"""What one trial does to its run, drawn from the trial's number."""
+"""Plan of the strikes on one run, drawn from the trial's number."""
 
 from __future__ import annotations
 
@@ -10,34 +10,35 @@ from typing import Any, Final
 import numpy as np
 
 _STREAM: Final = 0x57B1
-"""Keeps the draws of trials apart from those of other programs with small seeds."""
+"""Part of the seed that separates the draws of trials from those of other programs."""
 _FEWEST: Final = 10
 _MOST: Final = 24
-"""Strikes of a trial."""
+"""Most strikes of a trial; ``_FEWEST`` is the least."""
 _FEWEST_S: Final = 0.2
 _MOST_S: Final = 2.5
-"""Seconds from one strike to the next: within a change of workers, and well after one."""
+"""Most seconds between two strikes; ``_FEWEST_S`` is the least. The range covers strikes during a
+change of workers and well after one."""
 
 
 class Victim(StrEnum):
-    """What is struck."""
+    """Targets of a strike."""
 
     WORKER = "worker"
     STORE = "store"
-    """The process in which the workers of a job elect their leader."""
+    """The process through which the workers of a job elect their leader."""
     FORK_SERVER = "fork server"
     DRIVER = "driver"
-    """The command itself."""
+    """The command's own process."""
     DISK = "disk"
 
 
 class How(StrEnum):
-    """How a victim is struck."""
+    """Kinds of a strike."""
 
     KILL = "kill"
     """SIGKILL."""
     STOP = "stop"
-    """SIGSTOP; the driver is continued after some seconds, other processes never are."""
+    """SIGSTOP; the driver is continued after some seconds, other processes are not."""
     FILL = "fill"
     """The results' disk is full for some seconds."""
 
@@ -55,7 +56,7 @@ BACKENDS: Final[Mapping[str, Sequence[str]]] = {
     "warm_restart": (*_ELASTIC, "backend=warm_restart", "backend.checkpoint_every=200"),
     "torchrun": (*_ELASTIC, "backend=torchrun", "backend.checkpoint_every=200"),
     "stop_free": (*_ELASTIC, "backend=stop_free", "backend.start=preimported"),
-    # The bits of every job are compared with those of stock training on fixed workers.
+    # A run compares the bits of every job with those of stock training on fixed workers.
     "virtual_thread": (
         *_ELASTIC,
         "backend=virtual_thread",
@@ -63,7 +64,7 @@ BACKENDS: Final[Mapping[str, Sequence[str]]] = {
         CHECKS_BITS,
     ),
 }
-"""Backends, and the words with which their runs are started."""
+"""Overrides of a run under each backend."""
 
 _STRIKES: Final = (
     (Victim.WORKER, How.KILL),
@@ -81,33 +82,33 @@ _SHARES: Final = (0.30, 0.18, 0.10, 0.08, 0.10, 0.08, 0.03, 0.06, 0.07)
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """One blow."""
+    """One strike of a trial."""
 
     victim: Victim
     how: How
     after_s: float
-    """Seconds since the blow before it, or since the first worker has started."""
+    """Seconds since the strike before it, or since the start of the first worker."""
     lasting_s: float
-    """Seconds until a driver is continued or a disk has room again; else without a meaning."""
+    """Seconds until a stopped driver is continued or a disk has room again; else unused."""
     choice: float
-    """Which of several victims it is: a share of their number, in [0, 1)."""
+    """Choice among several victims: a share of their number, in [0, 1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """A run and what happens to it."""
+    """A backend to run, and the strikes on its run."""
 
     number: int
     backend: str
     strikes: tuple[Strike, ...]
 
     def record(self) -> dict[str, Any]:
-        """Return the plan as JSON can hold it."""
+        """Return the plan as JSON values."""
         return asdict(self)
 
 
 def draw(number: int, *, can_fill: bool) -> TrialPlan:
-    """Draw the plan of one trial; the same number gives the same plan.
+    """Draw the plan of one trial; equal numbers give equal plans.
 
     Args:
         number: of the trial, from 0.
@@ -123,5 +124,5 @@ def draw(number: int, *, can_fill: bool) -> TrialPlan:
         after_s, lasting_s = float(rng.uniform(_FEWEST_S, _MOST_S)), float(rng.uniform(0.5, 4.0))
         strikes.append(Strike(victim, how, after_s, lasting_s, float(rng.random())))
         if (victim, how) == (Victim.DRIVER, How.KILL):
-            break  # the run is over
+            break  # the run ends with its driver
     return TrialPlan(number, names[number % len(names)], tuple(strikes))

@@ -1,4 +1,4 @@
-"""A command that runs while its processes and its disk are struck and watched."""
+"""A command that runs while its processes and its disk are struck and observed."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _POLL_S: Final = 0.05
 
 @dataclass(slots=True)
 class Outcome:
-    """How a command ended."""
+    """End of a command, and its strikes."""
 
     exit_code: int | None
-    """None if the command had to be killed."""
+    """Exit code; None if the command had to be killed."""
     wall_s: float
     said: str
-    """The last line of the output."""
+    """Last line of the output."""
     struck: list[dict[str, Any]] = field(default_factory=list)
-    """Every blow that met a process or the disk, in order."""
+    """Strikes that met a process or the disk, in order."""
     left: list[str] = field(default_factory=list)
     """Processes that outlived the command."""
 
@@ -55,8 +55,8 @@ class Running:
 
         Args:
             words: of the command.
-            folder: whose disk is filled.
-            log_path: takes what the command says.
+            folder: folder whose disk is filled.
+            log_path: file that takes the command's output.
             within_s: longest time of the command, seconds.
             watch: called many times a second with the command's own process.
         """
@@ -79,9 +79,9 @@ class Running:
         self._driver = psutil.Process(self._process.pid)
 
     def finish(self, strikes: Sequence[Strike]) -> Outcome:
-        """Strike, the first worker starting the clock, and wait for the command's end.
+        """Strike the command, with the clock starting at its first worker, and wait for its end.
 
-        No process of the command lives when this returns, whatever happens.
+        No process of the command is alive when this returns or raises.
 
         Args:
             strikes: in order.
@@ -104,7 +104,7 @@ class Running:
             self._process.wait()
 
     def _pass(self, lasts: Callable[[], bool]) -> bool:
-        """Let time pass while something lasts; return whether the command still runs then."""
+        """Wait while a condition holds; return whether the command still runs afterwards."""
         while self._process.poll() is None and time.monotonic() < self._end:
             if not lasts():
                 return True
@@ -147,7 +147,7 @@ class Running:
 
 
 def fill(folder: Path, lasting_s: float) -> None:
-    """Leave no room on a folder's disk for some seconds."""
+    """Fill the disk of a folder for some seconds."""
     path = folder / "filler"
     with contextlib.suppress(OSError), path.open("wb") as file:
         while True:

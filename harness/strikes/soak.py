@@ -1,4 +1,4 @@
-"""``python -m harness.strikes.soak``: whether anything grows while jobs come, go and are struck."""
+"""``python -m harness.strikes.soak``: check that resources do not grow under strikes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SAMPLE_EVERY_S: Final = 2.0
 _ARRIVALS_EVERY_S: Final = 4.0
 """Mean seconds from one job to the next."""
 _STRIKES_EVERY_S: Final = 5.0
-"""Mean seconds from one blow to the next."""
+"""Mean seconds from one strike to the next."""
 _STRUCK: Final = (
     (Victim.WORKER, How.KILL, 0.6),
     (Victim.WORKER, How.STOP, 0.2),
@@ -39,9 +39,9 @@ _STRUCK: Final = (
     (Victim.FORK_SERVER, How.KILL, 0.1),
 )
 LEAST_SAMPLES: Final = 20
-"""Fewer have no quarters that could be compared."""
+"""Fewest samples whose quarters can be compared."""
 _SPARE_S: Final = 600.0
-"""What a command may need beyond its arrivals, seconds: its last jobs, with their recoveries."""
+"""Longest time of a command after its last arrival, seconds, for its last jobs."""
 BOUNDS: Final[Mapping[str, float]] = {
     "processes": 8,
     "rss_bytes": 64 * 2**20,
@@ -51,30 +51,30 @@ BOUNDS: Final[Mapping[str, float]] = {
     "shared_memory_bytes": 16 * 2**20,
     "temporary_files": 8,
 }
-"""Largest growth of the median from the second quarter of a soak to the last: noise of what a few
-jobs more or less hold at one moment, and what the records of an hour take in memory."""
+"""Largest growth of the median from the second quarter of a soak to the last. It allows for a few
+jobs more or less at one moment, and for the records of an hour in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a command and its processes hold at one moment."""
+    """Resources of a command and its processes at one moment."""
 
     at_s: float
     processes: int
-    """The command's own one and all below."""
+    """The command's own process and all its descendants."""
     rss_bytes: int
-    """Of the command's own process, as are the threads, files and sockets."""
+    """Memory of the command's own process; threads, files and sockets are also its own."""
     threads: int
     files: int
     sockets: int
     shared_memory_bytes: int
-    """Of the whole machine."""
+    """Shared memory in use on the whole machine."""
     temporary_files: int
-    """Entries of the folder for temporary files."""
+    """Number of entries in the folder for temporary files."""
 
 
 class Watch:
-    """Samples of one command."""
+    """Recorder of samples of one command."""
 
     def __init__(self) -> None:
         """Start the clock."""
@@ -104,7 +104,7 @@ class Watch:
 
 
 def growth(samples: Sequence[Sample]) -> dict[str, float]:
-    """Return how much the median of each number grew from the second quarter to the last."""
+    """Return by how much the median of each number grew from the second quarter to the last."""
     quarter = len(samples) // 4
     before, after = samples[quarter : 2 * quarter], samples[-quarter:]
     return {
@@ -115,11 +115,11 @@ def growth(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def soak(backend: str, seed: int, minutes: float, folder: Path) -> dict[str, Any]:
-    """Run one command for so long, and return its record.
+    """Run one command under strikes for a given time, and return its record.
 
     Args:
         backend: one of ``BACKENDS``.
-        seed: of the jobs and of the blows.
+        seed: of the jobs and of the strikes.
         minutes: in which jobs arrive.
         folder: empty; takes the results.
     """
@@ -178,7 +178,7 @@ def soak(backend: str, seed: int, minutes: float, folder: Path) -> dict[str, Any
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Soak every backend that is not on record; return the exit code."""
+    """Soak every backend that has no record yet; return the exit code."""
     options = _parser().parse_args(argv)
     names = options.backends or sorted(BACKENDS)
     found: dict[str, Any] = {}

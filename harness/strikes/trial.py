@@ -1,9 +1,9 @@
-"""One trial: a live replay that is struck, and what the same command makes of the rest.
+"""One trial: a live replay is struck, and the same command resumes it if it failed.
 
-A trial is right if every command ends within its bound and leaves no process, and if either the
-first command finishes the run, or says why the run failed and the second command finishes the run.
-A finished run has all jobs finished, no sample missed or repeated, and for backends that promise
-them the bits of an undisturbed run.
+A trial is right if every command ends within its bound and leaves no process. Also, either the
+first command finishes the run, or it says why the run failed and the second command finishes it. In
+a finished run all jobs are finished, and no sample is missed or repeated. For backends that promise
+them, the bits are those of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from harness.strikes.running import Outcome, Running
 WITHIN_S: Final = 240.0
 """Longest time of a command: twice the longest time-out of a worker (``stop_timeout_s``)."""
 START_TIMEOUT_S: Final = 40.0
-"""Of a job's start, after which alone a process is found that stops before its first beat. The
-default, 300 s, allows for slow disks and is longer than a trial."""
+"""Longest time of a job's start, seconds. Only this time-out finds a process that stops before its
+first heartbeat. The default, 300 s, allows for slow disks and is longer than a trial."""
 _RUNS: Final = "runs"
 TRACE: Final = """\
 name: struck
@@ -54,16 +54,16 @@ WORDS: Final = (
 
 @dataclass(slots=True)
 class Trial:
-    """What happened in one trial."""
+    """Record of one trial."""
 
     plan: TrialPlan
     outcomes: list[Outcome] = field(default_factory=list)
-    """Of the commands, in order."""
+    """Outcomes of the commands, in order."""
     problems: list[str] = field(default_factory=list)
-    """What should not have happened."""
+    """Violations of what a right trial guarantees."""
 
     def record(self) -> dict[str, Any]:
-        """Return the trial as JSON can hold it."""
+        """Return the trial as JSON values."""
         return {
             "number": self.plan.number,
             "backend": self.plan.backend,
@@ -74,12 +74,12 @@ class Trial:
 
 
 def run_trial(plan: TrialPlan, folder: Path, logs: Path) -> Trial:
-    """Run, strike and judge.
+    """Run a trial, strike it, and judge the result.
 
     Args:
         plan: of the trial.
         folder: empty; the run's results go there. Its disk is filled if the plan says so.
-        logs: folder on another disk; takes what the commands say.
+        logs: folder on another disk; takes the commands' output.
     """
     trial = Trial(plan)
     words = _prepare(folder, plan.backend)
@@ -101,7 +101,7 @@ def run_trial(plan: TrialPlan, folder: Path, logs: Path) -> Trial:
 
 
 def judge(folder: Path, backend: str) -> list[str]:
-    """Return what is wrong with the one finished run of a folder, which a backend made."""
+    """Return the mistakes of the one finished run that a backend left in a folder."""
     try:
         runs = list(iter_runs(folder / _RUNS))
     except StoreError as error:
@@ -110,7 +110,7 @@ def judge(folder: Path, backend: str) -> list[str]:
         return [f"{len(runs)} finished runs after the command ended with 0"]
     metrics = runs[0].metrics
     wanted = {"jobs_submitted": 4, "jobs_finished": 4, "samples_missed": 0, "samples_repeated": 0}
-    if CHECKS_BITS in BACKENDS[backend]:  # a run that lacks the comparison is wrong as well
+    if CHECKS_BITS in BACKENDS[backend]:  # a run without the comparison is wrong as well
         wanted["bitwise_equal"] = 1
     return [
         f"{name} is {metrics.get(name)}, not {value}"
@@ -134,14 +134,14 @@ def _prepare(folder: Path, backend: str) -> list[str]:
 def _command(
     trial: Trial, words: Sequence[str], folder: Path, logs: Path, strikes: Sequence[Strike]
 ) -> int | None:
-    """Run the command once, strike, and note what should not have happened.
+    """Run the command once, strike it, and record violations.
 
     Returns:
         The exit code; None if the command had to be killed.
     """
     log_path = logs / f"command-{len(trial.outcomes)}.txt"
     outcome = Running(words, folder, log_path, WITHIN_S).finish(strikes)
-    # Records are published, and the place of the results on this machine is no part of them.
+    # Records are published, so they must not contain a path of this machine.
     outcome = replace(outcome, said=outcome.said.replace(str(folder), "FOLDER"))
     trial.outcomes.append(outcome)
     if outcome.exit_code is None:

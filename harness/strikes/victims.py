@@ -1,4 +1,4 @@
-"""The processes of a running command, by what they do for it."""
+"""The processes of a running command, by their role."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from harness.strikes.plan import Victim
 _FORK_SERVER: Final = ".zygote"
 """End of the name of the module that a fork server runs."""
 _STORE: Final = "store"
-"""Beginning of the logs of stores."""
+"""Start of the name of a store's log."""
 
 
 def find(driver: psutil.Process, victim: Victim) -> list[psutil.Process]:
-    """Return the living processes of one kind, by process id.
+    """Return the living processes of one role, by process id.
 
-    A forked process has the command of the fork server that made it. So workers and stores are
-    known by the log file to which they write. TorchElastic's agents share a log with their workers,
-    and are struck like them.
+    A forked process has the command line of the fork server that made it. So workers and stores are
+    recognised by the log file to which they write. TorchElastic's agents share a log with their
+    workers, and are struck like them.
 
     Args:
         driver: the command's own process.
-        victim: a kind of process.
+        victim: role of a process.
     """
     if victim is Victim.DRIVER:
         return [driver] if driver.is_running() else []
@@ -39,14 +39,14 @@ def find(driver: psutil.Process, victim: Victim) -> list[psutil.Process]:
 
 
 def below(driver: psutil.Process) -> list[psutil.Process]:
-    """Return the living processes that a process has started, and those that these have."""
+    """Return all living descendants of a process."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return [process for process in driver.children(recursive=True) if _lives(process)]
     return []
 
 
 def kill_all(processes: list[psutil.Process]) -> None:
-    """Kill processes, stopped ones as well."""
+    """Kill processes, including stopped ones, and wait for their end."""
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""``python -m harness.trace``: look at a trace before it is run."""
+"""``python -m harness.trace``: check, show or generate a trace before a run uses it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ the configuration or an option is wrong"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return its exit code."""
     options = _understood(sys.argv[1:] if argv is None else argv)
     try:
         return int(options.command(options))
@@ -33,9 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _understood(words: Sequence[str]) -> argparse.Namespace:
-    """The command and its options; exits with 2 if there are unknown ones.
+    """Return the command and its options; exit with 2 at an unknown option.
 
-    argparse ends a list of positionals at the first option, so that of KEY=VALUE some are left.
+    argparse ends a list of positionals at the first option. The rest of the KEY=VALUE words is
+    therefore collected from the arguments that argparse did not recognise.
     """
     parser = _parser()
     options, left = parser.parse_known_args(words)

@@ -1,4 +1,4 @@
-"""From the rows of a file to the jobs of a trace, and back."""
+"""Conversion between the rows of a file and the jobs of a trace, in both directions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from harness.trace.trace import Trace, TraceError
 
 
 def to_trace(rows: Submissions, *, name: str, generated: Sequence[str] = ()) -> Trace:
-    """The trace of a file's rows: sorted by arrival, then job id; the first arrives at 0.
+    """Return the trace of a file's rows: sorted by arrival, then job id; the first arrives at 0.
 
-    Rows that share an arrival and have no ids keep the order of the file. Deadlines move
-    with the arrivals. What the reader's options drop is told in the history.
+    Rows that share an arrival and have no ids keep the order of the file. Deadlines move with the
+    arrivals. The history lists the rows and deadlines that the reader's options drop.
 
     Raises:
-        TraceError: for every row that no job can be made of.
+        TraceError: for every row that cannot become a job.
     """
     if problems := row_problems(rows):
         raise TraceError(problems)
@@ -51,13 +51,13 @@ def to_trace(rows: Submissions, *, name: str, generated: Sequence[str] = ()) -> 
         generated=frozenset(generated),
         history=tuple(history),
         work_in_slot_s=rows.work_in_slot_s,
-        # A start before its submission is a slip of a clock, and NaN is not known.
+        # A start before its submission is a clock error; NaN means unknown.
         recorded_wait_s={job.job_id: wait_s for job, wait_s in waits_s if wait_s >= 0},
     )
 
 
 def _jobs(rows: Submissions, first_s: float) -> Iterator[JobSpec]:
-    """Jobs of sorted rows.
+    """Yield the jobs of sorted rows.
 
     Raises:
         TraceError: for every row whose fields contradict each other.
@@ -121,14 +121,14 @@ def _jobs(rows: Submissions, first_s: float) -> Iterator[JobSpec]:
 
 
 def _whole_or_none(values: Floats | None, count: int) -> list[int | None]:
-    """Return whole numbers of all rows; None for those that have none."""
+    """Return the numbers of all rows as integers; None for rows without one."""
     if values is None:
         return [None] * count
     return [None if value != value else int(value) for value in values.tolist()]
 
 
 def from_trace(trace: Trace) -> Submissions:
-    """A loaded trace as columns again, so that ``lint`` and ``show`` can look at it."""
+    """Return a loaded trace as columns again, for ``lint`` and ``show``."""
     nan = float("nan")
     jobs = trace.jobs
     return Submissions(

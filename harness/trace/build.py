@@ -1,4 +1,4 @@
-"""From a trace's configuration to its jobs."""
+"""Construction of a trace from its configuration."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from harness.trace.trace import Trace, TraceError
 from harness.trace.transforms import Transform, TransformContext
 
 TRACES = Path(__file__).resolve().parents[2] / "configs" / "trace"
-"""Where the shipped trace configurations are, with their data beside them."""
+"""Folder of the shipped trace configurations and their data."""
 
 _REQUIRED = ("name", "source", "licence", "reader")
 _BESIDE = ("tasks", "throughputs")
-"""Options of readers that name a second file, beside the first."""
+"""Options of readers that name a second file in the folder of the first."""
 KEYS = (*_REQUIRED, "transforms", "recorded_on_slots")
 
 
 def load_trace(
     config: Mapping[str, Any], context: TransformContext, *, base_dir: Path = TRACES
 ) -> Trace:
-    """Build the reader, read the file, apply the transforms in their order.
+    """Build the reader, read the file, and apply the transforms in their order.
 
     Args:
         config: a trace's YAML as a plain mapping: ``name``, ``source``, ``licence``,
             ``reader`` and ``transforms`` (each part with ``_target_`` and options), and
-            ``recorded_on_slots``, the size of the original cluster, where it is known.
+            ``recorded_on_slots``, the size of the original cluster, if it is known.
         context: seed, profile, cluster and workload pool of the run.
-        base_dir: what a relative ``path`` of the reader or of a transform starts from: the
-            folder of the YAML.
+        base_dir: folder of the YAML, from which a relative ``path`` of a reader or transform
+            starts.
 
     Raises:
-        TraceError: everything that is wrong with the configuration; or else with the file;
-            or else what the first transform that does not fit says.
+        TraceError: all mistakes of the configuration; if there are none, those of the file; if
+            there are none, those of the first transform that does not fit.
     """
     reader, transforms = build_parts(config, base_dir)
     trace = finish(reader.read(), config, transforms, context)
@@ -51,15 +51,15 @@ def load_trace(
 def present_files_digest(config: Mapping[str, Any], *, base_dir: Path = TRACES) -> str | None:
     """Return the ``files_digest`` that a trace of this configuration would have now.
 
-    Its files are found by the options that name them, and read without being understood. No part
-    is imported or built: the configuration may be that of a stranger's run.
+    The options of a configuration name its files, which are hashed but not parsed. No part is
+    imported or built, because the configuration may come from another person's run.
 
     Returns:
-        The digest; None if no option names a file. The digest of a reader that reads others, too,
-        differs from that of its runs.
+        The digest; None if no option names a file. If a reader also reads files that no option
+        names, the digest differs from that of its runs.
 
     Raises:
-        OSError: a file cannot be read, or is no regular file.
+        OSError: a file cannot be read, or is not a regular file.
     """
     steps = config.get("transforms")
     parts = [config.get("reader"), *(steps if isinstance(steps, list) else ())]
@@ -77,10 +77,10 @@ def _named_files(part: Any) -> Iterator[Path]:
 
 
 def build_parts(config: Mapping[str, Any], base_dir: Path) -> tuple[Reader, Sequence[Transform]]:
-    """The reader and the transforms of a configuration, with nothing read yet.
+    """Return the reader and the transforms of a configuration, without reading any data yet.
 
     Raises:
-        TraceError: everything that is wrong with the configuration.
+        TraceError: all mistakes of the configuration.
     """
     problems: list[Problem | str] = [
         Problem("trace", f"unknown key {key!r}", suggest(str(key), KEYS))
@@ -118,11 +118,11 @@ def finish(
     transforms: Sequence[Transform],
     context: TransformContext,
 ) -> Trace:
-    """The trace with its name and provenance, after the transforms.
+    """Return the trace with its name and provenance, after the transforms.
 
     Raises:
         TraceError: a transform does not fit the trace or lacks something in the context; or
-            programs with names are to do work in slot-seconds.
+            jobs name a workload although their work is in slot-seconds.
     """
     trace = replace(
         trace,
@@ -145,7 +145,7 @@ def finish(
 def _files_digest(parts: Sequence[object]) -> str | None:
     """Return the SHA-256 of the files that the parts of a trace read; None if unknown.
 
-    A reader of the user's own need not say what it reads.
+    A user's own reader may not say which files it reads.
     """
     reader, *_ = parts
     if getattr(reader, "files", None) is None:
@@ -176,14 +176,14 @@ def _check_unit_of_work(trace: Trace) -> None:
 
 
 def _located(part: Any, base_dir: Path) -> Any:
-    """The configuration of a reader or transform with its path, if any, made absolute."""
+    """Return the configuration of a reader or transform with its path, if any, made absolute."""
     if not isinstance(part, Mapping) or not isinstance(part.get("path"), str):
         return part
     return {**part, "path": str(base_dir / part["path"])}
 
 
 def _part(config: Any, place: str, seam: str, problems: list[Problem | str]) -> Any:
-    """The object of one part, or None with its mistakes added to ``problems``."""
+    """Return the object of one part; on a mistake add it to ``problems`` and return None."""
     if not isinstance(config, Mapping):
         problems.append(
             Problem(place, f"is {config!r}", "give a mapping with _target_ and its options")

@@ -1,4 +1,4 @@
-"""Traces, profiles and clusters by the name of their file under ``configs/``, or by path."""
+"""Look-up of traces, profiles and clusters by the name of a shipped configuration, or by path."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from harness.trace.transforms import Transform, TransformContext
 from harness.yaml_text import check_bounds, fault
 
 CONFIGS = TRACES.parent
-"""Where the shipped configurations of every group are."""
+"""Folder of the shipped configurations, with one folder for each group."""
 _YAML = (".yaml", ".yml")
 
 
 def names(group: str) -> list[str]:
-    """Names of the shipped configurations of a group, sorted."""
+    """Return the names of the shipped configurations of a group, sorted."""
     return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A trace configuration with its parts built and nothing read yet."""
+    """A trace configuration whose parts are built and whose data is not read yet."""
 
     config: Mapping[str, Any]
     reader: Reader
     transforms: tuple[Transform, ...] = field(default=())
 
     def load(self, context: TransformContext) -> Trace:
-        """The trace after all transforms; raises ``TraceError`` as ``load_trace`` does."""
+        """Return the trace after all transforms; raise ``TraceError`` as ``load_trace`` does."""
         return finish(self.reader.read(), self.config, self.transforms, context)
 
 
 def open_trace(name_or_file: str) -> Opened:
-    """A shipped trace by its name, a YAML by its path, or a file in a known format.
+    """Open a shipped trace by its name, a YAML by its path, or a file in a known format.
 
-    A CSV is read by the first shipped configuration whose reader recognises its columns;
-    its transforms are not applied.
+    A CSV is read by the first shipped configuration whose reader recognises its columns; its
+    transforms are not applied.
 
     Raises:
         TraceError: there is no such trace or file, or its configuration is wrong.
@@ -73,21 +73,21 @@ def open_cluster(name: str) -> Cluster:
     """Return the cluster of ``configs/cluster/NAME.yaml``, or of a YAML by its path.
 
     Raises:
-        UserError: there is none, or it is wrong.
+        UserError: there is no such cluster, or it is wrong.
     """
     path = Path(name)
     content = _yaml(path) if path.suffix in _YAML else _named("cluster", name)
     found = build(content, f"cluster {name}", "cluster")
     if not isinstance(found, Cluster):
         raise UserError([f"cluster {name}: builds no harness.cluster.Cluster; correct _target_"])
-    return found.unshared()  # load and size of jobs are reckoned in whole devices
+    return found.unshared()  # load and job sizes are counted in whole devices
 
 
 def open_profile(name: str) -> Profile:
-    """The profile of ``configs/profile/NAME.yaml``, or of a YAML by its path.
+    """Return the profile of ``configs/profile/NAME.yaml``, or of a YAML by its path.
 
     Raises:
-        UserError: there is none, or it is wrong.
+        UserError: there is no such profile, or it is wrong.
     """
     path = Path(name)
     if path.suffix not in _YAML:
@@ -121,7 +121,7 @@ def _yaml(path: Path) -> Mapping[str, Any]:
     except yaml.YAMLError as error:
         line, fact = fault(error, text)
         raise TraceError([f"{shown}:{line}: {fact}; correct the YAML there"]) from error
-    except Exception as error:  # the library's own constructors raise anything on a wrong tag
+    except Exception as error:  # PyYAML's constructors can raise any exception on a wrong tag
         raise TraceError([f"{shown}: {error}; quote or correct the value"]) from error
     if not isinstance(content, Mapping):
         raise TraceError([f"{shown}: is no mapping; docs/how-to-add-a-trace.md has an example"])

@@ -1,4 +1,4 @@
-"""Fields of jobs out of a table: from a column, a constant, or a default for empty cells."""
+"""Fields of jobs from a table: a column, a constant, or a default for empty cells."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 
 class Cells:
-    """The fields of one table's jobs; collects what is wrong with them in ``problems``."""
+    """The fields of one table's jobs; mistakes are collected in ``problems``."""
 
     def __init__(
         self,
@@ -54,17 +54,17 @@ class Cells:
         self.table = _filled(table, {columns[name]: str(v) for name, v in defaults.items()})
         self.problems: list[str] = []
         self.workload: Sequence[str] = ()
-        """Workload of every row; needed by constants that differ by workload."""
+        """Workload of every row; constants that differ by workload need it."""
         self._columns = columns
         self._constants = constants
         self._calendars: dict[str, Calendar] = {}
 
     def has(self, field: str) -> bool:
-        """Whether the field has a column or a constant."""
+        """Return whether the field has a column or a constant."""
         return field in self._columns or field in self._constants
 
     def bad(self, row: int, field: str, way_out: str) -> None:
-        """Note a problem of one row's field."""
+        """Record a problem of one row's field."""
         column = self._columns.get(field)
         fact = (
             f"{column} is {self.table.text(row, column)!r}" if column else f"{field} is not given"
@@ -87,7 +87,7 @@ class Cells:
         return {name: self.table.originals.get(name, self.table.columns[name]) for name in columns}
 
     def texts(self, field: str) -> Sequence[str] | None:
-        """The field as text; None if there is no such field."""
+        """Return the field as text; None if it has neither a column nor a constant."""
         if field in self._columns:
             return self.table.columns[self._columns[field]]
         if field in self._constants:
@@ -97,7 +97,7 @@ class Cells:
     def numbers(
         self, field: str, *, whole: bool = False, optional: bool = False, scale: float = 1.0
     ) -> Floats:
-        """The field as numbers times ``scale``; NaN where it is bad, empty or absent."""
+        """Return the field as numbers times ``scale``; NaN where it is bad, empty or absent."""
         if field in self._columns:
             column = self._columns[field]
             return numbers(
@@ -113,7 +113,7 @@ class Cells:
         return np.array([np.nan if v in wrong else float(v) for v in values]) * scale
 
     def whole(self, field: str, *, optional: bool = False, scale: float = 1.0) -> Floats:
-        """Return the field as whole numbers after ``scale``; NaN where there is none."""
+        """Return the field as whole numbers after scaling; NaN where it has none."""
         return self.numbers(field, whole=True, optional=optional, scale=scale)
 
     def whole_or_none(self, field: str) -> Floats | None:
@@ -146,7 +146,7 @@ class Cells:
         return dates(self.table, column, self.problems, calendar=own, optional=optional)
 
     def check_zones(self) -> None:
-        """Note columns of dates of which only some name a zone, where none is set for the rest."""
+        """Record a problem if only some date columns name a zone and none is set for the others."""
         firsts = {
             is_zoned: f"{column} ({calendar.first[is_zoned]!r})"
             for column, calendar in self._calendars.items()
@@ -160,12 +160,12 @@ class Cells:
             )
 
     def truths(self, field: str) -> NDArray[np.bool_]:
-        """The field as true or false; false if there is no such field."""
+        """Return the field as true or false; false if the table has no such field."""
         flags = self.flags(field, otherwise=False)
         return np.full(len(self.table), flags) if isinstance(flags, bool) else np.array(flags)
 
     def flags(self, field: str, otherwise: bool = True) -> Sequence[bool] | bool:
-        """Return the field as true or false; ``otherwise`` where it is empty or left out."""
+        """Return the field as true or false; ``otherwise`` where it is empty or absent."""
         texts = self.texts(field)
         if texts is None:
             return otherwise
@@ -195,7 +195,7 @@ def _is_number(value: Scalar, whole: bool) -> bool:
 
 
 def _emptied(table: Table, columns: Iterable[str], no_value: frozenset[str]) -> Table:
-    """Return the table with empty cells for texts that stand for no value."""
+    """Return the table with texts that mean "no value" replaced by empty cells."""
     changed, originals = {}, {}
     for name in set(columns):
         cells = table.columns[name]
@@ -206,7 +206,7 @@ def _emptied(table: Table, columns: Iterable[str], no_value: frozenset[str]) -> 
 
 
 def _filled(table: Table, defaults: Mapping[str, str]) -> Table:
-    """Return the table with a default in every empty cell of its column."""
+    """Return the table with every empty cell of these columns replaced by its default."""
     changed, originals = {}, {}
     for name, default in defaults.items():
         cells = table.columns[name]

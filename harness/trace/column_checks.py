@@ -1,4 +1,4 @@
-"""Options of ``ColumnsReader`` that contradict each other."""
+"""Checks for options of ``ColumnsReader`` that contradict each other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REQUIRED = ("arrival", "slots")
 
 
 def contradictions(reader: ColumnsReader) -> list[str]:
-    """All of them, one a line, each with the way out."""
+    """Return all contradictions between the reader's options, one a line, each with the way out."""
     return [*_unknown(reader), *_twice(reader), *_times(reader), *_work(reader), *_rest(reader)]
 
 

@@ -1,4 +1,4 @@
-"""Which column of a file holds a field of the job, and what of its cells counts."""
+"""Mapping from a job's fields to columns of a file, and to the relevant part of each cell."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from harness.problems import known
 from harness.trace.table import Table
 
 Columns = Mapping[str, str | Sequence[str]]
-"""Field of the job: its column, or the names that its column has in different files."""
+"""Column of each field of a job, or the names that the column has in different files."""
 
 
 def spellings(columns: Columns) -> dict[str, tuple[str, ...]]:
-    """The possible names of every field's column."""
+    """Return the possible column names of every field."""
     return {
         field: (names,) if isinstance(names, str) else tuple(names)
         for field, names in columns.items()
@@ -21,18 +21,18 @@ def spellings(columns: Columns) -> dict[str, tuple[str, ...]]:
 
 
 def recognised(columns: Columns, there: Iterable[str]) -> bool:
-    """Whether a file with these columns has one for every field."""
+    """Return whether a file with these columns has one for every field."""
     present = set(there)
     return all(present.intersection(names) for names in spellings(columns).values())
 
 
 def chosen(table: Table, columns: Columns, problems: list[str]) -> dict[str, str]:
-    """Return the file's own name of every field's column; those with a problem are left out.
+    """Return the file's own column name for every field; fields with a problem are left out.
 
     Args:
         table: of the file.
         columns: the names that they may have.
-        problems: receives one line for each field of which the file has no column, or several.
+        problems: receives one line for each field with no column in the file, or with several.
     """
     names: dict[str, str] = {}
     for field, possible in spellings(columns).items():
@@ -60,17 +60,17 @@ def extracted(
     no_value: Collection[str],
     problems: list[str],
 ) -> tuple[Table, dict[str, str]]:
-    """The table with a column more for every pattern, and the names of the fields' columns.
+    """Return the table with one added column for every pattern, and the column name of every field.
 
-    The new column holds what the pattern's group matches in each cell; an empty cell stays
-    empty, and so does a text that stands for no value. Several fields may be taken out of one
+    The new column holds the text that the pattern's group matches in each cell. An empty cell stays
+    empty, and so does a text that means "no value". Several fields may be extracted from one
     column.
 
     Args:
         table: as it is in the file.
         names: the column of every field.
         patterns: field to a regular expression with one group.
-        no_value: texts that stand for no value.
+        no_value: texts that mean "no value".
         problems: receives one line for every cell in which nothing matches.
     """
     columns, originals, renamed = {}, {}, dict(names)

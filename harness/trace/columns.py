@@ -7,7 +7,7 @@ No code is needed. A whole trace file for the frame of this reader::
     licence: internal
     reader:
       _target_: harness.trace.columns.ColumnsReader
-      path: lab_week.csv            # beside this YAML
+      path: lab_week.csv            # next to this YAML
       columns:                      # field of a job: column of the file
         arrival: submitted          # the only two that must be here or
         slots: gpus                 # in `constants`
@@ -20,11 +20,11 @@ No code is needed. A whole trace file for the frame of this reader::
       work: slot_seconds
 
 Fields: ``arrival slots duration start end workload batch work deadline best_effort job_id owner
-priority elastic min_slots max_slots logical_workers``. A field has a column, or a constant, or is
-left out:
+priority elastic min_slots max_slots logical_workers``. A field has a column or a constant. Without
+either, its default is:
 
 - ``duration``: ``end`` less ``start``, or unknown;
-- ``workload``: ``recorded``, a program that nothing is known of;
+- ``workload``: ``recorded``, the name for an unknown program;
 - ``batch``: ``slots``, which suits ``recorded``; give it for every real workload;
 - ``work``: duration x slots, in slot-seconds;
 - ``deadline``: none; ``best_effort`` (the deadline does not count): false;
@@ -61,7 +61,7 @@ from harness.trace.values import Calendar, RepeatedHour
 
 RECORDED = "recorded"
 NO_VALUE = ("Unknown", "None", "N/A", "null", "<none>", "<unknown>")
-"""What Slurm, Kubernetes and exports of tables write where there is no value."""
+"""Texts that Slurm, Kubernetes and exports of tables write for a missing value."""
 _JOB_FIELDS = {
     "arrival": "arrival_s",
     "slots": "requested_slots",
@@ -75,88 +75,86 @@ _JOB_FIELDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnsReader:
-    """Reads any CSV, as its options say.
+    """Reader of any CSV, described by its options.
 
     Raises:
-        ValueError: options contradict each other; all of it, one a line.
+        ValueError: options contradict each other; one line for each contradiction.
     """
 
     path: str = field(kw_only=False)
-    """The file; ``.gz`` is fine."""
+    """The file; it may be compressed (``.gz``)."""
     columns: Mapping[str, str | Sequence[str]]
-    """Field of a job to column of the file, or to the names that the column has in different
-    files, of which each has one."""
+    """Column of the file for each field of a job. Several names are allowed, for files that name
+    the column differently; each file has one of them."""
     patterns: Mapping[str, str] = field(default_factory=dict)
-    """Field to a regular expression: what its one group matches in a cell is what counts."""
+    """Regular expression for each field; the part of a cell that its one group matches is read."""
     units: Mapping[str, str] = field(default_factory=dict)
     """Unit of ``arrival``, ``duration``, ``deadline``, ``start`` and ``end``: ``s`` (default),
     ``ms``, ``min``, ``h``, ``d``, ``hms`` (parts, as ``2-01:24:56`` or ``3d4h``) or ``date``
     (not for a duration)."""
     date_format: str | None = None
-    """Of the dates, as for ``strptime``; None: ISO 8601."""
+    """Format of the dates, as for ``strptime``; None: ISO 8601."""
     time_zone: str | None = None
-    """Zone of dates that name none, such as ``Europe/Berlin``; None: UTC."""
+    """Zone of dates without one, such as ``Europe/Berlin``; None: UTC."""
     repeated_hour: RepeatedHour = "refuse"
-    """What dates without a zone mean in the hour that clocks show twice when summer time ends."""
+    """Meaning of dates without a zone in the hour that clocks show twice when summer time ends."""
     constants: Mapping[str, Scalar | Mapping[str, Scalar]] = field(default_factory=dict)
-    """Values of fields that have no column; a mapping gives one for each workload (as
-    renamed)."""
+    """Values of fields that have no column; a mapping gives one for each workload, by its new name
+    if it is renamed."""
     defaults: Mapping[str, Scalar] = field(default_factory=dict)
     """Values for empty cells."""
     no_value: Sequence[str] = NO_VALUE
-    """Texts of cells that stand for no value; such a cell counts as empty."""
+    """Texts of cells that mean "no value"; such a cell counts as empty."""
     workload_renames: Mapping[str, str] = field(default_factory=dict)
-    """Name in the file to name of a workload here."""
+    """Name of a workload here for each name in the file."""
     workloads: Sequence[str] | None = None
-    """The workloads that are allowed (as renamed); None: all."""
+    """Allowed workloads, by their names after renaming; None: all."""
     scale: Mapping[str, float] = field(default_factory=dict)
     """Factor on ``slots``, ``batch`` or ``work``: 0.001 for thousandths of a device."""
     fractions: Literal["refuse", "round_up"] = "refuse"
-    """What becomes of a job that asks for a part of a slot."""
+    """Treatment of a job that asks for a part of a slot."""
     deadlines: Literal["absolute", "relative"] = "absolute"
-    """Whether they are on the clock of ``arrival``, or count from arrival."""
+    """Origin of deadlines: the clock of ``arrival`` (absolute), or the job's arrival (relative)."""
     deadline_kind: DeadlineKind = DeadlineKind.HARD
-    """What deadlines bind, ``hard`` or ``soft``."""
+    """Kind of the deadlines, ``hard`` or ``soft``."""
     impossible_deadlines: ImpossibleDeadlines = "refuse"
-    """A deadline at or before its submission is refused (``refuse``), or the job loses it
-    (``drop_deadline``), or the job is left out (``drop_job``)."""
+    """Treatment of a deadline at or before its submission: the trace is refused (``refuse``), the
+    job loses the deadline (``drop_deadline``), or the job is left out (``drop_job``)."""
     work: Literal["samples", "iterations", "epochs", "slot_seconds"] = "samples"
-    """What the field ``work`` counts: ``samples``, ``iterations`` (x global batch), ``epochs``
-    (x ``samples_per_epoch`` of the workload) or ``slot_seconds``."""
+    """Unit of the field ``work``: ``samples``, ``iterations`` (x global batch), ``epochs`` (x
+    ``samples_per_epoch`` of the workload) or ``slot_seconds``."""
     samples_per_epoch: Mapping[str, int] = field(default_factory=dict)
-    """For work in epochs, by workload."""
+    """Samples of an epoch by workload, for work in epochs."""
     batches: Literal["global", "per_slot"] = "global"
-    """Whether ``batch`` is the global one, or each slot's (then x slots)."""
+    """Meaning of ``batch``: the global batch, or each slot's (then multiplied by the slots)."""
     keep_where: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
     """Column to the values whose rows are kept; other rows are left out."""
     drop_where: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
-    """Column to the values whose rows are left out; ``""`` is an empty cell, or one of
-    ``no_value``."""
+    """Column to the values whose rows are left out; ``""`` is an empty cell or a ``no_value``."""
     keep_matching: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    """Column to a regular expression, or several; rows in which none is found are left out."""
+    """Column to one or more regular expressions; a row in which none is found is left out."""
     drop_matching: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    """Column to a regular expression, or several; rows in which one is found are left out."""
+    """Column to one or more regular expressions; a row in which any is found is left out."""
     delimiter: str = ","
-    """Between cells; ``"\\t"`` for tabs."""
+    """Character between cells; ``"\\t"`` for tabs."""
     quotes: bool | None = None
-    """Whether a cell may be in quotes, as in CSV; None: unless the delimiter is ``|``, since
-    ``sacct`` writes quotation marks of a name as they are."""
+    """True if a cell may be in quotes, as in CSV. None means true unless the delimiter is ``|``,
+    since ``sacct`` writes quotation marks of a name unchanged."""
     header: Sequence[str] | None = None
     """Names of the columns of a file that has no header line."""
     generated: Sequence[str] = ()
-    """Fields of ``JobSpec`` that were made up, for the record; constants are added by
-    themselves."""
+    """Fields of ``JobSpec`` that were made up, for the record; constants are added to them."""
 
     def __post_init__(self) -> None:
         if problems := contradictions(self):
             raise ValueError("\n".join(problems))
 
     def recognises(self, columns: Sequence[str]) -> bool:
-        """Whether a file with these columns can be read with these options."""
+        """Return whether a file with these columns can be read with these options."""
         return recognised(self.columns, columns) and set(self._rules()) <= set(columns)
 
     def parse(self) -> Submissions:
-        """The rows as they are; see ``harness.trace.submissions.Reader``."""
+        """Return the rows as they are; see ``harness.trace.submissions.Reader``."""
         problems: list[str] = []
         table = read_table(
             Path(self.path),
@@ -192,7 +190,7 @@ class ColumnsReader:
         return rows
 
     def _submissions(self, cells: Cells, names: Mapping[str, str], notes: set[str]) -> Submissions:
-        """Return the jobs of all rows; of a wrong cell a value that nothing else refuses."""
+        """Return the jobs of all rows; a wrong cell gets a value that causes no second problem."""
         cells.workload = workload = self._workload(cells)
         arrival_s, deadline_s = self._time(cells, "arrival"), self._time(cells, "deadline")
         if self.deadlines == "relative":
@@ -240,13 +238,13 @@ class ColumnsReader:
         return (Path(self.path),)
 
     def read(self) -> Trace:
-        """The trace; see ``harness.trace.submissions.Reader``."""
+        """Return the trace; see ``harness.trace.submissions.Reader``."""
         made_up = {*self.generated, *(_JOB_FIELDS.get(name, name) for name in self.constants)}
         name = Path(self.path).name.split(".")[0]
         return to_trace(self.parse(), name=name, generated=sorted(made_up))
 
     def _rules(self) -> list[str]:
-        """Columns that rows are kept or left out by."""
+        """Return the columns used by the rules that keep or leave out rows."""
         rules = (self.keep_where, self.drop_where, self.keep_matching, self.drop_matching)
         return list(dict.fromkeys(column for rule in rules for column in rule))
 
@@ -328,7 +326,7 @@ class ColumnsReader:
         return work
 
     def _sizes(self, cells: Cells) -> Floats:
-        """Return samples in one epoch of every row's program."""
+        """Return the samples in one epoch of every row's workload."""
         sizes = np.full(len(cells.table), np.nan)
         for row, name in enumerate(cells.workload):
             if name in self.samples_per_epoch:
@@ -340,7 +338,7 @@ class ColumnsReader:
 
 
 def _whole(values: Floats, otherwise: int = 1) -> Ints:
-    """Return whole numbers; ``otherwise`` where there is none."""
+    """Return whole numbers, with ``otherwise`` in place of NaN."""
     return np.where(np.isnan(values), otherwise, values).astype(np.int64)
 
 
@@ -349,7 +347,7 @@ def _whole_or_none(values: Floats | None, otherwise: int) -> Ints | None:
 
 
 def _numbered(names: Sequence[str] | None, arrival_s: Floats) -> Sequence[str] | None:
-    """Return job ids; an empty one is the job's number in the order of arrival."""
+    """Return job ids; a job without an id gets its number in order of arrival."""
     if names is None or all(names):
         return names
     width = len(str(len(names) - 1))
@@ -359,7 +357,7 @@ def _numbered(names: Sequence[str] | None, arrival_s: Floats) -> Sequence[str] |
 
 
 def _is_told(problem: str, told: Sequence[str]) -> bool:
-    """Return whether a cell's problem follows from a pattern that finds nothing in it."""
+    """Return whether a problem follows from a reported one: a pattern that found nothing."""
     place, _, rest = problem.partition(": ")
     column = rest.partition(" (")[0]
     return any(earlier.startswith(f"{place}: {column} is ") for earlier in told)

@@ -1,4 +1,4 @@
-"""Formats of dates that ``strptime`` takes, and that would lose a part of the date."""
+"""Checks of date formats that ``strptime`` accepts but that would lose a part of the date."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 _DIRECTIVE = re.compile(r"%(.)", re.DOTALL)
 _YEARS = frozenset("YyGcx")
 _DAYS = (set("md"), set("bd"), set("Bd"), set("j"), set("c"), set("x"))
-"""Directives that name a day of a year together."""
+"""Sets of directives, each of which together gives a day of a year."""
 _WEEKS, _WEEKDAYS = frozenset("UWV"), frozenset("aAwu")
 
 
 def format_problems(date_format: str) -> list[str]:
-    """Return what is wrong with a format, one a line, each with the way out."""
+    """Return the mistakes of a format, one a line, each with the way out."""
     named = f"date_format {date_format!r}"
     try:
         _tried(date_format)
@@ -40,6 +40,6 @@ def format_problems(date_format: str) -> list[str]:
 
 
 def _tried(date_format: str) -> None:
-    """Read a date that was written in the format, which fails for directives that are none."""
+    """Write a date in the format and read it back; this fails for unknown directives."""
     written = datetime(2017, 10, 7, 15, 3, 54, tzinfo=UTC).strftime(date_format)
     datetime.strptime(written, date_format)

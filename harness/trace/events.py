@@ -1,5 +1,4 @@
-"""What happens beside the submissions: slots that fail or come and go, jobs that are cancelled,
-crash or fail."""
+"""Trace events besides submissions: failing or transient slots; cancelled or failing jobs."""
 
 from __future__ import annotations
 
@@ -10,24 +9,25 @@ from enum import StrEnum
 
 
 class TraceEventKind(StrEnum):
-    """Kinds of event, in the order in which those of one instant happen."""
+    """Kinds of trace events, in the order in which events of one instant happen."""
 
     SLOTS_DOWN = "slots_down"
-    """Slots are gone without notice, with the workers on them: a failure, or capacity that its
-    owner wants back."""
+    """Slots disappear without notice, with the workers on them, after a failure or because their
+    owner reclaims them."""
     SLOTS_UP = "slots_up"
-    """They are there again."""
+    """Slots are available again."""
     CANCEL = "cancel"
-    """Its owner gives up a job, whatever its state."""
+    """The owner gives up a job, whatever its state."""
     FAIL = "fail"
-    """Its program ends a job in error, for good, if it has workers or is getting some."""
+    """The program of a job ends in error, for good. This happens only if the job has workers or is
+    getting some."""
     CRASH = "crash"
-    """Its program takes all workers of a job down, if it has some or is getting them: the job
-    loses its grant, and goes on from its last checkpoint when it has slots again."""
+    """The program takes all workers of its job down, if the job has some or is getting them. The
+    job loses its grant, and resumes from its last checkpoint when it has slots again."""
 
     @property
     def is_of_job(self) -> bool:
-        """Whether it happens to a job, and not to slots."""
+        """True if the event concerns a job, false if it concerns slots."""
         return self not in (TraceEventKind.SLOTS_DOWN, TraceEventKind.SLOTS_UP)
 
 
@@ -36,7 +36,7 @@ _ORDER = tuple(TraceEventKind)
 
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
-    """One event of a trace, at a time on its clock.
+    """One event of a trace, at a time on the trace's clock.
 
     Raises:
         ValueError: a field contradicts another.
@@ -45,9 +45,9 @@ class TraceEvent:
     time_s: float
     kind: TraceEventKind
     slots: tuple[int, ...] = ()
-    """Those concerned; ascending."""
+    """The slots concerned, ascending."""
     job_id: str = ""
-    """The job that it happens to."""
+    """Id of the job concerned."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", TraceEventKind(self.kind))
@@ -63,20 +63,26 @@ class TraceEvent:
 
     @property
     def order(self) -> tuple[float, int, tuple[int, ...], str]:
-        """How events are sorted."""
+        """Sort key of events."""
         return self.time_s, _ORDER.index(self.kind), self.slots, self.job_id
 
 
 def in_order(events: Iterable[TraceEvent]) -> tuple[TraceEvent, ...]:
-    """The events sorted as a trace has them."""
+    """Return the events in the order that a trace requires."""
     return tuple(sorted(events, key=lambda event: event.order))
 
 
 def on_devices(
     events: Iterable[TraceEvent], devices: Sequence[Sequence[int]]
 ) -> tuple[TraceEvent, ...]:
-    """The events of a cluster with one slot a device, where ``devices`` have these slots each:
-    a device goes down, and comes up, with all of them."""
+    """Return the events of a one-slot-per-device cluster for devices with several slots each.
+
+    A device goes down, and comes up, with all its slots.
+
+    Args:
+        events: their slots are indices of devices.
+        devices: slots of each device.
+    """
     return tuple(
         event
         if event.kind.is_of_job
@@ -90,7 +96,7 @@ def on_devices(
 def event_problems(
     events: Iterable[TraceEvent], arrivals: Mapping[str, float]
 ) -> list[tuple[TraceEvent, str]]:
-    """Events that cannot happen, each with what is wrong.
+    """Return the events that cannot happen, each with the reason.
 
     Args:
         events: in their order.

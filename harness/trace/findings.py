@@ -1,4 +1,4 @@
-"""Findings on rows, and those for which no job can be made of a row."""
+"""Findings on rows, and the refusals: findings that keep a row from becoming a job."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from harness.trace.table import Ints
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of remark on some rows."""
+    """One kind of remark about some rows."""
 
     kind: str
-    """A few words, such as ``repeated rows``."""
+    """Name of the kind in a few words, such as ``repeated rows``."""
     rows: Sequence[int]
     fact: Callable[[int], str]
-    """What there is to say of one row."""
+    """Function from a row to the remark's text for it."""
     way_out: str
     refused: bool = False
-    """Whether the rows stop the trace from loading."""
+    """True if these rows keep the trace from loading."""
 
 
 def row_problems(rows: Submissions) -> list[str]:
-    """Return one line for each row and finding for which no job can be made of it."""
+    """Return one line for each row and finding that keeps the row from becoming a job."""
     return [
         f"{rows.where(row)}: {finding.fact(row)}; {finding.way_out}"
         for finding in refusals(rows)
@@ -35,7 +35,7 @@ def row_problems(rows: Submissions) -> list[str]:
 
 
 def by_line(problems: Iterable[str], path: str) -> list[str]:
-    """Return the problems of a file, each once; those of lines last, in the order of the file."""
+    """Return the problems of a file without repetitions; those with a line number last, by line."""
 
     def line(problem: str) -> int:
         place = problem.removeprefix(f"{path}:")
@@ -46,7 +46,7 @@ def by_line(problems: Iterable[str], path: str) -> list[str]:
 
 
 def refusals(rows: Submissions) -> list[Finding]:
-    """Findings for which no job can be made of a row."""
+    """Return the findings that keep a row from becoming a job."""
     found: list[Finding] = []
     told: set[int] = set()  # batch and work may follow from slots and duration
     for name, values, way_out in (
@@ -106,7 +106,7 @@ def refusals(rows: Submissions) -> list[Finding]:
 
 
 def impossible(rows: Submissions) -> Ints:
-    """Rows whose deadline is at or before their submission."""
+    """Return the rows whose deadline is at or before their submission."""
     with np.errstate(invalid="ignore"):
         return np.flatnonzero(rows.deadline_s <= rows.arrival_s)
 

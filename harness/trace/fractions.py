@@ -1,4 +1,4 @@
-"""Parts of a device as whole slots: a slot is the least that a scheduler can give."""
+"""Conversion of shares of a device to whole slots, the least that a scheduler can give."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from harness.trace.table import Floats
 
 _EXACT = 1e-9
-"""Relative error of a share that was written in decimals."""
+"""Largest relative error of a share that was written in decimals."""
 
 
 def whole_slots(asked: Floats) -> tuple[Floats, int]:
-    """Slots that hold what was asked for, and how many jobs asked for a part of one.
+    """Return the slots that hold each request, and the number of jobs that asked for a part of one.
 
     Args:
         asked: slots, perhaps with fractions; NaN stays NaN.

@@ -7,18 +7,18 @@
 - Twelve (Shockwave): as ten, with ``mode`` (``static``, ``accordion`` or ``gns``: how the job
   changes its own batch) before the weight and the duration in seconds before the arrival.
 
-A job type is a program and its batch: ``ResNet-18 (batch size 32)``. What one step processes is
-taken to be that batch, whatever the GPUs (``batches=per_slot``: times the GPUs); the file does
-not say. The command is a line for a shell: it is never run, nor kept.
+A job type is a program and its batch: ``ResNet-18 (batch size 32)``. The file does not say whether
+this is the batch of one GPU. The reader takes it as the batch of a step on all GPUs, or multiplies
+it by the GPUs (``batches=per_slot``). The command is a shell line; it is neither run nor kept.
 
 Only Shockwave's layout has durations. The others' follow from a table of measured speeds
-(``throughputs``, with columns worker_type, job_type, scale_factor and steps_per_second):
-steps / steps per second at the job's GPUs. Where a job type was measured on one GPU only, its
-speed there times the GPUs is taken, and the trace's history says for how many jobs.
+(``throughputs``, with columns worker_type, job_type, scale_factor and steps_per_second): steps /
+steps per second at the job's GPUs. If a job type was measured on one GPU only, its speed there is
+multiplied by the GPUs. The trace's history says for how many jobs.
 
-What an SLO counts is not written in the file, and no published file that is read here has one. So
-one of 0 or more is refused unless ``slo`` says whether it is in seconds or in durations of its job,
-either from the job's arrival; a negative one is none.
+The file does not say what an SLO counts, and no published file that is read here has one. An SLO of
+0 or more is therefore refused unless ``slo`` gives its unit: seconds, or durations of its job, both
+from the job's arrival. A negative SLO means none.
 
 Source: Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning
 Workloads", OSDI 2020; Zheng et al., "Shockwave", NSDI 2023.
@@ -69,7 +69,7 @@ _LAYOUTS: Mapping[int, tuple[str, ...]] = {
 }
 _JOB_TYPE = re.compile(r"(.+?) \(batch size (\d+)\)")
 _NO_BATCH = 1
-"""Of job types without one (A3C, CycleGAN): a step is a sample."""
+"""Batch of job types that name none (A3C, CycleGAN): one step counts as one sample."""
 WORKLOADS = {
     "ResNet-18": "resnet18",
     "ResNet-50": "resnet50",
@@ -79,7 +79,7 @@ WORKLOADS = {
     "A3C": "a3c",
     "CycleGAN": "cyclegan",
 }
-"""Program of a job type: name of a workload here."""
+"""Workload here for the program of each job type."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,14 @@ class _Speeds:
 
 
 class GavelReader:
-    """Reads Gavel's and Shockwave's traces.
+    """Reader of Gavel's and Shockwave's traces.
 
     Args:
         path: the file; ``.gz`` is fine.
         throughputs: a table of speeds in the same folder, from which durations follow; None:
             durations are the file's, or unknown.
         worker_type: which rows of that table count.
-        workload_renames: program in the file to workload here; None: ``WORKLOADS``.
+        workload_renames: workload here for each program in the file; None: ``WORKLOADS``.
         batches: whether the batch in a job type is the ``global`` one or each slot's.
         slo: what an SLO counts: ``seconds``, ``durations``, or ``refuse`` files that have one.
         elastic: whether a scheduler may give another number of slots than was asked for.
@@ -124,11 +124,11 @@ class GavelReader:
         self._elastic = elastic
 
     def recognises(self, columns: Sequence[str]) -> bool:
-        """Never by its columns: the file has no header."""
+        """Return False: the file has no header to recognise it by."""
         return False
 
     def parse(self) -> Submissions:
-        """The rows as they are; see ``harness.trace.submissions.Reader``."""
+        """Return the rows as they are; see ``harness.trace.submissions.Reader``."""
         table = self._table()
         problems: list[str] = []
         programs, batch = _job_types(table, problems)
@@ -183,14 +183,14 @@ class GavelReader:
         return (self._path, *beside)
 
     def read(self) -> Trace:
-        """The trace; see ``harness.trace.submissions.Reader``."""
+        """Return the trace; see ``harness.trace.submissions.Reader``."""
         made_up = ["workload", "global_batch", "work_samples", "deadline_s"]
         if self._throughputs is not None:
             made_up.append("duration_s")
         return to_trace(self.parse(), name=self._path.name.split(".")[0], generated=made_up)
 
     def _allowed_s(self, table: Table, slo: Floats, duration_s: Floats) -> Floats:
-        """Seconds from arrival to deadline; NaN where there is none.
+        """Return the seconds from arrival to deadline; NaN for jobs without one.
 
         Raises:
             TraceError: for every SLO that cannot be turned into seconds.
@@ -222,7 +222,7 @@ class GavelReader:
 
 
 def _job_types(table: Table, problems: list[str]) -> tuple[list[str], Floats]:
-    """The program and the batch of every job type."""
+    """Return the program and the batch of every job type."""
     programs: list[str] = []
     batch = np.full(len(table), float(_NO_BATCH))
     for row, cell in enumerate(table.columns["job_type"]):
@@ -269,10 +269,10 @@ def _read_speeds(path: Path, worker_type: str) -> _Speeds:
 def _durations(
     table: Table, speeds: _Speeds, steps: Floats, slots: Floats, notes: set[str]
 ) -> Floats:
-    """Seconds of every job at the slots it asks for.
+    """Return each job's duration at the slots it asks for, seconds.
 
     Raises:
-        TraceError: for every job whose speed is not known.
+        TraceError: for every job whose speed is unknown.
     """
     duration_s = np.full(len(table), np.nan)
     problems: list[str] = []

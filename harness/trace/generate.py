@@ -24,10 +24,10 @@ GENERATORS: Mapping[str, type[Any]] = {
 
 
 def seed(text: str) -> int:
-    """A seed on a command line.
+    """Return a seed from the command line.
 
     Raises:
-        argparse.ArgumentTypeError: it is no whole number from 0 up.
+        argparse.ArgumentTypeError: the text is not a whole number from 0 up.
     """
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"is {text!r}; give a whole number from 0 up")
@@ -35,7 +35,7 @@ def seed(text: str) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the command's arguments to a parser."""
     parser.add_argument("kind", metavar="KIND", choices=sorted(GENERATORS), help=_kinds())
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="is made if it is not there")
     parser.add_argument("options", metavar="KEY=VALUE", nargs="*", help="options of the kind")
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def epilog() -> str:
-    """The options of every kind, with what they are unless given."""
+    """Return the options of every kind of trace with their defaults."""
     lines = []
     for kind, generator in sorted(GENERATORS.items()):
         summary = (generator.__doc__ or "").splitlines()[0]
@@ -54,7 +54,7 @@ def epilog() -> str:
 
 
 def generate(options: argparse.Namespace) -> int:
-    """Draw and write; prints where.
+    """Draw a trace, write it, and print where it is.
 
     Raises:
         UserError: an option is unknown or out of range, or the files cannot be written.

@@ -1,14 +1,14 @@
 """The Microsoft ITP traces in ElasticFlow's format, in both published spellings.
 
-Columns: ``job_id``, ``submission_time`` (or ``submit_time``), ``num_iteration`` (or
-``iteration``), ``model_name``, ``deadline`` (or ``ddl``), ``batch_size``, ``num_gpu``,
-``duration`` and, in some files, ``best_effort``. Times are seconds on one clock, deadlines
-are absolute, and the batch is the global one, so work is iterations x batch samples. A job
+The columns are ``job_id``, ``submission_time`` (or ``submit_time``), ``num_iteration`` (or
+``iteration``), ``model_name``, ``deadline`` (or ``ddl``), ``batch_size``, ``num_gpu`` (or
+``num_gpus``), ``duration`` and, in some files, ``best_effort``. Times are seconds on one clock, and
+deadlines are absolute. The batch is the global one, so work is iterations x batch samples. A job
 with ``best_effort`` 1 has no deadline.
 
-Recorded are submission, duration and GPUs. Upstream generated the model, the batch, the
-iterations (from duration and a measured throughput) and the deadline (0.5 to 1.5 durations
-after submission). About half of the deadlines cannot be met at the requested GPUs.
+Submission, duration and GPUs are recorded. Upstream generated the model, the batch, the iterations
+(from duration and a measured throughput) and the deadline (0.5 to 1.5 durations after submission).
+About half of the deadlines cannot be met at the requested GPUs.
 
 Source: Gu et al., "ElasticFlow", ASPLOS 2023.
 """
@@ -44,7 +44,7 @@ GENERATED = ("workload", "global_batch", "work_samples", "deadline_s")
 
 
 class ItpReader:
-    """Reads ElasticFlow's format.
+    """Reader of ElasticFlow's format.
 
     Args:
         path: the file; ``.gz`` is fine.
@@ -71,11 +71,11 @@ class ItpReader:
         self._elastic = elastic
 
     def recognises(self, columns: Sequence[str]) -> bool:
-        """Whether a file with these columns is of this format."""
+        """Return whether a file with these columns is of this format."""
         return all(set(spellings) & set(columns) for spellings in _SPELLINGS.values())
 
     def parse(self) -> Submissions:
-        """The rows as they are; see ``harness.trace.submissions.Reader``."""
+        """Return the rows as they are; see ``harness.trace.submissions.Reader``."""
         table = read_table(self._path)
         names = _names(table)
         problems: list[str] = []
@@ -113,15 +113,15 @@ class ItpReader:
         return (self._path,)
 
     def read(self) -> Trace:
-        """The trace; see ``harness.trace.submissions.Reader``."""
+        """Return the trace; see ``harness.trace.submissions.Reader``."""
         return to_trace(self.parse(), name=self._path.name.split(".")[0], generated=GENERATED)
 
 
 def _names(table: Table) -> dict[str, str]:
-    """The file's spelling of every field.
+    """Return the file's spelling of every field.
 
     Raises:
-        TraceError: for every column that is there in none or in several spellings.
+        TraceError: for every field whose column is absent or present in several spellings.
     """
     names: dict[str, str] = {}
     problems: list[str] = []

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class DeadlineKind(StrEnum):
-    """What a deadline binds."""
+    """Kind of a job's deadline: none, hard or soft."""
 
     NONE = "none"
     HARD = "hard"
@@ -17,10 +17,10 @@ class DeadlineKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What is known of a job when it is submitted, and nothing that happens later.
+    """Facts about a job that are known at its submission, and no later ones.
 
-    Times are seconds on the trace's own clock (0 is the first submission of the loaded
-    trace). Work is counted in samples, so that it does not depend on slots or batch.
+    Times are seconds on the trace's own clock; 0 is the first submission of the loaded trace. Work
+    is counted in samples, so that it does not depend on slots or batch.
 
     Raises:
         ValueError: a field contradicts another; the text names the field, the value and
@@ -34,25 +34,25 @@ class JobSpec:
     work_samples: float
     global_batch: int
     min_global_batch: int | None = None
-    """Least global batch a scheduler may choose; None: only ``global_batch``."""
+    """Least global batch that a scheduler may choose; None: only ``global_batch``."""
     max_global_batch: int | None = None
     min_slots: int = 1
     max_slots: int | None = None
-    """Most slots the job can use; None: as many as there are."""
+    """Most slots the job can use; None: no limit."""
     logical_workers: int | None = None
     """Logical (virtual) workers of the job; None: ``requested_slots``."""
     deadline_s: float | None = None
-    """Absolute, on the same clock as ``arrival_s``."""
+    """Absolute deadline, on the same clock as ``arrival_s``, seconds; None: none."""
     deadline_kind: DeadlineKind = DeadlineKind.NONE
     elastic: bool = True
     priority: int = 0
-    """Larger is more important."""
+    """Priority; a larger number is more important."""
     owner: str = ""
     duration_s: float | None = None
-    """Recorded run time at ``requested_slots``, where the trace has it."""
+    """Recorded run time at ``requested_slots``, seconds; None if the trace has none."""
     stated_work_ratio: float = 1.0
-    """Work as its owner or a predictor states it, over the true work: schedulers are shown
-    ``work_samples`` and ``duration_s`` times this."""
+    """Work as the job's owner or a predictor states it, divided by the true work. Schedulers see
+    ``work_samples`` and ``duration_s`` multiplied by this ratio."""
 
     def __post_init__(self) -> None:
         if not self.job_id:
@@ -107,13 +107,16 @@ class JobSpec:
 
     @property
     def num_logical_workers(self) -> int:
-        """Logical workers, whatever the slots (EasyScale's maxP); never less than ``min_slots``
-        where the trace does not say, since each slot runs one at least."""
+        """Number of logical workers, whatever the slots (EasyScale's maxP).
+
+        If the trace does not state it, it is at least ``min_slots``, since each slot runs at least
+        one.
+        """
         if self.logical_workers is not None:
             return self.logical_workers
         return max(self.requested_slots, self.min_slots)
 
     @property
     def order(self) -> tuple[float, str]:
-        """How ties break everywhere: by arrival, then job id."""
+        """Sort key of jobs, which breaks all ties: arrival, then job id."""
         return self.arrival_s, self.job_id

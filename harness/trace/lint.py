@@ -1,4 +1,4 @@
-"""What is remarkable, or wrong, in a trace: counts, the first rows, and what to do."""
+"""Checks of a trace: mistakes and doubtful rows, each with a count, the first rows and advice."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from harness.trace.submissions import Submissions
 from harness.trace.unit_checks import wrong_units
 
 SHORT_S = 60.0
-"""Durations below this are pointed out, seconds."""
+"""Shortest duration that lint does not report, seconds."""
 
 _SHOWN = 3
 _ANY_SLOTS = 1 << 20
-"""More than any curve was measured on."""
+"""A slot count above any that a curve was measured on."""
 
 
 def lint(
     rows: Submissions, cluster: Cluster | None = None, profile: Profile | None = None
 ) -> list[Finding]:
-    """Everything there is to say of the rows; what stops them from loading comes first.
+    """Return all findings on the rows; those that keep them from loading come first.
 
     Args:
         rows: as a reader parsed them, or a loaded trace (``from_trace``).
@@ -39,7 +39,7 @@ def lint(
 
 
 def report(rows: Submissions, findings: list[Finding]) -> str:
-    """The findings as text: one paragraph each, with counts and the first rows."""
+    """Return the findings as text: one paragraph each, with counts and the first rows."""
     count = len(rows)
     parts = []
     for finding in findings:
@@ -151,7 +151,7 @@ def _too_large(rows: Submissions, cluster: Cluster) -> list[Finding]:
 
 
 def _out_of_reach(rows: Submissions, cluster: Cluster | None, profile: Profile) -> list[Finding]:
-    """Deadlines that no number of slots meets, and programs whose speed is not known."""
+    """Return findings for deadlines out of reach at any size, and for workloads without a curve."""
     most = cluster.num_slots if cluster is not None else _ANY_SLOTS
     fastest: dict[int, float] = {}
     unknown = []

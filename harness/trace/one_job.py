@@ -1,4 +1,4 @@
-"""A trace of one job, as files: for commands that measure one program at a time."""
+"""Writer of traces of one job, for commands that measure one program at a time."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def write_one_job(
     source: str,
     logical_workers: int | None = None,
 ) -> Path:
-    """Write a CSV of one job and the YAML that describes it; the YAML's path.
+    """Write a CSV of one job and the YAML that describes it; return the YAML's path.
 
     Args:
-        folder: is made if it is not there; files of the same name are written over.
+        folder: is created if absent; files of the same name are overwritten.
         workload: name in the pool.
         batch: global batch.
-        sizes: the first is the request, the largest the most slots it can use.
+        sizes: the first is the request, the largest the most slots the job can use.
         steps: work, in steps of ``batch`` samples.
-        source: who wrote it, for the manifest.
-        logical_workers: None: as many as it requests slots.
+        source: text that names the writer, for the manifest.
+        logical_workers: of the job; None: as many as it requests slots.
     """
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{workload}-{batch}-{sizes[0]}of{max(sizes)}-{steps}"

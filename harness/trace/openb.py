@@ -1,18 +1,17 @@
 """The pods of Alibaba's GPU-sharing cluster of 2023 (openb).
 
-Columns: ``name``, ``num_gpu`` (0 to 8), ``gpu_milli`` (1000: whole GPUs; less: a share of one),
-``qos``, ``pod_phase`` (Running, Succeeded, Failed, Pending), ``creation_time``,
-``deletion_time``, ``scheduled_time`` (seconds on one clock; empty: never scheduled); CPU and
-memory are not read.
+Columns are ``name``, ``num_gpu`` (0 to 8), ``gpu_milli`` (1000: whole GPUs; less: a share of one),
+``qos``, ``pod_phase`` (Running, Succeeded, Failed, Pending), ``creation_time``, ``deletion_time``
+and ``scheduled_time`` (seconds on one clock; empty: never scheduled). CPU and memory are not read.
 
-A pod without a GPU is no job here, and neither is one that was never scheduled: both are left
-out and counted. A job runs from its scheduling to its deletion, whatever its phase: a pod that
-failed had its GPUs until then. It asks for ``num_gpu`` x ``gpu_milli`` / 1000 devices. Where a
-slot is a whole device, a job that asks for a share of one gets all of it, so that the trace asks
-for more slot-hours than the cluster gave; ``slots_per_device=10`` makes a slot a tenth, and what
-is left of a slot is rounded up. The trace's history says what that adds.
+Pods without a GPU and pods that were never scheduled are left out and counted. A job runs from its
+scheduling to its deletion, whatever its phase, since a failed pod held its GPUs until then. It asks
+for ``num_gpu`` x ``gpu_milli`` / 1000 devices. If a slot is a whole device, a job that asks for a
+share of one gets all of it. The trace then asks for more slot-hours than the cluster gave. With
+``slots_per_device=10`` a slot is a tenth of a device, and the rest is rounded up. The trace's
+history states the hours that rounding adds.
 
-Pods are not training jobs: many serve requests. Their programs are not known, so their work is
+Many pods are not training jobs but serve requests. Their programs are not known, so their work is
 counted in slot-seconds, as for Philly.
 
 Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
@@ -47,11 +46,11 @@ _COLUMNS = (
 
 
 class OpenbReader:
-    """Reads the list of pods.
+    """Reader of the list of pods.
 
     Args:
         path: the file; ``.gz`` is fine.
-        slots_per_device: shares of a device that are one slot each.
+        slots_per_device: equal parts of a device, each of which is one slot.
         drop_phases: phases whose pods are left out.
         elastic: whether a scheduler may give another number of slots than was asked for.
 
@@ -75,11 +74,11 @@ class OpenbReader:
         self._elastic = elastic
 
     def recognises(self, columns: Sequence[str]) -> bool:
-        """Whether a file with these columns is of this format."""
+        """Return whether a file with these columns is of this format."""
         return set(_COLUMNS) <= set(columns)
 
     def parse(self) -> Submissions:
-        """The rows as they are; see ``harness.trace.submissions.Reader``."""
+        """Return the rows as they are; see ``harness.trace.submissions.Reader``."""
         table = read_table(self._path)
         if missing := table.missing(_COLUMNS):
             raise TraceError(missing)
@@ -129,13 +128,13 @@ class OpenbReader:
         return (self._path,)
 
     def read(self) -> Trace:
-        """The trace; see ``harness.trace.submissions.Reader``."""
+        """Return the trace; see ``harness.trace.submissions.Reader``."""
         return to_trace(
             self.parse(), name=self._path.name.split(".")[0], generated=("global_batch",)
         )
 
     def _with_gpus(self, table: Table, notes: list[str]) -> Table:
-        """The pods that held a GPU; what is left out goes into ``notes``."""
+        """Return the pods that held a GPU; add a note for each kind of pod that is left out."""
         for what, column, left_out in (
             ("without a GPU", "num_gpu", frozenset({"0"})),
             ("in a phase of drop_phases", "pod_phase", self._drop_phases),

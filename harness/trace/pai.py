@@ -1,15 +1,14 @@
 """Alibaba's PAI cluster of 2020: jobs and their tasks in two tables without headers.
 
-``pai_job_table``: job_name, inst_id, user, status, start_time, end_time: the times are those of
-submission and completion, in seconds on one clock. ``pai_task_table``: job_name, task_name,
-inst_num, status, start_time, end_time, plan_cpu, plan_mem, plan_gpu, gpu_type: the times are
-those of the task's own start and end, and ``plan_gpu`` is in percent of a GPU for each of the
-task's instances.
+``pai_job_table`` has job_name, inst_id, user, status, start_time and end_time. Its times are those
+of submission and completion, in seconds on one clock. ``pai_task_table`` has job_name, task_name,
+inst_num, status, start_time, end_time, plan_cpu, plan_mem, plan_gpu and gpu_type. Its times are the
+task's own start and end. ``plan_gpu`` is in percent of a GPU for each instance of the task.
 
-A job asks for the GPUs of all its tasks, and runs from the first task's start to the last one's
-end. Only status ``Terminated`` means success; others are left out unless ``statuses`` names them,
-and so are jobs without a GPU, jobs that lack a time, and jobs of which there is no task. All are
-counted in the trace's history. A share of a GPU becomes slots as in ``harness.trace.openb``.
+A job asks for the GPUs of all its tasks, and runs from the first task's start to the last task's
+end. Only status ``Terminated`` means success; ``statuses`` can name others. Jobs of another status
+are left out, and so are jobs without a GPU, a time or a task. The trace's history counts all of
+them. A share of a GPU becomes slots as in ``harness.trace.openb``.
 
 Source: Weng et al., "MLaaS in the Wild: Workload Analysis and Scheduling in Large-Scale
 Heterogeneous GPU Clusters", NSDI 2022.
@@ -51,7 +50,7 @@ _PERCENT = 100.0
 
 @dataclass(slots=True)
 class _Span:
-    """The tasks of one job, as far as they were added."""
+    """Devices and running time of one job, over the tasks added so far."""
 
     devices: float = 0.0
     first_start_s: float = math.inf
@@ -59,7 +58,7 @@ class _Span:
     is_timed: bool = True
 
     def add(self, devices: float, start_s: float, end_s: float) -> None:
-        """One task more; NaN is a time that is not there."""
+        """Add one task; NaN means that a time is absent."""
         self.devices += devices
         self.is_timed = self.is_timed and not math.isnan(start_s + end_s)
         self.first_start_s = min(self.first_start_s, start_s)
@@ -67,13 +66,13 @@ class _Span:
 
 
 class PaiReader:
-    """Reads the job table and the task table.
+    """Reader of the job table and the task table.
 
     Args:
         path: the job table; ``.gz`` is fine.
         tasks: the task table, in the same folder.
         statuses: of the jobs that count.
-        slots_per_device: shares of a device that are one slot each.
+        slots_per_device: equal parts of a device, each of which is one slot.
         elastic: whether a scheduler may give another number of slots than was asked for.
 
     Raises:
@@ -98,11 +97,11 @@ class PaiReader:
         self._elastic = elastic
 
     def recognises(self, columns: Sequence[str]) -> bool:
-        """Never by columns: the files have no header."""
+        """Return False: the files have no header to recognise them by."""
         return False
 
     def parse(self) -> Submissions:
-        """The jobs as they are; see ``harness.trace.submissions.Reader``."""
+        """Return the jobs as they are; see ``harness.trace.submissions.Reader``."""
         notes: list[str] = []
         jobs = read_table(self._path, header=JOB_COLUMNS)
         counts = [status in self._statuses for status in jobs.columns["status"]]
@@ -158,14 +157,14 @@ class PaiReader:
         return self._path, self._tasks
 
     def read(self) -> Trace:
-        """The trace; see ``harness.trace.submissions.Reader``."""
+        """Return the trace; see ``harness.trace.submissions.Reader``."""
         return to_trace(
             self.parse(), name=self._path.name.split(".")[0], generated=("global_batch",)
         )
 
 
 def _spans(tasks: Table) -> dict[str, _Span]:
-    """What the tasks of each job ask for, and when they ran.
+    """Return the devices that the tasks of each job ask for, and when the tasks ran.
 
     Raises:
         TraceError: for every cell that is no number.
@@ -186,10 +185,10 @@ def _spans(tasks: Table) -> dict[str, _Span]:
 
 
 def _kept(table: Table, keep: Sequence[bool], what: str, notes: list[str]) -> Table:
-    """The rows to keep; what goes is counted.
+    """Return the rows to keep; add a note with the number of those left out.
 
     Raises:
-        TraceError: none is left.
+        TraceError: no row is left.
     """
     rows = np.flatnonzero(np.array(keep, dtype=bool))
     if len(rows) < len(table):

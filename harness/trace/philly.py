@@ -1,8 +1,8 @@
 """The Microsoft Philly trace as one CSV: a row for each job, dates, no job ids.
 
-Columns: ``timestamp`` (submission, ``2017-10-09 07:01:55``), ``duration`` (seconds of
-running), ``num_gpus``, ``gpu_time`` (their product; not read) and ``cluster`` (the virtual
-cluster, VC). Rows are not in the order of time, and some are repeated: all are kept.
+Columns are ``timestamp`` (submission, ``2017-10-09 07:01:55``), ``duration`` (seconds of running),
+``num_gpus``, ``gpu_time`` (their product; not read) and ``cluster`` (the virtual cluster, VC). Rows
+are not in the order of time, and some are repeated: all are kept.
 
 The program of a job is not known. Its workload is ``recorded``, its work is counted in
 slot-seconds (duration x GPUs), and throughput is taken as linear. Its global batch is its
@@ -33,7 +33,7 @@ RECORDED = "recorded"
 
 
 class PhillyReader:
-    """Reads the Philly CSV.
+    """Reader of the Philly CSV.
 
     Args:
         path: the file; ``.gz`` is fine.
@@ -50,11 +50,11 @@ class PhillyReader:
         self._elastic = elastic
 
     def recognises(self, columns: Sequence[str]) -> bool:
-        """Whether a file with these columns is of this format."""
+        """Return whether a file with these columns is of this format."""
         return set(_COLUMNS) <= set(columns)
 
     def parse(self) -> Submissions:
-        """The rows as they are; see ``harness.trace.submissions.Reader``."""
+        """Return the rows as they are; see ``harness.trace.submissions.Reader``."""
         table = read_table(self._path)
         wanted = _COLUMNS if self._clusters is None else (*_COLUMNS, _OWNER)
         if missing := table.missing(wanted):
@@ -106,7 +106,7 @@ class PhillyReader:
         return (self._path,)
 
     def read(self) -> Trace:
-        """The trace; see ``harness.trace.submissions.Reader``."""
+        """Return the trace; see ``harness.trace.submissions.Reader``."""
         return to_trace(
             self.parse(), name=self._path.name.split(".")[0], generated=("global_batch",)
         )

@@ -1,21 +1,21 @@
-"""The Microsoft Philly trace as it was published: one JSON list, a job with its attempts.
+"""The Microsoft Philly trace as it was published: one JSON list of jobs with their attempts.
 
 A job has ``jobid``, ``vc``, ``user``, ``status`` (Pass, Killed, Failed), ``submitted_time`` and
-``attempts``; an attempt has ``start_time``, ``end_time`` and ``detail``, a list of hosts with
-their GPUs. Times are dates of the cluster's clock, without a zone; in the real file some are the
-text "None" or null.
+``attempts``. An attempt has ``start_time``, ``end_time`` and ``detail``, a list of hosts with their
+GPUs. Times are dates of the cluster's clock, without a zone; in the real file some are the text
+"None" or null.
 
-An attempt counts if it has a start, an end, and a GPU. The duration of a job is the time of all
-its attempts; its demand is the largest number of GPUs that one of them had. Jobs without an
-attempt that counts never ran: they are left out, and the trace's history says how many. The wait of
-a job is recorded if its attempts followed one another without a gap. Repeated
-starts are what ``attempts`` records: a job is one submission all the same.
+An attempt counts if it has a start, an end, and a GPU. The duration of a job is the time of all its
+attempts. Its demand is the largest number of GPUs that one attempt had. Jobs without an attempt
+that counts never ran: they are left out, and the trace's history says how many. The wait of a job
+is recorded if its attempts followed one another without a gap. A job that was started several times
+is still one submission.
 
 Programs are not known: work is counted in slot-seconds, as in the CSV (``harness.trace.philly``).
-One whose attempts had different numbers of GPUs did its slot-seconds on those.
+The work of a job is the sum over its attempts of time x GPUs.
 
-Source: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
-Workloads", USENIX ATC 2019.
+Source: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads",
+USENIX ATC 2019.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Job:
     submitted_s: float
     running_s: float
     wait_s: float
-    """From the submission to the first attempt; NaN if the job waited between attempts as well."""
+    """Seconds from submission to first attempt; NaN if the job also waited between attempts."""
     slots: int
     slot_s: float
 
@@ -62,16 +62,16 @@ class _Attempt:
 
 
 class PhillyJsonReader:
-    """Reads ``cluster_job_log``.
+    """Reader of ``cluster_job_log``.
 
     Args:
         path: the file; ``.gz`` is fine.
-        statuses: only jobs that ended so; None: all.
+        statuses: only jobs that ended with one of these; None: all.
         clusters: only the jobs of these virtual clusters; None: all.
         elastic: whether a scheduler may give another number of slots than was asked for.
 
     Raises:
-        ValueError: a status that is not known.
+        ValueError: a status is unknown.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class PhillyJsonReader:
         self._elastic = elastic
 
     def recognises(self, columns: Sequence[str]) -> bool:
-        """Never by columns: it is no table."""
+        """Return False: the file is JSON and has no columns."""
         return False
 
     def parse(self) -> Submissions:
-        """The jobs as they are; see ``harness.trace.submissions.Reader``."""
+        """Return the jobs as they are; see ``harness.trace.submissions.Reader``."""
         shown = display(self._path)
         problems: list[str] = []
         entries = _entries(self._path, shown)
@@ -146,24 +146,24 @@ class PhillyJsonReader:
         return (self._path,)
 
     def read(self) -> Trace:
-        """The trace; see ``harness.trace.submissions.Reader``."""
+        """Return the trace; see ``harness.trace.submissions.Reader``."""
         return to_trace(
             self.parse(), name=self._path.name.split(".")[0], generated=("global_batch",)
         )
 
     def _is_wanted(self, entry: Any) -> bool:
         if not isinstance(entry, Mapping):
-            return True  # a problem of its own
+            return True  # not a mapping: reported later, as a problem of this entry
         return (self._statuses is None or entry.get("status") in self._statuses) and (
             self._clusters is None or entry.get("vc") in self._clusters
         )
 
 
 def _entries(path: Path, shown: str) -> list[tuple[str, Any]]:
-    """Every entry of the list with its place.
+    """Return every entry of the list with its place.
 
     Raises:
-        TraceError: the file is absent, no JSON, or no list with entries.
+        TraceError: the file is absent, is not JSON, or is not a list with entries.
     """
     try:
         with opened_plain(path, follow=True) as file:
@@ -178,7 +178,7 @@ def _entries(path: Path, shown: str) -> list[tuple[str, Any]]:
 
 
 def _job(place: str, entry: Any, problems: list[str]) -> _Job | None:
-    """The job of an entry; None where it never had a GPU, or is wrong (then a problem more)."""
+    """Return the job of an entry; None if it never had a GPU or is wrong, which adds a problem."""
     before = len(problems)
     if not isinstance(entry, Mapping):
         problems.append(f"{place}: is {_short(entry)}; give a job, a mapping")
@@ -201,7 +201,7 @@ def _job(place: str, entry: Any, problems: list[str]) -> _Job | None:
         return None
     running_s = sum(part.end_s - part.start_s for part in parts)
     first_start_s, last_end_s = min(p.start_s for p in parts), max(p.end_s for p in parts)
-    # A wait between attempts is in neither number: then the end is not the sum of the two.
+    # If the job waited between attempts, its end is not arrival + first wait + running time.
     waited_once = running_s == last_end_s - first_start_s
     return _Job(
         place,
@@ -216,12 +216,12 @@ def _job(place: str, entry: Any, problems: list[str]) -> _Job | None:
 
 
 def _attempt(place: str, attempt: Any, problems: list[str]) -> Iterator[_Attempt]:
-    """Give the attempt if it counts; nothing otherwise."""
+    """Yield the attempt if it counts, else nothing."""
     if not isinstance(attempt, Mapping):
         problems.append(f"{place}: is {_short(attempt)}; give an attempt, a mapping")
         return
     if missing := [key for key in ("start_time", "end_time", "detail") if key not in attempt]:
-        # Left empty they mean that it never ran; a name that nobody knows must not.
+        # An empty value means that the attempt never ran; an absent key may be a misspelled one.
         problems.append(f"{place}: has no {' and no '.join(missing)}; give them, or null")
         return
     start_s = _date(place, "start_time", attempt["start_time"], problems)
@@ -244,7 +244,7 @@ def _attempt(place: str, attempt: Any, problems: list[str]) -> Iterator[_Attempt
 
 
 def _date(place: str, key: str, value: Any, problems: list[str]) -> float | None:
-    """Seconds since 1970, read as UTC; None where there is no time."""
+    """Return seconds since 1970, with dates read as UTC; None if there is no time."""
     if value in _NO_TIME:
         return None
     try:

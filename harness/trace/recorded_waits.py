@@ -1,4 +1,4 @@
-"""Recorded waits of jobs, which the transforms of a trace may make void."""
+"""Selection of the recorded waits that remain valid after the transforms of a trace."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from harness.trace.trace import Trace
 
 _DIGITS = 6
-"""Times of one trace that differ by less than a microsecond are one, whatever was rounded."""
+"""Decimals to which times are rounded, so that rounding errors below a microsecond do not count."""
 
 
 def still_recorded(before: Trace, after: Trace) -> Mapping[str, float]:
-    """Return the recorded waits of the jobs that are left after a trace's transforms.
+    """Return the recorded waits of the jobs that remain after a trace's transforms.
 
-    None is left if a transform has changed when jobs arrive relative to each other, or how long
-    they run: what was recorded says nothing of such jobs.
+    The result is empty if a transform changed how long jobs run, or when they arrive relative to
+    each other: the recorded waits do not apply to such jobs.
     """
     old = {job.job_id: job for job in before.jobs}
     shifts = set()

@@ -1,4 +1,4 @@
-"""Which rows of a file are jobs: kept or left out by values and patterns of their cells."""
+"""Rules that keep or leave out rows of a file, by values or patterns of their cells."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from harness.trace.trace import TraceError
 
 Scalar = str | int | float | bool
 Values = Mapping[str, Sequence[Scalar]]
-"""Column to values of its cells; ``""`` is an empty cell, or a text that stands for no value."""
+"""Column to values of its cells; ``""`` means an empty cell, or a text that means "no value"."""
 Patterns = Mapping[str, str | Sequence[str]]
-"""Column to a regular expression, or several, found anywhere in a cell as the file has it."""
+"""Column to one or more regular expressions, searched anywhere in a cell as the file has it."""
 
 
 _LISTED = 4
@@ -45,8 +45,8 @@ def kept(
         keep_where: rows with another value are left out.
         drop_where: rows with one of these values are left out.
         keep_matching: rows in which no expression of the column is found are left out.
-        drop_matching: rows in which one is found are left out.
-        no_value: texts that count as an empty cell, next to what they are.
+        drop_matching: rows in which any expression of the column is found are left out.
+        no_value: texts that match an empty value as well as themselves.
 
     Raises:
         TraceError: no row is left.
@@ -74,7 +74,7 @@ def kept(
 
 
 def _listed(cells: Sequence[str]) -> str:
-    """Return the most frequent of some cells, as messages list them."""
+    """Return the most frequent cells, as messages list them."""
     found = [repr(cell) for cell, _ in Counter(cells).most_common(_LISTED + 1)]
     return ", ".join(found[:_LISTED]) + (" and others" if len(found) > _LISTED else "")
 

@@ -1,7 +1,7 @@
-"""A trace at a glance: counts, load, percentiles, and bars of text.
+"""Summary of a trace as text: counts, load, percentiles and bars.
 
-A gap is the time between two arrivals; percentile p is the element floor(n x p / 100) of the
-sorted list.
+A gap is the time between two arrivals; percentile p is the element floor(n x p / 100) of the sorted
+list.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _DURATION_LABELS = (
 
 
 def facts(trace: Trace, cluster: Cluster | None = None) -> dict[str, str]:
-    """What there is to say of a trace in one line each, by what it is about.
+    """Return the facts of a trace by name, one line each.
 
-    ``slots busy`` is slot-hours over the span: the mean slots in use if nothing ever waited.
+    ``slots busy`` is slot-hours over the span: the mean slots in use if no job ever waited.
     ``load`` is that over the cluster's slots.
     """
     jobs = trace.jobs
@@ -97,7 +97,7 @@ def show(trace: Trace, console: Console, cluster: Cluster | None = None) -> None
 
 
 def _most(counts: Counter[str], shown: int = 8) -> list[tuple[str, int]]:
-    """The most frequent names; the rest as one entry. Ties by name."""
+    """Return the most frequent names, ties by name, and all others as one entry."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rest = ordered[shown:]
     return ordered[:shown] + ([(f"{len(rest)} more", sum(n for _, n in rest))] if rest else [])
@@ -122,12 +122,12 @@ def _percentiles(slots: Floats, durations: Floats, gaps: Floats) -> Table:
 
 
 def percentile(ranked: Floats, percent: int) -> float:
-    """The element of sorted values that the module's text says: one that was recorded."""
+    """Return element floor(n x percent / 100) of the sorted values, so always a recorded value."""
     return float(ranked[len(ranked) * percent // 100])
 
 
 def number(value: float) -> str:
-    """A number as it is shown: no more digits than tell anything."""
+    """Return a number as text with only the digits that matter."""
     return f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:,.2f}"
 
 
@@ -141,7 +141,7 @@ def _arrivals(arrivals: Floats) -> tuple[list[str], list[int]]:
 
 
 def _demand(slots: Floats) -> tuple[list[str], list[int]]:
-    """Counts by demand, in ranges that double: 1, 2, 3-4, 5-8, ..."""
+    """Return counts by demand, in ranges that double: 1, 2, 3-4, 5-8, ..."""
     powers = np.ceil(np.log2(slots)).astype(int)
     counts = np.bincount(powers).tolist()
     labels = [
@@ -157,7 +157,7 @@ def _durations(durations: Floats) -> tuple[list[str], list[int]]:
 
 
 def _bars(console: Console, title: str, labels: Sequence[str], counts: Sequence[int]) -> None:
-    """One line for each label, with a bar whose length is the share of the largest count."""
+    """Print one line for each label, with a bar proportional to its count."""
     mark = "█" if console.encoding.lower().startswith("utf") else "#"
     most = max(counts)
     table = Table.grid(padding=(0, 2))

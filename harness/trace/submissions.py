@@ -1,7 +1,7 @@
-"""Job submissions as columns: what every reader makes of its file, before it is judged.
+"""Job submissions as columns: every reader's output, before it is checked.
 
-Types are right here (numbers are numbers) but values may still be impossible, so that
-``lint`` can say what is wrong with a file that cannot be loaded.
+Types are right here (numbers are numbers) but values may still be impossible. So ``lint`` can
+report the mistakes of a file that cannot be loaded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.trace.table import Floats, Ints
 from harness.trace.trace import Trace
 
 ImpossibleDeadlines = Literal["refuse", "drop_deadline", "drop_job"]
-"""What to do with a deadline at or before its own submission."""
+"""Treatment of a deadline at or before its own submission."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,53 +27,53 @@ class Submissions:
     path: str
     lines: Ints
     arrival_s: Floats
-    """On the clock of the file."""
+    """Submission times on the clock of the file, seconds."""
     requested_slots: Ints
     workload: Sequence[str]
     global_batch: Ints
     work_samples: Floats
     duration_s: Floats
     deadline_s: Floats
-    """Absolute, on the clock of the file; NaN: none."""
+    """Absolute deadlines on the clock of the file, seconds; NaN: none."""
     job_ids: Sequence[str] | None = None
-    """None: the file has none, and jobs are numbered in the order of arrival."""
+    """Ids from the file; None: the file has none, and jobs are numbered in order of arrival."""
     owner: Sequence[str] | None = None
     priority: Ints | None = None
     elastic: Sequence[bool] | bool = True
     min_slots: Ints | None = None
     max_slots: Floats | None = None
-    """NaN: none."""
+    """Most slots of each job; NaN: no limit."""
     logical_workers: Floats | None = None
-    """NaN: as many as slots."""
+    """Logical workers of each job; NaN: as many as its slots."""
     deadline_kind: DeadlineKind = DeadlineKind.HARD
     impossible_deadlines: ImpossibleDeadlines = "refuse"
     names: Mapping[str, str] = field(default_factory=dict)
-    """Column of the file that each field comes from, for messages."""
+    """Column of the file for each field, for messages."""
     shown: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
-    """Cells that a field comes from, by field and column: the texts of the file, for messages."""
+    """Texts of the file behind each field, by field and column, for messages."""
     places: Sequence[str] | None = None
     """Place of each row in messages; None: path and line."""
 
     wait_s: Floats | None = None
     """Recorded start minus arrival; NaN: not recorded. None: the file has no starts."""
     work_in_slot_s: bool = False
-    """Whether work is counted in slot-seconds, since the file has none of its own."""
+    """True if work is counted in slot-seconds, because the file has no work of its own."""
     notes: frozenset[str] = frozenset()
-    """What the reader's options left out of the file, for the trace's history."""
+    """Rows that the reader's options left out, and roundings, for the trace's history."""
 
     def __len__(self) -> int:
         return len(self.arrival_s)
 
     def where(self, row: int) -> str:
-        """The place of a row, as messages show it."""
+        """Return the place of a row, as messages show it."""
         return self.places[row] if self.places else f"{self.path}:{self.lines[row]}"
 
     def column(self, name: str) -> str:
-        """What the file calls a field of ``JobSpec``."""
+        """Return the file's name for a field of ``JobSpec``."""
         return self.names.get(name, name)
 
     def said(self, name: str, row: int, verb: str = "is ") -> str:
-        """Return what the file says of a row's field, ``column is text``; else its value.
+        """Return ``column is text``, as the file has a row's field; else the field's value.
 
         Args:
             name: field of this class.
@@ -85,7 +85,7 @@ class Submissions:
         return f"{self.column(name)} {verb}{getattr(self, name)[row]:.10g}"
 
     def take(self, rows: Ints) -> Submissions:
-        """Only the given rows, in the given order."""
+        """Return only the given rows, in the given order."""
         picked: dict[str, object] = {
             "shown": {
                 name: {column: [cells[row] for row in rows] for column, cells in texts.items()}
@@ -102,18 +102,18 @@ class Submissions:
 
 
 class Reader(Protocol):
-    """One published format (or a user's own), opened on one file.
+    """A published format (or a user's own), opened on one file.
 
-    A part of a trace that reads files, reader or transform, may say which: a property ``files``
-    with their paths. Records then tell an edited file from what a seed draws.
+    A part of a trace that reads files, reader or transform, may have a property ``files`` with
+    their paths. From it, records can tell an edited file apart from another seed's draws.
     """
 
     def recognises(self, columns: Sequence[str]) -> bool:
-        """Whether a file with these columns is of this format."""
+        """Return whether a file with these columns is of this format."""
         ...
 
     def parse(self) -> Submissions:
-        """The rows of the file as they are.
+        """Return the rows of the file as they are.
 
         Raises:
             TraceError: the file cannot be read, lacks a column, or has cells of the wrong
@@ -122,9 +122,9 @@ class Reader(Protocol):
         ...
 
     def read(self) -> Trace:
-        """The trace: sorted, the first submission at 0.
+        """Return the trace: sorted, the first submission at 0.
 
         Raises:
-            TraceError: as ``parse``, and for every row that no job can be made of.
+            TraceError: as ``parse``, and for every row that cannot become a job.
         """
         ...

@@ -25,20 +25,20 @@ _NO_QUOTES = "set quotes: false (ColumnsReader) if a quotation mark is part of a
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it stands in a file: columns of text, and the line of every row."""
+    """A table as it is in a file: columns of text, and the line of every row."""
 
     path: str
-    """As shown in messages: relative to the working directory where that is shorter."""
+    """File name as messages show it: relative to the working directory if the file is below it."""
     columns: Mapping[str, Sequence[str]]
     lines: Ints
     originals: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Cells as they are in the file, of columns that were changed since."""
+    """Cells as they are in the file, for columns that were changed since."""
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def where(self, row: int) -> str:
-        """``path:line`` of a row."""
+        """Return ``path:line`` of a row."""
         return f"{self.path}:{self.lines[row]}"
 
     def text(self, row: int, column: str) -> str:
@@ -46,7 +46,7 @@ class Table:
         return self.originals.get(column, self.columns[column])[row]
 
     def fact(self, row: int, column: str) -> str:
-        """Return what the file says there: ``column is 'text'``, or ``column is empty``."""
+        """Return what the file says in a cell: ``column is 'text'``, or ``column is empty``."""
         cell = self.text(row, column)
         if not cell:
             return f"{column} is empty"
@@ -75,7 +75,7 @@ class Table:
         )
 
     def take(self, rows: Ints) -> Table:
-        """Only the given rows, in the given order."""
+        """Return only the given rows, in the given order."""
 
         def taken(columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
             return {name: [cells[row] for row in rows.tolist()] for name, cells in columns.items()}
@@ -83,7 +83,7 @@ class Table:
         return Table(self.path, taken(self.columns), self.lines[rows], taken(self.originals))
 
     def missing(self, wanted: Sequence[str]) -> list[str]:
-        """Problems for the wanted columns that are not there; lists those that are."""
+        """Return a problem for each wanted column that is absent; it names the existing columns."""
         return [
             f"{self.path}:1: there is no column {name!r}; {suggest(name, self.columns)}"
             for name in wanted
@@ -93,10 +93,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a file that are not blank, cut into cells, and the line of each."""
+    """The non-blank rows of a file, split into cells, with the line of each row."""
 
     path: str
-    """As shown in messages."""
+    """File name as messages show it."""
     cells: Sequence[Sequence[str]]
     lines: Sequence[int]
 
@@ -116,8 +116,8 @@ def read_table(
 def read_rows(path: Path, *, delimiter: str = ",", quotes: bool = True) -> Rows:
     """Return the rows of a delimited text file, gzip-compressed if its name ends in ``.gz``.
 
-    Blank lines are skipped; CRLF, a byte-order mark and a missing final newline are fine.
-    A row is one line: a quotation mark that is part of a name would hide the rows after it.
+    Blank lines are skipped. CRLF, a byte-order mark and a missing final newline are accepted. Every
+    row must be one line: otherwise a quotation mark inside a name would hide the rows after it.
 
     Args:
         path: the file.
@@ -164,9 +164,9 @@ def read_rows(path: Path, *, delimiter: str = ",", quotes: bool = True) -> Rows:
 def to_table(
     rows: Rows, header: Sequence[str] | None = None, ragged: list[str] | None = None
 ) -> Table:
-    """Rows as columns; space around a cell is not part of it.
+    """Return rows as columns, with the space around each cell removed.
 
-    Delimiters at the end of every line, with nothing after them, end no column.
+    A delimiter at the end of every line, with nothing after it, does not make a column.
 
     Args:
         rows: of one file.
@@ -209,7 +209,7 @@ def _without_ends(
 ) -> tuple[list[str], list[Sequence[str]]]:
     """Return names and rows without the empty cells that a delimiter at the end of lines makes.
 
-    A column without a name that has a cell somewhere is a column, and stays.
+    A column without a name is kept if any of its cells has text.
     """
     named = len(names)
     while named and not names[named - 1]:
@@ -221,7 +221,7 @@ def _without_ends(
 
 
 def read_header(path: Path) -> list[str]:
-    """The names in the first line of a comma-separated file.
+    """Return the names in the first line of a comma-separated file.
 
     Raises:
         TraceError: the file is absent, empty or not text.
@@ -238,7 +238,7 @@ def read_header(path: Path) -> list[str]:
 
 
 def display(path: Path) -> str:
-    """A path as messages show it: relative to the working directory where it is below it."""
+    """Return a path as messages show it: relative to the working directory if it is below it."""
     absolute = path.absolute()
     here = Path.cwd()
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(path)

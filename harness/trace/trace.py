@@ -1,4 +1,4 @@
-"""The trace: an ordered list of job submissions, with where it came from and what was done."""
+"""The trace: an ordered list of job submissions, with its source and the history of its changes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from harness.trace.job import JobSpec
 
 _SHOWN = 12
 _LATER_FIELDS = ("stated_work_ratio",)
-"""Fields that came after digests were stored: they count where they are not their default."""
+"""Fields added after digests were stored; they enter a digest only with a non-default value."""
 _FIELDS = tuple(each.name for each in fields(JobSpec) if each.name not in _LATER_FIELDS)
 _DEFAULTS = {each.name: each.default for each in fields(JobSpec) if each.name in _LATER_FIELDS}
 _values = attrgetter(*_FIELDS)
 
 
 class TraceError(UserError):
-    """What is wrong with a trace, all of it: ``problems`` has one entry for each mistake.
+    """All mistakes of a trace: ``problems`` has one entry for each.
 
-    The text is one screen: the first problems, and how many more there are.
+    The text fits one screen: the first problems, and the number of the others.
     """
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class TraceError(UserError):
 
 @dataclass(frozen=True)
 class Trace:
-    """Jobs in the order of arrival (ties: job id); the first arrives at 0 when it is read.
+    """Jobs in order of arrival, ties by job id; the first arrives at 0 when the trace is read.
 
     Raises:
         TraceError: there is no job, two jobs share an id, or the order is another.
@@ -53,19 +53,19 @@ class Trace:
     """Repository, path and commit of the file."""
     licence: str = "not stated"
     generated: frozenset[str] = frozenset()
-    """Fields of ``JobSpec`` (or ``events``) that were made up, by upstream or by a transform."""
+    """Fields of ``JobSpec`` (or ``events``) that upstream or a transform made up."""
     history: tuple[str, ...] = ()
-    """What was done to the recorded jobs, one readable line for each step."""
+    """Steps from the recorded jobs to these, one readable line each."""
     events: tuple[TraceEvent, ...] = ()
-    """What happens beside the submissions, in its order."""
+    """Events besides the submissions, in their order: failing slots, cancelled or crashing jobs."""
     work_in_slot_s: bool = False
-    """Whether ``work_samples`` are slot-seconds, which only the workload ``recorded`` trains."""
+    """True if ``work_samples`` are slot-seconds; only the workload ``recorded`` trains those."""
     files_digest: str | None = None
     """SHA-256 of the files that reader and transforms read, the same for every seed, profile and
-    cluster; None if the reader does not say which. It is no part of ``digest``."""
+    cluster. It is None if the reader does not name its files. It is not part of ``digest``."""
     recorded_wait_s: Mapping[str, float] = field(default_factory=dict, compare=False, repr=False)
-    """Recorded start minus arrival of the jobs that have one, by job id. Shown next to results
-    alone: neither replay nor digest knows it."""
+    """Recorded start minus arrival, seconds, by job id, for jobs that have one. Reports show it
+    next to results; neither the replay nor the digest uses it."""
 
     def __post_init__(self) -> None:
         if not self.jobs:
@@ -96,10 +96,10 @@ class Trace:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of jobs and events, as text: a line for each, every field in order.
+        """SHA-256 of jobs and events as text: one line each, every field in order.
 
-        Name, source and history do not count, so equal jobs have equal digests. A whole
-        number and the equal float are the same.
+        Name, source and history do not count, so equal jobs have equal digests. A whole number and
+        the equal float count as the same.
         """
         digest = hashlib.sha256("\t".join(_FIELDS).encode())
         for job in self.jobs:
@@ -115,16 +115,16 @@ class Trace:
 
     @property
     def span_s(self) -> float:
-        """First to last submission, seconds."""
+        """Seconds from the first to the last submission."""
         return self.jobs[-1].arrival_s - self.jobs[0].arrival_s
 
     @property
     def end_s(self) -> float:
-        """When the last job ends, if every job starts on arrival; seconds."""
+        """Latest end of a job if every job started on arrival, seconds."""
         return max(job.arrival_s + (job.duration_s or 0.0) for job in self.jobs)
 
     def step(self, note: str, jobs: Iterable[JobSpec], generated: Iterable[str] = ()) -> Trace:
-        """The trace after one step: sorted jobs, the note in its history.
+        """Return the trace after one step: with these jobs, sorted, and the note in its history.
 
         Args:
             note: what was done, with its numbers, for the manifest.
@@ -151,7 +151,7 @@ class Trace:
     def with_events(
         self, note: str, events: Iterable[TraceEvent], *, are_generated: bool = True
     ) -> Trace:
-        """The trace with more events, and the note in its history.
+        """Return the trace with these events added and the note in its history.
 
         Raises:
             TraceError: an event cannot happen.

@@ -1,7 +1,7 @@
-"""Times that look as if they were read in a wrong unit: what no cluster's jobs are like.
+"""Checks for times that were probably read in a wrong unit.
 
-The bounds are far from every shipped trace, whose longest span is 149 days, and whose longest
-mean duration is 2.7 days.
+The bounds are far from every shipped trace: their longest span is 149 days, and their longest mean
+duration is 2.7 days.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ YEAR_S = 365.25 * DAY_S
 _DECADE_S = 10 * YEAR_S
 """Longest plausible span of a trace, and time to a deadline, seconds."""
 _LONG_MEAN_S, _SHORT_MEAN_S = 10 * DAY_S, 1.0
-"""Mean durations between these are plausible, seconds."""
+"""Largest and smallest plausible mean duration, seconds."""
 _FAR = 100.0
-"""Times to the deadline over durations: a median above this is not plausible."""
+"""Largest plausible median of time to the deadline over duration."""
 _LEAST_RUNNING, _LEAST_JOBS = 0.05, 20
-"""Jobs that run at a time, on average: fewer are not plausible in a trace of so many jobs."""
+"""Least plausible mean number of jobs running at a time, and the fewest jobs of a trace for which
+this is checked."""
 _EPOCH_S = (5e8, 5e9)
 """Seconds since 1970 in this range are dates from 1985 to 2128."""
 _EPOCH_MS = 1e11
-"""Seconds since 1970 from here on would be after the year 5000: milliseconds."""
+"""Least arrival that must be in milliseconds: as seconds since 1970 it is after the year 5000."""
 
 
 def wrong_units(rows: Submissions) -> list[Finding]:
-    """Return a finding for each time that is implausible as the reader understood it."""
+    """Return a finding for each time that is implausible in the unit that the reader assumed."""
     found = [*_arrivals(rows), *_durations(rows), *_deadlines(rows), *_waits(rows)]
     return found if any(len(finding.rows) for finding in found) else [*found, *_running(rows)]
 
@@ -63,7 +64,7 @@ def _waits(rows: Submissions) -> list[Finding]:
 
 
 def _running(rows: Submissions) -> list[Finding]:
-    """Return a finding if almost never a job runs, though no time is implausible by itself."""
+    """Return a finding if almost no job ever runs, though each time alone is plausible."""
     known = np.flatnonzero(rows.duration_s > 0)
     span_s = float(np.ptp(rows.arrival_s))
     if len(known) < _LEAST_JOBS or span_s <= 0:
@@ -153,7 +154,7 @@ def _deadlines(rows: Submissions) -> list[Finding]:
                 "do they count from submission? then set deadlines: relative",
             )
         )
-    with np.errstate(divide="ignore", invalid="ignore"):  # a duration of 0 is told elsewhere
+    with np.errstate(divide="ignore", invalid="ignore"):  # durations of 0 are reported elsewhere
         ratio = left_s[with_one] / rows.duration_s[with_one]
     known = np.isfinite(ratio)
     if not len(away) and known.any() and float(np.median(ratio[known])) > _FAR:
@@ -182,7 +183,7 @@ def _of_far_deadlines(left_s: Floats) -> str:
 
 
 def _long(seconds: float) -> str:
-    """Return a time in the unit in which it is easiest to judge."""
+    """Return a time as text, in a unit that is easy to judge."""
     for unit_s, name in ((YEAR_S, "years"), (DAY_S, "days"), (3600.0, "h"), (60.0, "min")):
         if abs(seconds) >= 2 * unit_s:
             return f"{seconds / unit_s:,.1f} {name}"

@@ -1,4 +1,4 @@
-"""Cells of a table as numbers: plain ones, dates, and durations in parts."""
+"""Parsers of table columns: plain numbers, dates, and durations in parts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SECONDS: Mapping[str, float] = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0,
 """Seconds in each unit of time."""
 
 RepeatedHour = Literal["refuse", "earlier", "later"]
-"""What a date means in the hour that clocks show twice when summer time ends."""
+"""Meaning of a date in the hour that clocks show twice when summer time ends."""
 
 _MAX_EXACT = 2.0**53
 _ROUNDING = 1e-12
-"""What a factor written in decimals may put a whole number off, relatively."""
+"""Largest relative error by which a decimal factor may move a whole number."""
 
 _CLOCK = re.compile(
     r"""(?:(?P<d>\d+)-(?P<after>\d+)(?::(?P<m>\d\d)(?::(?P<s>\d\d(?:\.\d+)?))?)?  # 2-01:24:56
@@ -37,7 +37,7 @@ _LETTER_S = (365 * 86400.0, 86400.0, 3600.0, 60.0, 1.0, 0.001)
 
 
 class CellError(ValueError):
-    """What is wrong with one cell, as ``fact; way out`` to follow the cell's text."""
+    """A mistake in one cell, as ``fact; way out``, to be appended to the cell's text."""
 
 
 def numbers(
@@ -49,14 +49,14 @@ def numbers(
     whole: bool = False,
     optional: bool = False,
 ) -> Floats:
-    """Return a column as numbers; a cell that is none becomes NaN and a problem.
+    """Return a column as numbers; a cell that is not a number becomes NaN and a problem.
 
     Args:
         table: where the column is.
         column: its name.
         problems: receives one line for each bad cell.
         scale: factor on every number, for units.
-        whole: what is a fraction after that is a problem.
+        whole: a number that is not whole after scaling is a problem.
         optional: an empty cell is NaN without a problem.
     """
     kind = "a whole number" if whole else "a number"
@@ -110,22 +110,22 @@ def dates(
 
 @dataclass
 class Calendar:
-    """How the dates of one column are read, and the first of each kind in it."""
+    """Rules for reading the dates of one column, and the first date of each kind in it."""
 
     date_format: str | None = None
-    """As for ``datetime.strptime``; None: ISO 8601 (``2017-10-07 01:03:54``)."""
+    """Format as for ``datetime.strptime``; None: ISO 8601 (``2017-10-07 01:03:54``)."""
     zone: ZoneInfo | None = None
-    """Zone of dates that name none; None: UTC."""
+    """Zone of dates without one; None: UTC."""
     repeated_hour: RepeatedHour = "refuse"
     first: dict[bool, str] = field(default_factory=dict)
-    """First cell with a zone (True) and without (False), of those that were read."""
+    """First cell read with a zone (key True) and without one (key False)."""
 
     def seconds(self, cell: str) -> float:
         """Return the seconds from 1970 to a date.
 
         Raises:
-            CellError: clocks of the zone showed this date never, or twice.
-            ValueError: it is no date.
+            CellError: the clocks of the zone never showed this date, or showed it twice.
+            ValueError: the text is not a date.
         """
         if self.date_format is None:
             found = datetime.fromisoformat(cell)
@@ -139,7 +139,7 @@ class Calendar:
         return found.timestamp()
 
     def _local(self, found: datetime) -> datetime:
-        """Return the date in the zone; ``fold`` says which of two equal ones is meant."""
+        """Return the date in the zone; if clocks showed it twice, ``repeated_hour`` chooses one."""
         earlier, later = (found.replace(tzinfo=self.zone, fold=fold) for fold in (0, 1))
         before, after = earlier.utcoffset(), later.utcoffset()
         assert before is not None
@@ -160,11 +160,12 @@ class Calendar:
 def parts_s(cell: str) -> float:
     """Return a duration in parts, in seconds.
 
-    Slurm's ``[days-]hours:minutes:seconds``, ``minutes:seconds``, ``days-hours`` and
-    ``days-hours:minutes``; Kubernetes' ``3d4h``, ``2h5m``, ``1m2.5s``, ``1y20d`` (365 days).
+    Accepted are Slurm's ``[days-]hours:minutes:seconds``, ``minutes:seconds``, ``days-hours`` and
+    ``days-hours:minutes``, and Kubernetes' ``3d4h``, ``2h5m``, ``1m2.5s`` and ``1y20d`` (a year is
+    365 days).
 
     Raises:
-        ValueError: it is none of these, or a part exceeds the next larger unit.
+        ValueError: the text has another form, or a part exceeds the next larger unit.
     """
     if found := _CLOCK.fullmatch(cell):
         part = {name: float(text or 0) for name, text in found.groupdict().items()}
@@ -186,7 +187,7 @@ def parts_s(cell: str) -> float:
 
 
 def _number(cell: str) -> float:
-    value = float(cell)  # takes 1_000 and other scripts' digits, too, which no trace means
+    value = float(cell)  # also accepts 1_000 and other scripts' digits, which are mistakes here
     if not math.isfinite(value) or "_" in cell or not cell.isascii():
         raise ValueError
     return value
@@ -202,7 +203,7 @@ def _parsed(
     whole: bool,
     scale: float,
 ) -> Floats:
-    """Return every cell parsed; all at once where that succeeds, cell by cell where it does not."""
+    """Return every cell parsed: all at once if no cell is bad, else one by one."""
     cells = table.columns[column]
     try:
         values = np.fromiter(map(parse, cells), np.float64, len(cells))
@@ -230,7 +231,7 @@ def _parsed(
 
 
 def _bad(table: Table, row: int, column: str, kind: str) -> str:
-    """Return what is wrong with a cell; a text without digits may stand for no value."""
+    """Return the problem of a cell; a text without digits may also mean "no value"."""
     told = f"{table.where(row)}: {table.fact(row, column)}; give {kind}, or remove the row"
     cell = table.columns[column][row]
     if any(map(str.isdigit, cell)):

@@ -1,6 +1,6 @@
 """Numbers of a replay on a cluster that only criteria need: load, waiting, idle slots, speed.
 
-Pure functions of a run's jobs and grants. Times are seconds, shares are of 1.
+The functions are pure functions of a run's records. Times are in seconds, shares are of 1.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from harness.records import GrantRecord
 from reports.selection import ReportRun
 
 SHORT_IDLE_S = 240.0
-"""An idle interval below this is short [EDL, section 2.3]."""
+"""Seconds below which an idle interval is short [EDL, section 2.3]."""
 SIZE_CLASSES = (0.0, 0.2, 0.5, 0.9, 1.0)
-"""Ends of the classes of jobs by slots times running time, as shares of all [EDL, section 2.3]."""
+"""Ends of the classes of jobs by slots times running time, as shares of all jobs [EDL, section
+2.3]."""
 CROWDED = 2.0
-"""A burst is an hour with more than so many times the mean number of submissions; ours."""
+"""Submissions of an hour over the hourly mean from which the hour is a burst; our choice."""
 FEW_HELD = 2.0 / 3.0
-"""A cluster with a smaller share of its slots held is clearly under-used; ours."""
+"""Share of slots held below which a cluster is clearly under-used; our choice."""
 
 Values = npt.NDArray[np.float64]
 Levels = tuple[Values, Values]
-"""A step function: where it changes, ascending, and its value from there on."""
+"""A step function: the times at which it changes, ascending, and its value from each time on."""
 
 
 def _levels(steps: Iterable[tuple[float, float, float]]) -> Levels:
-    """The sum of rectangles (from, until, height) over time."""
+    """Return the sum of rectangles (from, until, height) over time."""
     change: dict[float, float] = defaultdict(float)
     for start_s, end_s, height in steps:
         change[start_s] += height
@@ -56,13 +57,13 @@ def _arrivals(run: ReportRun) -> tuple[float, float]:
 
 
 def _pieces(until: tuple[float, float], *levels: Levels) -> npt.NDArray[np.float64]:
-    """The ends of the pieces of a window on which all step functions are constant."""
+    """Return the ends of the pieces of a window on which all step functions are constant."""
     inside = [times[(times > until[0]) & (times < until[1])] for times, _ in levels]
     return np.unique(np.concatenate([np.array(until), *inside]))
 
 
 def _time_share(run: ReportRun, holds: Callable[..., npt.NDArray[np.bool_]], *of: Levels) -> float:
-    """Share of the time from the first to the last arrival in which something is so."""
+    """Return the share of the time from first to last arrival in which a condition holds."""
     ends = _pieces(_arrivals(run), *of)
     lengths = np.diff(ends)
     is_so = holds(*(_at(each, ends[:-1]) for each in of))
@@ -70,7 +71,7 @@ def _time_share(run: ReportRun, holds: Callable[..., npt.NDArray[np.bool_]], *of
 
 
 def _waiting_share(run: ReportRun) -> float | None:
-    """Share of the time in which some job waits for its first slots."""
+    """Return the share of the time in which some job waits for its first slots."""
     ends = [
         (job.arrival_s, job.first_start_s, 1.0) for job in run.jobs if job.first_start_s is not None
     ]
@@ -78,13 +79,13 @@ def _waiting_share(run: ReportRun) -> float | None:
 
 
 def _under_used_share(run: ReportRun) -> float | None:
-    """Share of the time in which fewer than two thirds of the slots are held."""
+    """Return the share of the time in which fewer than two thirds of the slots are held."""
     most = FEW_HELD * run.num_slots
     return _time_share(run, lambda held: held < most, _held(run)) if run.grants else None
 
 
 def _held_in_calm(run: ReportRun) -> float | None:
-    """Mean share of slots held while jobs are there and their requests fit the cluster together."""
+    """Return the mean share of slots held while jobs are present and all their requests fit."""
     present = [
         (job.arrival_s, job.finish_s, float(job.requested_slots))
         for job in run.jobs
@@ -102,7 +103,7 @@ def _held_in_calm(run: ReportRun) -> float | None:
 
 
 def _refused(run: ReportRun, *, crowded: bool) -> float | None:
-    """Share refused of the jobs submitted in bursts, or of all others."""
+    """Return the refused share of the jobs submitted in bursts, or of all other jobs."""
     hours = [int(job.arrival_s // 3600) for job in run.jobs]
     if not hours:
         return None
@@ -121,7 +122,7 @@ def _burst_less_calm(run: ReportRun) -> float | None:
 
 
 def _tight_share(run: ReportRun) -> float | None:
-    """Share of deadlines that leave less time than the job runs alone on its request."""
+    """Return the share of deadlines that leave less time than the job runs alone on its slots."""
     bound = [
         job.deadline_s - job.arrival_s < job.alone_s
         for job in run.jobs
@@ -131,7 +132,7 @@ def _tight_share(run: ReportRun) -> float | None:
 
 
 def idle_intervals_s(run: ReportRun) -> list[float]:
-    """Lengths of the intervals between two jobs on one slot, seconds."""
+    """Return the lengths of the intervals between two jobs on one slot, in seconds."""
     periods: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for grant in run.grants:
         for slot in grant.slots:
@@ -150,10 +151,10 @@ def _short_idle_share(run: ReportRun) -> float | None:
 
 
 def idle_density(run: ReportRun) -> tuple[Values, Values] | None:
-    """Idle intervals by length: middles of bins, seconds, and intervals per second of length.
+    """Return the middles of bins of idle length, in seconds, and intervals per second of length.
 
-    Ten bins of equal width in logarithms from 10 s to the longest, without the empty ones; None of
-    fewer than 100 intervals.
+    The ten bins have equal widths in logarithms, from 10 s to the longest interval; empty bins are
+    left out. The result is None for fewer than 100 intervals.
     """
     idle_s = np.array([each for each in idle_intervals_s(run) if each >= 10.0])
     if idle_s.size < 100:
@@ -165,8 +166,10 @@ def idle_density(run: ReportRun) -> tuple[Values, Values] | None:
 
 
 def _idle_power_law(run: ReportRun) -> float | None:
-    """Correlation of the density of idle intervals with their length, both in logarithms; -1 is
-    a power law that falls."""
+    """Return the correlation of the density of idle intervals with their length, in logarithms.
+
+    A value of -1 is a falling power law.
+    """
     if (found := idle_density(run)) is None:
         return None
     lengths_s, density = found
@@ -174,7 +177,7 @@ def _idle_power_law(run: ReportRun) -> float | None:
 
 
 def waiting_ratios(run: ReportRun) -> list[Values]:
-    """Waiting over running time of the jobs of each class of size, smallest jobs first."""
+    """Return waiting time over running time of the jobs of each size class, smallest jobs first."""
     found: list[tuple[float, float]] = []
     for job in run.jobs:
         if job.state == JobState.FINISHED and job.first_start_s is not None and job.executed_s > 0:
@@ -191,13 +194,13 @@ def _waited(run: ReportRun, size: int, ratio: float) -> float | None:
 
 
 def _waited_ratio(run: ReportRun, size: int) -> float | None:
-    """Share of a class that waits longer than it runs, over that of the next larger class."""
+    """Return the share of a class that waits longer than it runs, over the next larger class's."""
     own, larger = _waited(run, size, 1.0), _waited(run, size + 1, 1.0)
     return own / larger if own is not None and larger else None
 
 
 def _size_spread(run: ReportRun) -> float | None:
-    """Slots times running time of the job at nine tenths of all, over that at two tenths."""
+    """Return slots times running time of jobs: the 90th percentile over the 20th."""
     sizes = [j.requested_slots * j.executed_s for j in run.jobs if j.state == JobState.FINISHED]
     if not sizes:
         return None
@@ -206,9 +209,10 @@ def _size_spread(run: ReportRun) -> float | None:
 
 
 def _speedups(run: ReportRun, after: int) -> tuple[float, float] | None:
-    """Sum of the jobs' speeds over those on one slot, and slots held, before job ``after`` + 1.
+    """Return the sum of speedups over one slot, and the slots held, before job ``after`` + 1 comes.
 
-    After the last job, as long after it as the job before it came before.
+    If job ``after`` is the last, the moment is as long after its arrival as the previous arrival
+    was before it.
     """
     arrivals = sorted(job.arrival_s for job in run.jobs)
     if not 1 < after <= len(arrivals):
@@ -241,7 +245,7 @@ def _growth(run: ReportRun) -> float | None:
 
 
 def _early_efficiency(run: ReportRun) -> float | None:
-    """Cluster efficiency (the metric of that name) from the first to the last arrival."""
+    """Return cluster efficiency, as in the metric, from the first to the last arrival."""
     start_s, end_s = _arrivals(run)
     speeds = [
         (each.speedup or 0.0) * max(0.0, min(each.end_s, end_s) - max(each.start_s, start_s))
@@ -253,15 +257,18 @@ def _early_efficiency(run: ReportRun) -> float | None:
 
 
 def _decision_gap_s(run: ReportRun) -> float | None:
-    """Mean time between two moments at which jobs arrive or end."""
+    """Return the mean time between two successive moments at which jobs arrive or end."""
     ends = [job.finish_s for job in run.jobs if job.finish_s is not None]
     times = sorted({*(job.arrival_s for job in run.jobs), *ends})
     return (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else None
 
 
 def _with_serving(run: ReportRun) -> tuple[Values, Values, Values] | None:
-    """Slots in use from the first to the last arrival: lengths of the pieces of that time, in use
-    by serving alone, which takes them as outages, and by serving and jobs."""
+    """Return pieces of the time from the first to the last arrival, with the slots in use.
+
+    The result has the lengths of the pieces, the slots of serving, and the slots of serving and
+    jobs. Serving takes its slots as outages.
+    """
     if not run.outages or not run.grants:
         return None
     serving = _levels((each.start_s, each.end_s, 1.0) for each in run.outages)
@@ -277,7 +284,7 @@ def _deviation(values: npt.NDArray[np.float64], lengths: npt.NDArray[np.float64]
 
 
 def _flatter(run: ReportRun) -> float | None:
-    """Standard deviation of the slots in use: by serving and jobs, over that by serving alone."""
+    """Return the standard deviation of slots in use by serving and jobs, over that by serving."""
     if (found := _with_serving(run)) is None:
         return None
     lengths, alone, both = found
@@ -286,7 +293,7 @@ def _flatter(run: ReportRun) -> float | None:
 
 
 def _fuller(run: ReportRun) -> float | None:
-    """Mean of the slots in use: by serving and jobs, over that by serving alone."""
+    """Return the mean of the slots in use by serving and jobs, over that by serving alone."""
     if (found := _with_serving(run)) is None:
         return None
     lengths, alone, both = found
@@ -316,4 +323,4 @@ CLUSTER_NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
     "in_use_deviation_over_that_of_serving": _flatter,
     "in_use_over_that_of_serving": _fuller,
 }
-"""By the name that criteria have for them; the unit is in the name."""
+"""Functions by the name that criteria use; the unit is in the name."""

@@ -1,7 +1,8 @@
-"""Whether a criterion was there before its records: what the runs' manifests hold of it.
+"""Evidence in the runs' manifests that a criterion existed before its records.
 
 A manifest holds the digests of the criteria of its own study alone. A run that a second study
-shares, since it has the same point, was made for the first and cannot hold the second's.
+shares, since it has the same point, was made for the first study. Its manifest cannot hold the
+criteria of the second.
 """
 
 from __future__ import annotations
@@ -15,38 +16,38 @@ from reports.selection import ReportRun
 
 @dataclass(frozen=True, order=True)
 class Made:
-    """How runs were made, as far as it says why their manifests do not hold a criterion."""
+    """Origin of runs, as far as it explains why their manifests lack a criterion."""
 
     study: str
-    """What they were made for; "" for no study."""
+    """Study that the runs were made for; "" for no study."""
     keeps_criteria: bool
-    """False of manifests from before they held criteria at all."""
+    """False for manifests from a time at which manifests held no criteria."""
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """How many of a criterion's runs hold it, hold another form of it, or do not hold it."""
+    """Numbers of a criterion's runs that hold it, hold another form of it, or do not hold it."""
 
     num_runs: int
     num_same: int
     changed: Mapping[Made, Sequence[str]]
-    """Commits of the runs whose manifest has another digest for the criterion, one a run."""
+    """Commits of the runs whose manifest has another digest for the criterion, one for each run."""
     absent: Mapping[Made, Sequence[str]]
-    """Commits of the runs whose manifest has none for it, one a run."""
+    """Commits of the runs whose manifest has no digest for the criterion, one for each run."""
 
     @property
     def before(self) -> bool:
-        """Every run holds this very criterion: it was fixed before the measurement."""
+        """Return whether every run holds this criterion: it was fixed before the records then."""
         return 0 < self.num_runs == self.num_same
 
 
 def when_fixed(name: str, criterion: Criterion, runs: Sequence[ReportRun]) -> Fixed:
-    """What the manifests of the runs that were judged hold of their criterion.
+    """Return what the manifests of the judged runs hold of their criterion.
 
     Args:
-        name: what manifests call it.
-        criterion: as the ledger has it now.
-        runs: those judged.
+        name: name of the criterion in manifests.
+        criterion: criterion as the ledger has it now.
+        runs: runs that were judged.
     """
     changed: dict[Made, list[str]] = {}
     absent: dict[Made, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Numbers of several runs at once, which only criteria need: how far trained models differ."""
+"""Numbers of several runs together that only criteria need: how far trained models differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Number = Callable[[Sequence[ReportRun]], float | None]
 
 
 def _of_models(number: Callable[[Sequence[Trained]], float]) -> Number:
-    """The number of the models that the runs trained; None of less than two."""
+    """Return a function that computes ``number`` of the runs' models; None for fewer than two."""
 
     def found(runs: Sequence[ReportRun]) -> float | None:
         models = trained(runs)
@@ -45,4 +45,4 @@ GROUP_NUMBERS: Mapping[str, Number] = {
     "losses_same_before_decay": _of_models(lambda own: float(same_before_decay(own))),
     "losses_ordered_by_gamma": _of_models(lambda own: float(ordered_by_gamma(own))),
 }
-"""By the name that criteria have for them; points are percentage points of held-out accuracy."""
+"""Functions by the name that criteria use; points are percentage points of held-out accuracy."""

@@ -1,8 +1,8 @@
-"""The verdicts as they were accepted, beside the records: a silent change is an error.
+"""The accepted verdicts, stored next to the records: a silent change of a verdict is an error.
 
-``verdicts.json`` in a folder of results holds the words of every verdict, with digests of the
-criterion and of the records it was made from. If both are what they were and the words are
-not, the code that judges has changed them: somebody must look, and accept.
+``verdicts.json`` in a folder of results holds the words of every verdict, with digests of its
+criterion and of its records. If both digests are unchanged but the words differ, the code that
+judges has changed them. A person must then look at the verdict and accept it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ FILE = "verdicts.json"
 
 
 def write(path: Path, verdicts: Sequence[Verdict]) -> None:
-    """Keep the verdicts, by claim."""
+    """Write the verdicts to a file, by claim."""
     content = {verdict.claim.id: verdict.stored() for verdict in verdicts}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def changes(path: Path, verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """What is not as it was accepted: a line each, with the reason where there is one."""
+    """Yield a line for each verdict that differs from the accepted one, with a reason if known."""
     accepted: Mapping[str, Any] = parse_json(read_text(path))
     found = {verdict.claim.id: verdict.stored() for verdict in verdicts}
     for claim in sorted(accepted.keys() - found.keys()):

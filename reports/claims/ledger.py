@@ -3,8 +3,8 @@
 An entry is decided in one of three ways. ``criteria`` judge the records of a study;
 ``checked_by`` names tests of the suite, for illustrations, worked examples and algorithms;
 ``not_here`` says why a machine like this cannot decide it. An entry with none of them is open.
-Where tests hold what simulations are given to what a paper states, ``given`` says so: that is an
-input, and no finding.
+If tests compare an input of the simulations with what a paper states, ``given`` names that input:
+it is not a finding.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reports.selection import STUDIES
 
 ROOT = LEDGER.parents[1]
 PAPERS = ("edl", "saxena", "easyscale", "elasticflow", "hu")
-"""In the order of the report; each is a file of the ledger."""
+"""Papers in the order of the report; each has a file in the ledger."""
 
 _MEASURES = ("ratio", "difference", "value", "trend", "group")
 _BOUNDS = ("above", "below", "within")
@@ -31,38 +31,38 @@ _BOUNDS = ("above", "below", "within")
 
 @dataclass(frozen=True)
 class Criterion:
-    """A criterion: what of a study's records decides a claim, and how."""
+    """A rule by which the records of a study decide a claim."""
 
     study: str
     measure: Literal["ratio", "difference", "value", "trend", "group"]
-    """Of one system's metric over another's; less it; of one alone; its slope along a key; of all
-    runs of a trial at once."""
+    """Number to judge: one system's metric over another's (ratio), less another's (difference), or
+    alone (value); its slope along a key (trend); a number of all runs of a trial (group)."""
     metric: str
-    """A metric of the runs, or one of ``numbers.py``; of a group, one of ``group_numbers.py``."""
+    """Metric of the runs, or a number of ``numbers.py`` (for a group: of ``group_numbers.py``)."""
     of: Mapping[str, str]
-    """Options of the runs meant: chosen options, or keys of the configuration."""
+    """Options that select the runs: chosen options, or keys of the configuration."""
     holds_if: Mapping[str, Any]
-    """One of ``above: x``, ``below: x``, ``within: [low, high]``."""
+    """Bound on the number: ``above: x``, ``below: x`` or ``within: [low, high]``."""
     over: Mapping[str, str] | None = None
-    """Options of the runs compared with."""
+    """Options that select the runs to compare with."""
     beside: Mapping[str, Mapping[str, str]] | None = None
-    """Of a ratio: ``of`` and ``over`` of another ratio, by which it is divided, trial by trial."""
+    """For a ratio: ``of`` and ``over`` of another ratio, by which it is divided, trial by trial."""
     along: str | None = None
-    """Of a trend: the key of the configuration that numbers its points."""
+    """For a trend: the key of the configuration whose number places its points."""
     each: tuple[str, ...] = ()
-    """Keys that name cells: the claim is to hold in every one."""
+    """Keys whose values name cells; the claim must hold in every cell."""
     what: str = ""
-    """What it shows, where a claim has several."""
+    """Text on what the criterion shows, for a claim with several."""
     stated: float | None = None
     """The paper's number for the same measure."""
     margin: float | None = None
-    """How near is equivalent: a factor for a ratio, else a difference."""
+    """Tolerance within which a result is equivalent: a factor for a ratio, else a difference."""
     scale: str = ""
     """The paper's scale and ours, in one line."""
     is_fact: bool = False
-    """True of a run or not, without spread: one run that says no is enough."""
+    """True if the number is a fact of a run, without spread: one contrary run prevents "holds"."""
     source: Mapping[str, Any] | None = None
-    """The criterion as the file has it."""
+    """The criterion as the ledger's file has it."""
 
     @property
     def digest(self) -> str:
@@ -78,32 +78,33 @@ class Claim:
     id: str
     paper: str
     where: str
-    """Section, figure or table."""
+    """Section, figure or table of the paper."""
     kind: str
     shows: str
     metric: str
     relation: str
-    """What a replication must show."""
+    """Relation that a replication must show."""
     setup: Mapping[str, Any]
     stated: Sequence[Mapping[str, Any]]
     """Numbers printed in the paper: ``quantity``, ``value`` and, where it has one, ``unit``."""
     needs: Mapping[str, str]
-    """What would test it: the source's hardware, a CPU machine, one GPU, a simulation."""
+    """Answers on what would test the entry: the source's hardware, a CPU machine, one GPU, a
+    simulation."""
     note: str = ""
     criteria: tuple[Criterion, ...] = ()
     checked_by: tuple[str, ...] = ()
     """Tests of the suite, as pytest names them."""
     given: str = ""
-    """What of it is an input of our simulations, so that the tests cannot but pass on it."""
+    """Part of the entry that is an input of our simulations, so that the tests must pass on it."""
     analysis: str = ""
-    """Why it comes out as it does, where it fails."""
+    """Explanation of the result, if the entry fails."""
     ablations: tuple[Criterion, ...] = ()
-    """What shows that this is why: criteria of the same form, which do not decide the claim."""
+    """Criteria of the same form that support the explanation; they do not decide the claim."""
     not_here: str = ""
-    """What testing it would need, where it cannot be tested here."""
+    """Requirements of a test, if the entry cannot be tested here."""
 
     def names(self) -> dict[str, Criterion]:
-        """Its criteria under the names that manifests have for them."""
+        """Return the criteria by the names that manifests use."""
         return {name(self.id, number): each for number, each in enumerate(self.criteria, 1)}
 
 
@@ -115,20 +116,20 @@ class Paper:
     title: str
     authors: str
     short: str
-    """What the report calls it."""
+    """Name of the paper in the report."""
     claims: tuple[Claim, ...]
 
     @property
     def num_tested(self) -> int:
-        """Entries that records decide: the family over which intervals are corrected."""
+        """Number of entries that records decide: the family over which intervals are corrected."""
         return sum(bool(claim.criteria) for claim in self.claims)
 
 
 def load(folder: Path = LEDGER) -> list[Paper]:
-    """Every paper of the ledger.
+    """Return every paper of the ledger.
 
     Raises:
-        UserError: all that is wrong with its files, each with its place.
+        UserError: the files have mistakes; it lists all of them, each with its place.
     """
     problems: list[Problem | str] = []
     papers = []
@@ -220,7 +221,7 @@ def _criterion(place: str, source: Any, problems: list[Problem | str]) -> Criter
 
 
 def _fits(kind: type, values: Mapping[str, Any], place: str, problems: list[Problem | str]) -> bool:
-    """Whether an entry has the keys that it needs, and no other."""
+    """Return whether an entry has the keys that it needs and no unknown key; add the problems."""
     parts = fields(kind)
     names = {part.name for part in parts}
     lacking = {p.name for p in parts if p.default is MISSING} - set(values)
@@ -231,7 +232,7 @@ def _fits(kind: type, values: Mapping[str, Any], place: str, problems: list[Prob
 
 
 def _node_problems(place: str, node: str) -> list[Problem | str]:
-    """Whether the suite has the test: an entry must not rest on one that was renamed."""
+    """Return a problem if the suite lacks the test: an entry must not rest on a renamed test."""
     file, _, function = node.partition("::")
     path = ROOT / file
     if path.is_file() and (not function or f"def {function}(" in path.read_text(encoding="utf-8")):

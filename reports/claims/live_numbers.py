@@ -18,11 +18,11 @@ CONTEXT = ("spawn", "import", "warm_up")
 TOPOLOGY = ("group",)
 MODEL = ("build", "load", "copy", "save")
 SETTLED_STEPS = 10
-"""Left out at the beginning of a run that keeps its size."""
+"""Number of steps left out at the beginning of a run that keeps its size."""
 
 
 def _context_share(run: ReportRun) -> float | None:
-    """Of the time of a scale-out, what the execution context takes; median over scale-outs.
+    """Return the share of the execution context in a scale-out's time, median over scale-outs.
 
     The time is that of context, communication topology and model, as in EDL's figure 6.
     """
@@ -40,7 +40,7 @@ def _context_share(run: ReportRun) -> float | None:
 
 
 def _profiling_s(run: ReportRun) -> float | None:
-    """From the first step at the largest size to the last one measured at one slot, mean."""
+    """Return the mean time from the first step at the largest size to the last at one slot."""
     found = [each.total_s for each in profiles(run.changes, run.dilation)]
     return fmean(found) if found else None
 
@@ -55,7 +55,10 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 
 def _transient_speed(run: ReportRun) -> float | None:
-    """Samples a second over whole windows but the first; of a run without windows, once settled."""
+    """Return samples per second over all whole windows but the first, or of settled steps.
+
+    Settled steps count if the run's scheduler has no windows (option ``every_s``).
+    """
     steps: list[StepRecord] = run.stored.rows("steps")
     window_s = float(run.stored.config.get("scheduler", {}).get("every_s") or 0.0)
     if window_s > 0:
@@ -68,7 +71,7 @@ def _transient_speed(run: ReportRun) -> float | None:
 
 
 def _at_own_speeds(run: ReportRun, metric: str) -> float | None:
-    """What the simulator makes of the run with the speeds of its own workers, over the run's."""
+    """Return a metric simulated with the speeds of the run's own workers, over the live metric."""
     return _share(run.metrics.get(f"resimulated_{metric}"), run.metrics.get(metric))
 
 
@@ -89,4 +92,4 @@ LIVE_NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
     "jct_mean_at_own_speeds_over_live": lambda run: _at_own_speeds(run, "jct_mean_s"),
     "makespan_at_own_speeds_over_live": lambda run: _at_own_speeds(run, "makespan_s"),
 }
-"""By the name that criteria have for them; the unit is in the name."""
+"""Functions by the name that criteria use; the unit is in the name."""

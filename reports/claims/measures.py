@@ -1,7 +1,7 @@
-"""From a study's records to the numbers that a criterion judges: pure functions.
+"""Pure functions from a study's records to the numbers that a criterion judges.
 
-Every number is of one trial: trials of the two systems that are compared are paired by their
-cell (the criterion's ``each``), seed and repetition, so that what both share cancels out.
+Every number belongs to one trial. Trials of two compared systems are paired by their cell (the
+criterion's ``each``), seed and repetition, so that what both share cancels out.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Cell = tuple[str, ...]
 
 
 class MeasureError(Exception):
-    """The records are not what the criterion expects; the text says what is."""
+    """Records that do not fit the criterion; the text says why."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What one trial gave for one cell."""
+    """Number of one trial for one cell."""
 
     cell: Cell
     value: float
@@ -36,10 +36,11 @@ class Sample:
 
 
 def samples(criterion: Criterion, runs: Iterable[ReportRun]) -> list[Sample]:
-    """The trials' numbers, by cell; none where no run fits.
+    """Return the trials' numbers with their cells; empty if no run fits.
 
     Raises:
-        MeasureError: several runs fit one side of a trial: the criterion does not say which.
+        MeasureError: several runs fit one side of a trial, so that the criterion is ambiguous; or
+            the records do not give a number.
     """
     runs = list(runs)
     if criterion.measure == "trend":
@@ -109,7 +110,7 @@ def _fitting(
 
 
 def says_same(one: str | None, other: str) -> bool:
-    """Whether two texts of options are the same, or the same number."""
+    """Return whether two texts of options are the same, or the same number."""
     if one == other or one is None:
         return one == other
     try:
@@ -124,7 +125,7 @@ def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> str:
 
 
 def _slopes(criterion: Criterion, runs: Sequence[ReportRun]) -> Iterable[Sample]:
-    """Per trial, the slope of the metric over the key, by least squares."""
+    """Yield for each trial the slope of the metric over the key, by least squares."""
     points: dict[_Trial, list[tuple[float, float, str]]] = {}
     for run, own in _fitting(criterion.of, runs):
         value = measured(criterion.metric, run)
@@ -142,7 +143,7 @@ def _slopes(criterion: Criterion, runs: Sequence[ReportRun]) -> Iterable[Sample]
 
 
 def _groups(criterion: Criterion, runs: Sequence[ReportRun]) -> Iterable[Sample]:
-    """Per trial, the number of all its runs that fit."""
+    """Yield for each trial the number of all its runs that fit."""
     members: dict[_Trial, list[ReportRun]] = {}
     for run, own in _fitting(criterion.of, runs):
         key = (tuple(own.get(key, "") for key in criterion.each), run.trial)
@@ -157,10 +158,10 @@ def _groups(criterion: Criterion, runs: Sequence[ReportRun]) -> Iterable[Sample]
 
 
 def measured(metric: str, run: ReportRun) -> float | None:
-    """A run's number: of ``NUMBERS``, or of the metrics stored with it; None without one.
+    """Return a run's number, from ``NUMBERS`` or its stored metrics; None without a finite number.
 
     Raises:
-        MeasureError: it needs a table that was left out of the copied run.
+        MeasureError: the number needs a table that was left out of the copied run.
     """
     if metric in NUMBERS:
         try:

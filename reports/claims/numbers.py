@@ -29,13 +29,13 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def _stop_s(run: ReportRun, kind: Callable[[ChangeRecord], bool]) -> float | None:
-    """How long the workers that stay stood still, median over such changes, seconds."""
+    """Return the median stopping time of the changes of a kind, in seconds."""
     stops = [each.stopping_time_s for each in run.changes if kind(each)]
     return _median([stop for stop in stops if stop is not None])
 
 
 def _stops_by_case(run: ReportRun) -> list[float]:
-    """Median stopping time of every kind of change and pair of sizes, seconds."""
+    """Return the median stopping time of every kind of change and pair of sizes, in seconds."""
     found: dict[tuple[str, int, int], list[float]] = {}
     for change in run.changes:
         if change.kind in (ChangeKind.RESCALE, ChangeKind.MIGRATE) and change.stopping_time_s:
@@ -54,9 +54,9 @@ def _steps(run: ReportRun) -> list[StepRecord]:
 
 
 def _stop_steps(run: ReportRun, kind: Callable[[ChangeRecord], bool]) -> float | None:
-    """The same in steps of the job before it grows or after it has shrunk, whichever is less.
+    """Return the median stopping time of the changes of a kind, in steps on the fewest workers.
 
-    That is the median step on the fewest workers that the run had.
+    Such a step is one before the job grows or after it shrinks; its length is the median.
     """
     stop_s = _stop_s(run, kind)
     steps = _steps(run)
@@ -68,13 +68,13 @@ def _stop_steps(run: ReportRun, kind: Callable[[ChangeRecord], bool]) -> float |
 
 
 def _in_over_out(run: ReportRun) -> float | None:
-    """The stop of a scale-in over that of a scale-out."""
+    """Return the stopping time of a scale-in over that of a scale-out."""
     less_s, more_s = _stop_s(run, _shrinks), _stop_s(run, _grows)
     return less_s / more_s if less_s is not None and more_s else None
 
 
 def _throughput_per_slot(run: ReportRun) -> float | None:
-    """Samples a second of the median step, per worker; of runs that keep their size."""
+    """Return samples per second of the median step, per worker; None if the size changed."""
     steps = _steps(run)
     if not steps or len({step.num_workers for step in steps}) > 1:
         return None
@@ -83,7 +83,7 @@ def _throughput_per_slot(run: ReportRun) -> float | None:
 
 
 def _steps_with_equal_losses(run: ReportRun) -> float | None:
-    """Steps before the first whose loss is not that of fixed workers, least over the jobs."""
+    """Return the steps before the first loss that differs from fixed workers', least over jobs."""
     held = run.stored.rows("fixed_size")
     return float(min(record.equal_steps for record in held)) if held else None
 
@@ -102,4 +102,4 @@ NUMBERS: Mapping[str, Callable[[ReportRun], float | None]] = {
     **CLUSTER_NUMBERS,
     **LIVE_NUMBERS,
 }
-"""By the name that criteria have for them; the unit is in the name."""
+"""Functions by the name that criteria use; the unit is in the name."""

@@ -1,7 +1,7 @@
-"""From numbers to a verdict: direction, magnitude, fidelity. Pure functions.
+"""Pure functions from numbers to a verdict: direction, magnitude and fidelity.
 
 Every interval has the confidence at which all tested claims of a paper together are wrong in
-at most one of twenty (Bonferroni). A deterministic replay of one input has no spread: its
+at most one of twenty cases (Bonferroni). A deterministic replay of one input has no spread: its
 verdict is about that input, and says so.
 """
 
@@ -26,17 +26,17 @@ from reports.selection import ReportRun
 
 
 class Direction(StrEnum):
-    """Whether the relation that a claim asserts is there."""
+    """Result for the relation that a claim asserts."""
 
     HOLDS = "holds"
     FAILS = "fails"
     UNDECIDED = "not distinguishable"
     ONE_TRIAL = "one trial"
-    """It was measured once, which tells nothing of its spread."""
+    """The relation was measured once, so its spread is unknown."""
 
 
 class Magnitude(StrEnum):
-    """The measured effect beside the paper's number."""
+    """Measured effect compared with the paper's number."""
 
     EQUIVALENT = "equivalent"
     STRONGER = "stronger"
@@ -45,7 +45,7 @@ class Magnitude(StrEnum):
 
 
 class Fidelity(StrEnum):
-    """How like the source's experiment the measurement is, most alike first."""
+    """Likeness of the measurement to the source's experiment, most alike first."""
 
     LIVE = "real training, other hardware"
     EMULATED = "real training, emulated pace"
@@ -54,7 +54,7 @@ class Fidelity(StrEnum):
 
 
 class Status(StrEnum):
-    """What there is to say of an entry."""
+    """State of an entry on its way to a verdict."""
 
     TESTED = "tested"
     CHECKED = "checked by tests"
@@ -65,7 +65,7 @@ class Status(StrEnum):
 
 
 def worst(directions: Iterable[Direction | None]) -> Direction | None:
-    """That of the whole, which is to hold in every part; None of nothing."""
+    """Return the worst direction, since the whole must hold in every part; None without any."""
     found = set(directions)
     order = (Direction.FAILS, Direction.UNDECIDED, Direction.ONE_TRIAL, Direction.HOLDS)
     return next((each for each in order if each in found), None)
@@ -73,23 +73,24 @@ def worst(directions: Iterable[Direction | None]) -> Direction | None:
 
 @dataclass(frozen=True)
 class CellVerdict:
-    """One cell of a criterion."""
+    """Verdict on one cell of a criterion."""
 
     cell: Cell
     value: float
-    """Mean over trials; the geometric one of ratios and of what is above 0."""
+    """Mean over trials; the geometric mean for ratios and for values that are all above 0."""
     low: float
     high: float
-    """Its interval; the value itself where a deterministic replay had one input."""
+    """Upper end of the interval from ``low``; both ends are the value itself if a deterministic
+    replay had one input."""
     num_trials: int
     direction: Direction
     magnitude: Magnitude | None
-    """None where the paper states no number."""
+    """None if the paper states no number."""
 
 
 @dataclass(frozen=True)
 class CriterionVerdict:
-    """What a study's records say of one criterion."""
+    """Verdict of a study's records on one criterion."""
 
     name: str
     criterion: Criterion
@@ -98,33 +99,33 @@ class CriterionVerdict:
     run_ids: tuple[str, ...]
     records_digest: str
     fixed: Fixed
-    """Whether the criterion was there before the records."""
+    """Evidence of whether the criterion existed before the records."""
     problem: str = ""
-    """Why the records could not be judged."""
+    """Reason why the records could not be judged; "" if they could."""
 
     @property
     def direction(self) -> Direction | None:
-        """The claim is to hold in every cell; None without records."""
+        """Worst direction of the cells, since the claim must hold in each; None without records."""
         return worst(cell.direction for cell in self.cells)
 
     @property
     def magnitudes(self) -> tuple[Magnitude, ...]:
-        """Of the cells, each once."""
+        """Magnitudes of the cells, each once."""
         return tuple(dict.fromkeys(c.magnitude for c in self.cells if c.magnitude is not None))
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What there is to say of one entry of the ledger."""
+    """Verdict on one entry of the ledger."""
 
     claim: Claim
     criteria: tuple[CriterionVerdict, ...]
     ablations: tuple[CriterionVerdict, ...] = ()
-    """They explain a verdict and have no part in it."""
+    """Verdicts on ablations, which explain the entry's verdict and have no part in it."""
 
     @property
     def status(self) -> Status:
-        """How far it is decided."""
+        """Status of the entry: how it is decided, or why it is not."""
         if self.claim.checked_by:
             return Status.GIVEN if self.claim.given else Status.CHECKED
         if self.claim.not_here:
@@ -136,13 +137,13 @@ class Verdict:
 
     @property
     def direction(self) -> Direction | None:
-        """The worst of its criteria, once all have records."""
+        """Worst direction of the criteria once all have records, else None."""
         if self.status is not Status.TESTED:
             return None
         return worst(each.direction for each in self.criteria)
 
     def stored(self) -> dict[str, object]:
-        """What is kept of it to notice a change: words, and what they were made of."""
+        """Return the verdict's words and digests of their sources, kept to notice a change."""
         return {
             "status": self.status.value,
             "direction": self.direction.value if self.direction else None,
@@ -160,7 +161,7 @@ class Verdict:
 
 
 def judge(papers: Sequence[Paper], studies: Mapping[str, Sequence[ReportRun]]) -> list[Verdict]:
-    """A verdict for every entry, in the order of the ledger.
+    """Return a verdict for every entry, in the order of the ledger.
 
     Args:
         papers: the ledger.
@@ -188,13 +189,13 @@ def judge(papers: Sequence[Paper], studies: Mapping[str, Sequence[ReportRun]]) -
 def judge_one(
     name: str, criterion: Criterion, runs: Sequence[ReportRun], num_claims: int
 ) -> CriterionVerdict:
-    """The verdict of one criterion.
+    """Return the verdict on one criterion.
 
     Args:
-        name: what manifests call it.
-        criterion: what decides.
-        runs: the runs of its study.
-        num_claims: tested claims of its paper, over which its interval is corrected.
+        name: name of the criterion in manifests.
+        criterion: criterion to judge.
+        runs: runs of the criterion's study.
+        num_claims: tested claims of the paper, over which the interval is corrected.
     """
     try:
         found = samples(criterion, runs)
@@ -240,18 +241,18 @@ def _cell(
 def interval(
     values: Sequence[float], confidence: float, *, in_logarithms: bool, is_exact: bool
 ) -> tuple[float, float, float]:
-    """Low end, mean and high end, by Student's t.
+    """Return the low end, the mean and the high end of an interval by Student's t.
 
-    One trial has no interval: without bounds where it was measured, and none is needed where a
-    deterministic replay gives the same each time.
+    One measured trial gives infinite ends. Equal values of deterministic replays need no interval,
+    so both ends are the value.
 
     Args:
-        values: one a trial, at least one.
-        confidence: of the interval.
-        in_logarithms: of ratios, and of what is above 0, so that the interval is too.
-        is_exact: whether they come from deterministic replays alone, or are facts.
+        values: one value for each trial, at least one.
+        confidence: confidence of the interval.
+        in_logarithms: True for ratios and values above 0, so that the interval is above 0 too.
+        is_exact: True if the values come from deterministic replays alone, or are facts.
     """
-    if is_exact and len(set(values)) == 1:  # to the last bit, which logarithms would not keep
+    if is_exact and len(set(values)) == 1:  # logarithms would not keep the last bit
         return (values[0], values[0], values[0])
     scaled = [math.log(value) for value in values] if in_logarithms else list(values)
     mean = fmean(scaled)
@@ -267,7 +268,7 @@ def interval(
 
 
 def direction(holds_if: Mapping[str, object], low: float, high: float) -> Direction:
-    """Where an interval lies beside the bound of a criterion."""
+    """Return the direction that follows from an interval and the bound of a criterion."""
     ((kind, bound),) = holds_if.items()
     if kind == "within":
         least, most = (float(end) for end in bound)  # type: ignore[attr-defined]
@@ -282,7 +283,10 @@ def direction(holds_if: Mapping[str, object], low: float, high: float) -> Direct
 
 
 def magnitude(criterion: Criterion, low: float, high: float) -> Magnitude | None:
-    """Where an interval lies beside the paper's number; stronger is further from the bound."""
+    """Return the magnitude that follows from an interval and the paper's number.
+
+    Stronger is further from the bound. The result is None if the paper states no number.
+    """
     stated, margin = criterion.stated, criterion.margin
     if stated is None or margin is None:
         return None
@@ -307,7 +311,7 @@ def _fidelity(run: ReportRun) -> Fidelity:
 
 
 def _digest(runs: Sequence[ReportRun]) -> str:
-    """Of what was recorded, whoever made it and when: tables, those left out too, and numbers."""
+    """Return a digest of all tables, also those left out, and numbers, but not of maker or time."""
     parts = {
         run.run_id: [dict(part) for part in (run.stored.digests, run.stored.facts, run.metrics)]
         for run in runs

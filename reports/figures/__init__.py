@@ -88,9 +88,9 @@ FIGURES: Mapping[str, Callable[[Sequence[ReportRun]], list[Drawing]]] = {
     "decision_interval": decision_interval.draw,
     "decision_latency": decision_latency.draw,
 }
-"""Figures by name; studies name those they want, in the order of their page."""
+"""Figures by name; studies name the figures of their page, in order."""
 ALWAYS = ("comparison",)
-"""Drawn for every study, whatever it asks for."""
+"""Figures that are drawn for every study."""
 FROM_METRICS = frozenset(
     {
         *ALWAYS,
@@ -103,7 +103,7 @@ FROM_METRICS = frozenset(
         "sensitivity",
     }
 )
-"""Drawn from metrics alone, so also of runs that were copied without tables."""
+"""Figures that are drawn from metrics alone, so also for runs that were copied without tables."""
 _TABLES: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(FROM_METRICS, frozenset()),
     "jct_distribution": frozenset({"jobs"}),
@@ -115,12 +115,12 @@ _TABLES: Mapping[str, frozenset[str]] = {
     "efficiency_over_time": frozenset({"grants"}),
     "slots_in_use": frozenset({"grants", "outages"}),
 }
-"""Tables that figures are drawn from, where they are not all those of jobs and their slots."""
+"""Tables that figures are drawn from, for figures that do not need all of ``_MOST``."""
 _MOST = frozenset({"jobs", "grants", "changes", "outages"})
 
 
 def tables_of(figure: str) -> frozenset[str]:
-    """The tables that a run must not have been copied without, for this figure to show it."""
+    """Return the tables that a run must have for this figure to show it."""
     return _TABLES.get(figure, _MOST)
 
 
@@ -161,19 +161,19 @@ ON_REQUEST = frozenset(
         "decision_latency",
     }
 )
-"""About studies of their own: drawn when a study or ``--figures`` names them; a report of
-everything draws them for the runs of every study that names them."""
+"""Figures that are drawn only when a study or ``--figures`` names them. A report of everything
+draws them for the runs of every study that names them."""
 
 
 def checked(names: Sequence[str], place: str) -> tuple[str, ...]:
-    """The names, all of which are figures'.
+    """Return the names, after a check that all are names of figures.
 
     Args:
-        names: as somebody wrote them.
-        place: where.
+        names: names as the user wrote them.
+        place: place of the names, for the message.
 
     Raises:
-        UserError: some are not.
+        UserError: there is no figure of some name.
     """
     unknown = [name for name in names if name not in FIGURES]
     if unknown:

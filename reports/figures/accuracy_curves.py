@@ -29,7 +29,7 @@ TITLE = "Accuracy on different numbers of workers"
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure for each workload, a panel for each way of training."""
+    """Return one figure for each workload, with a panel for each way of training."""
     models = [model for model in trained(runs) if len(model.curve) > 1 and model.gamma is None]
     if not models:
         reason = (
@@ -65,7 +65,7 @@ def _chart(
     least = min(accuracy for model in models for _, accuracy in model.curve)
     axes[0].set_ylim(max(0.0, 100 * least - 3), 101)
     axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
-    for workers in names:  # in their order, whoever comes first in a panel
+    for workers in names:  # the legend has the order of the names
         axes[0].plot([], [], linewidth=1.3, label=named_workers(workers), **looks.line(workers))
     style.put_legend(figure)
     ids = [model.run_id for model in models]
@@ -106,15 +106,17 @@ def _row(way: str, own: Sequence[Trained], same: str) -> list[str]:
 
 
 def _seeds_row(name: str, own: Sequence[Trained]) -> list[str]:
-    """What the seed alone does: the measure of all other differences."""
+    """Return a row on the effect of the seed alone, with which other differences are compared."""
     alike = [replace(model, seed=0) for model in own]
     row = _row(f"{name}: over seeds", alike, "")
     return [*row[:2], "", *row[3:]]
 
 
 def largest_spread(models: Sequence[Trained]) -> float:
-    """The largest difference of accuracy at one whole epoch, from the second on, between the
-    models of a seed: on a straight line between the evaluations of each."""
+    """Return the largest difference of accuracy at one whole epoch between models of one seed.
+
+    The first epoch is left out. Accuracy between two evaluations lies on a straight line.
+    """
     found = [0.0]
     for seed in {model.seed for model in models}:
         curves = [np.array(model.curve) for model in models if model.seed == seed]

@@ -26,7 +26,7 @@ TITLE = "Accuracy of every class"
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure for each workload, a panel for each way of training."""
+    """Return one figure for each workload, with a panel for each way of training."""
     models = [model for model in trained(runs) if model.gamma is None]
     if not models:
         reason = "No run of the selection trained one job to its end and told its classes."
@@ -63,7 +63,7 @@ def _chart(
     for axis in lowest:
         axis.xaxis.set_tick_params(labelbottom=True)
         axis.set_xlabel("class")
-    for number, name in enumerate(workers):  # in their order, whoever comes first in a panel
+    for number, name in enumerate(workers):  # the legend has the order of the names
         axes[0].plot(
             [], [], "os^Dv"[number % 5], color=looks.colour(name), markersize=3.5,
             linestyle="none", label=named_workers(name),
@@ -109,15 +109,17 @@ def _row(way: str, own: Sequence[Trained], labels: Sequence[int], same: str) -> 
 
 
 def _seeds_row(name: str, own: Sequence[Trained], labels: Sequence[int]) -> list[str]:
-    """What the seed alone does: the measure of all other differences."""
+    """Return a row on the effect of the seed alone, with which other differences are compared."""
     alike = [replace(model, seed=0) for model in own]
     row = _row(f"{name}: over seeds", alike, labels, "")
     return [*row[:2], "", *row[3:]]
 
 
 def spread(models: Sequence[Trained], label: int | None) -> float:
-    """Most less least accuracy of a class (None: of all) over numbers of workers; of several
-    seeds the mean of each one's."""
+    """Return the largest less the smallest accuracy of a class over numbers of workers.
+
+    The class None means all samples. With several seeds the result is the mean over seeds.
+    """
     by_seed: dict[int, list[float]] = {}
     for model in models:
         by_seed.setdefault(model.seed, []).append(_of(model, label))

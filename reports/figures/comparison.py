@@ -42,11 +42,11 @@ COLUMNS: Mapping[str, tuple[str, float, str]] = {
     "bitwise_equal": ("bitwise equal", 1, ".0f"),
     "replay_wall_s": ("wall clock, s", 1, ",.1f"),
 }
-"""Heading, factor and format of every column; those that no run has are left out."""
+"""Heading, factor and format of every column; columns that no run has are left out."""
 _TELLS_AT_0 = ("jobs_finished", "bitwise_equal")
 """Columns that are shown even if they are 0 in all runs."""
 MADE_UP = " †"
-"""Beside a column that rests on what was not recorded in the trace."""
+"""Mark of a column that depends on values not recorded in the trace."""
 _ON_DEADLINES = (
     "deadline_satisfactory_ratio",
     "deadline_feasible_ratio",
@@ -55,7 +55,7 @@ _ON_DEADLINES = (
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One table per setting: mean over trials, ± half of the 95% interval from 5 trials on."""
+    """Return one table for each setting: means, ± half of the 95% interval from 5 trials on."""
     drawings = []
     for number, ((setting,), inside) in enumerate(groups(runs, "setting").items(), 1):
         drawings.append(
@@ -75,7 +75,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def _two_clocks(runs: Sequence[ReportRun]) -> str:
-    """A sentence on stopping times, where they are of two kinds."""
+    """Return a sentence on stopping times if they are of two kinds, else ""."""
     if len({run.is_live for run in runs}) < 2:
         return ""
     return (
@@ -86,7 +86,7 @@ def _two_clocks(runs: Sequence[ReportRun]) -> str:
 
 
 def _bounds(runs: Sequence[ReportRun]) -> str:
-    """A sentence on the bounds, which are no systems."""
+    """Return a sentence on the bounds, which are not systems, if there are any, else ""."""
     if not any("jct_bound_mean_s" in run.metrics for run in runs):
         return ""
     return (
@@ -96,7 +96,7 @@ def _bounds(runs: Sequence[ReportRun]) -> str:
 
 
 def _made_up(runs: Sequence[ReportRun]) -> str:
-    """A sentence on what of the traces was not recorded."""
+    """Return a sentence on the parts of the traces that were not recorded, if any, else ""."""
     fields = sorted({field for run in runs for field in run.generated})
     if not fields:
         return ""
@@ -139,7 +139,7 @@ def _table(runs: Sequence[ReportRun]) -> Table:
 def _common_jct(
     parts: Mapping[tuple[str, ...], Sequence[ReportRun]],
 ) -> dict[tuple[str, ...], float]:
-    """Mean JCT over the jobs that all systems of an engine finished, where some refuse jobs."""
+    """Return the mean JCT over jobs that all systems of an engine finished, if any refuses jobs."""
     found: dict[tuple[str, ...], float] = {}
     for engine in {key[0] for key in parts}:
         keys = [key for key in parts if key[0] == engine]

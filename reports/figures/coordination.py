@@ -1,4 +1,4 @@
-"""How long a job's election and its messages take, over workers (EDL, sections 4.1 and 4.4)."""
+"""Time of a job's leader election and messages, over workers (EDL, sections 4.1 and 4.4)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LATENCIES = {
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure: the election on the left, a message on the right."""
+    """Return one figure: the election on the left, a message on the right."""
     told = [run for run in runs if ELECTION in run.metrics and len(run.jobs) == 1]
     if not told:
         reason = "No live run of one job in the selection elected a leader."
@@ -72,12 +72,12 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def pool(run: ReportRun) -> str:
-    """The chosen pool of workloads: it says whether the workers compute on the cores."""
+    """Return the chosen pool of workloads, which says whether the workers compute on the cores."""
     return str(run.stored.manifest["choices"]["workload"])
 
 
 def workers(run: ReportRun) -> int:
-    """Of the run's only job, as it was submitted."""
+    """Return the number of workers with which the run's only job was submitted."""
     return run.jobs[0].requested_slots
 
 
@@ -92,7 +92,7 @@ def _middle(runs: Sequence[ReportRun], metric: str) -> str:
 def _line(
     axis: Axes, runs: Sequence[ReportRun], metric: str, *, colour: str, label: str, mark: str = "o"
 ) -> None:
-    """Medians by the number of workers, and how far the runs range."""
+    """Draw the medians by the number of workers, and the range of the runs."""
     counts = sorted({workers(run) for run in runs})
     found = [[run.metrics[metric] for run in runs if workers(run) == count] for count in counts]
     middles = [median(values) for values in found]

@@ -1,4 +1,4 @@
-"""Deadlines that every scheduler met: bars side by side."""
+"""Share of the deadlines that each scheduler met, as bars next to each other."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _TALLEST = 112.0
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure a setting and engine: the share of deadlines met, a bar for each system, from
-    the lowest to the highest (ElasticFlow, figures 6 and 8a, which have the ratio itself)."""
+    """Return one figure for each setting and engine: the share of deadlines met by each system.
+
+    Bars go from the lowest to the highest (ElasticFlow, figures 6 and 8a, which have the ratio
+    itself).
+    """
     drawings = []
     rated = [run for run in runs if _METRIC in run.metrics]
     parts = groups(rated, "setting", "engine")
@@ -64,7 +67,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def _draw_bars(axis: Axes, met: Mapping[str, Sequence[float]]) -> None:
-    """Bars in the order given; all of one colour, as their names stand below them."""
+    """Draw bars in the order given, all in one colour because their names are below them."""
     means: list[Estimate] = [estimate(values) for values in met.values()]
     halves = [one.half_width or 0.0 for one in means]
     axis.bar(
@@ -96,7 +99,7 @@ def _draw_bars(axis: Axes, met: Mapping[str, Sequence[float]]) -> None:
 
 
 def _bounds(runs: Sequence[ReportRun]) -> list[float]:
-    """Of the runs in which all jobs finished: of others it is of the deadlines of some alone."""
+    """Return the bounds of runs in which all jobs finished; others cover only some deadlines."""
     return [
         100.0 * run.metrics[_BOUND]
         for run in runs
@@ -123,7 +126,7 @@ def _on_bound(runs: Sequence[ReportRun]) -> str:
 
 
 def _short(names: Mapping[str, str]) -> dict[str, str]:
-    """Names as they stand below bars: without a backend that all have."""
+    """Return the names for the bars, without the backend if all systems have the same."""
     rests = {name.partition(" / ")[2] for name in names.values()}
     if len(rests) > 1:
         return dict(names)

@@ -16,7 +16,7 @@ TITLE = "Training loss under different decays of the learning rate"
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure for each workload, a panel for each way of training, a line for each gamma."""
+    """Return one figure for each workload: a panel for each way of training, a line per gamma."""
     models = [model for model in trained(runs) if model.gamma is not None and model.losses]
     if not models:
         reason = "No run of the selection trained one job to its end with a decay (gamma)."
@@ -91,14 +91,14 @@ def _row(way: str, own: Sequence[Trained]) -> list[str]:
 
 
 def ordered_by_gamma(models: Sequence[Trained]) -> bool:
-    """Whether the losses at the end rise, or fall, with gamma all along."""
+    """Return whether the final losses only rise, or only fall, with gamma."""
     by_gamma = sorted(models, key=lambda one: one.gamma or 0.0)
     pairs = pairwise(model.losses[-1][1] for model in by_gamma)
     return len({after < before for before, after in pairs if after != before}) <= 1
 
 
 def same_before_decay(models: Sequence[Trained]) -> bool:
-    """Whether the mean losses of all epochs that end before the first decay are equal."""
+    """Return whether all models have the same mean losses in epochs that end by the first decay."""
     first = min(model.decay_epochs or 0.0 for model in models)
     before = {tuple(point for point in model.losses if point[0] <= first) for model in models}
     return len(before) == 1

@@ -1,4 +1,4 @@
-"""Completion times by how often a scheduler decides (Saxena et al., section V-B)."""
+"""Completion times by the interval between decisions (Saxena et al., section V-B)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from reports.selection import ReportRun, groups
 
 TITLE = "Mean JCT by the interval between decisions"
 _OTHER = {"event": "at every event", "hybrid": "every so often, or when enough jobs have ended"}
-"""Triggers without a fixed period, as a label says them."""
+"""Labels of triggers without a fixed period."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure a setting: a curve over the periods, and a level for each trigger without one."""
+    """Return one figure for each setting: a curve over periods, a level for each other trigger."""
     found = [run for run in runs if _options(run).get("trigger") and "jct_mean_s" in run.metrics]
     drawings = [
         _chart(f"decision-interval-{number}", setting, own)

@@ -1,4 +1,4 @@
-"""How long decisions take, by how many jobs are live."""
+"""Time of a scheduler's decisions, by the number of live jobs."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ from reports.selection import ReportRun, groups, labels
 TITLE = "Decision latency by live jobs"
 _TABLE = "latencies"
 _BOUNDS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
-"""Live jobs at which a new bin begins, half a power of ten apart."""
+"""Numbers of live jobs at which a new bin begins, half a power of ten apart."""
 _SHOWN = {"p50": ("o", "none"), "p95": ("^", "none"), "p99": ("o", "full")}
 """Marker and its filling for each percentile."""
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Decisions of one run."""
+    """Latency of the decisions of one run."""
 
     run: ReportRun
     live_jobs: float
-    """Mean over the run."""
+    """Mean number of live jobs over the run."""
     percentiles_ms: Mapping[str, float]
-    """Of all calls of the scheduler; p95 only where every call's latency was kept."""
+    """Percentiles over all calls of the scheduler; p95 only if every call's latency was kept."""
 
 
 def live_jobs(run: ReportRun) -> float | None:
-    """Mean number of live jobs over a run, by Little's law: completion times of its finished jobs
-    in all, over its makespan; None where it has neither."""
+    """Return the mean number of live jobs over a run, by Little's law.
+
+    The number is the sum of the finished jobs' completion times over the makespan. The result is
+    None if a metric is missing or zero.
+    """
     found = [run.metrics.get(name) for name in ("jct_mean_s", "jobs_finished", "makespan_s")]
     jct_s, num_finished, makespan_s = found
     if not jct_s or not num_finished or not makespan_s:
@@ -42,7 +45,10 @@ def live_jobs(run: ReportRun) -> float | None:
 
 
 def latency(run: ReportRun) -> Latency | None:
-    """A simulated run's decisions; None of a live one, whose workers were beside the scheduler."""
+    """Return a simulated run's decisions; None for a live run or one without timed decisions.
+
+    The workers of a live run share the machine with the scheduler.
+    """
     live = live_jobs(run)
     if live is None or run.is_live:
         return None
@@ -56,7 +62,7 @@ def latency(run: ReportRun) -> Latency | None:
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure: a point for every run and percentile; the table has them by bins."""
+    """Return one figure with a point for every run and percentile; its table has them by bins."""
     found = [one for one in map(latency, runs) if one is not None]
     if not found:
         reason = "No simulated run of the selection has finished jobs and timed decisions."
@@ -106,7 +112,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def _rows(found: Sequence[Latency], names: Mapping[str, str]) -> list[list[str]]:
-    """Every system's bins, ascending."""
+    """Return the rows of every system's bins, ascending."""
     rows = []
     for system in sorted({one.run.system for one in found}):
         bins: dict[int, list[Latency]] = {}
@@ -131,7 +137,7 @@ def _bin(number: int) -> str:
 
 
 def _spread(values: Sequence[float], digits: int) -> str:
-    """Median, and least to most where they differ."""
+    """Return the median, with the least and the largest value if they differ."""
     if not values:
         return ""
     middle, low, high = (f"{one:,.{digits}f}" for one in (median(values), min(values), max(values)))

@@ -14,11 +14,11 @@ from reports.selection import ReportRun, groups, labels
 
 TITLE = "Utilization and cluster efficiency over time"
 _BINS = 150
-"""Stretches of the longest run, over each of which a curve is averaged."""
+"""Number of stretches of the longest run, over each of which a curve is averaged."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure a setting and engine, of the first trial of every system."""
+    """Return one figure for each setting and engine, of the first trial of every system."""
     parts = groups(runs, "setting", "engine")
     drawings = [
         _chart(f"efficiency-over-time-{number}", f"{TITLE}: {setting}, {engine}", inside)
@@ -65,13 +65,13 @@ def _chart(name: str, title: str, runs: Sequence[ReportRun]) -> Drawing:
 
 
 def _heights(run: ReportRun) -> tuple[Floats, Floats]:
-    """Of every grant: slots, and speed over that on one slot."""
+    """Return for every grant its slots, and its speed over that on one slot."""
     held = [len(grant.slots) for grant in run.grants]
     return np.array(held, np.float64), np.array([g.speedup for g in run.grants], np.float64)
 
 
 def _over_time(run: ReportRun, heights: Floats, until_s: float) -> tuple[Floats, Floats]:
-    """The sum of the heights of the grants that last, as means over equal stretches."""
+    """Return the sum of the heights of active grants over time, as means over equal stretches."""
     ends = [[grant.start_s for grant in run.grants], [grant.end_s for grant in run.grants]]
     moments, index = np.unique(np.concatenate(ends), return_inverse=True)
     change = np.zeros(len(moments))

@@ -1,4 +1,4 @@
-"""What a replay and its decisions cost as jobs become more, and as slots do."""
+"""Cost of a replay and its decisions, as the number of jobs grows, and of slots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PANELS = {
 _SIZES = ("jobs", "slots")
 
 _Values = Mapping[tuple[int, int], Mapping[int, float]]
-"""A system's metric by trial, and in it by size."""
+"""A system's metric by trial, then by size."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Sweep:
 
     @property
     def sizes(self) -> list[int]:
-        """Those of its runs, ascending."""
+        """Sizes of the runs, ascending."""
         return sorted({size_of(run, self.grows) for run in self.runs})
 
     def values(self, system: str, metric: str) -> _Values:
-        """A metric of one system; what is 0 has no place on a logarithmic axis."""
+        """Return a metric of one system, without zeros, which a logarithmic axis cannot show."""
         found: dict[tuple[int, int], dict[int, float]] = {}
         for run in self.runs:
             if run.system == system and run.metrics.get(metric, 0.0) > 0:
@@ -54,12 +54,12 @@ class Sweep:
 
 
 def size_of(run: ReportRun, which: str) -> int:
-    """Jobs that were submitted, or slots of the cluster."""
+    """Return the number of jobs that were submitted, or of slots of the cluster."""
     return int(run.metrics["jobs_submitted"]) if which == "jobs" else run.num_slots
 
 
 def sweeps(runs: Sequence[ReportRun]) -> list[Sweep]:
-    """For each size the runs in which it takes most values, of one trace at one other size."""
+    """Return for each size the runs in which it has most values, of one trace and other size."""
     found = []
     for grows, stays in (_SIZES, _SIZES[::-1]):
         alike: dict[tuple[str, int], list[ReportRun]] = {}
@@ -75,7 +75,7 @@ def sweeps(runs: Sequence[ReportRun]) -> list[Sweep]:
 
 
 def exponent(values: Mapping[int, float]) -> float | None:
-    """The power of the size with which a cost grows: a line through the logarithms."""
+    """Return the power of the size with which a cost grows, by a line through the logarithms."""
     if len(values) < 2:
         return None
     logs = np.log(np.array(sorted(values.items())))
@@ -83,7 +83,7 @@ def exponent(values: Mapping[int, float]) -> float | None:
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure: wall clock and decisions over jobs on the left, over slots on the right."""
+    """Return one figure: wall clock and decisions over jobs (left) and over slots (right)."""
     found = sweeps(runs)
     if not found:
         reason = "No simulated runs of the selection differ in their jobs alone or slots alone."
@@ -118,7 +118,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def _lines(axis: Axes, sweep: Sweep, metric: str, looks: style.Looks) -> None:
-    """A line for each system, and how far its trials range."""
+    """Draw a line for each system, and the range of its trials."""
     names = labels(sweep.runs)
     for (system,) in groups(sweep.runs, "system"):
         points = _by_size(sweep.values(system, metric))
@@ -146,7 +146,7 @@ _HEADER = (
 
 
 def _rows(sweep: Sweep) -> list[list[str]]:
-    """Costs at the least and the largest size of each system, and how they grow."""
+    """Return each system's costs at the least and the largest size, and their growth."""
     rows, names = [], labels(sweep.runs)
     for (system,) in groups(sweep.runs, "system"):
         walls = sweep.values(system, _WALL)
@@ -163,7 +163,7 @@ def _rows(sweep: Sweep) -> list[list[str]]:
 
 
 def _by_size(values: _Values) -> dict[int, list[float]]:
-    """The trials' values at each size, ascending."""
+    """Return the trials' values at each size, ascending."""
     found: dict[int, list[float]] = {}
     for own in values.values():
         for size, value in own.items():
@@ -172,19 +172,19 @@ def _by_size(values: _Values) -> dict[int, list[float]]:
 
 
 def _ends(values: _Values) -> str:
-    """Medians at the least and at the largest size."""
+    """Return the medians at the least and at the largest size."""
     middles = [median(trials) for trials in _by_size(values).values()]
     return f"{_said(middles[0])} to {_said(middles[-1])}" if middles else ""
 
 
 def _said(value: float) -> str:
-    """Three digits that matter, and no powers of ten."""
+    """Return a number with three significant digits, without powers of ten."""
     digits = max(0, 2 - math.floor(math.log10(value)))
     return f"{value:,.{digits}f}"
 
 
 def _exponents(trials: Sequence[Mapping[int, float]]) -> str:
-    """Mean over trials, and their range where there are several."""
+    """Return the mean exponent over trials, and its range if there are several."""
     found = [one for one in map(exponent, trials) if one is not None]
     if not found:
         return ""

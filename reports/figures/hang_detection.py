@@ -1,4 +1,4 @@
-"""How soon a silent worker is killed, and how often a busy one in error, over the time-out."""
+"""Time until a silent worker is killed, and the rate of false kills, over the time-out."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _KILLED, _NEXT_STEP = "killed", "survivors' next step"
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure per workload: detection on the left, false kills on the right."""
-    found = watched(runs)  # those whose job was lost, too, which count as having trained nothing
+    """Return one figure for each workload: detection on the left, false kills on the right."""
+    found = watched(runs)  # also runs whose job was lost, which count as having trained nothing
     workloads = sorted({cell.workload for cell in found})
     reason = "No live run of the selection watched for hangs (engine=live_faults)."
     return [
@@ -87,7 +87,7 @@ def _chart(number: int, cells: dict[Cell, Watched]) -> Drawing:
 
 
 def _apart(values: Sequence[float]) -> list[float]:
-    """Those whose labels do not touch on a logarithmic axis."""
+    """Return the values whose labels do not touch on a logarithmic axis."""
     shown: list[float] = []
     for value in values:
         if not shown or value >= 1.3 * shown[-1]:
@@ -122,7 +122,7 @@ def _medians(
 def _rates(
     axis: Axes, own: dict[float, Watched], load: int, loads: Sequence[int], looks: style.Looks
 ) -> None:
-    """Kills per hour with their interval; where there were none, its upper end."""
+    """Draw the kills per hour with their interval; without kills, the upper end alone."""
     shift = 1.0 + 0.04 * (loads.index(load) - (len(loads) - 1) / 2)
     colour, label = looks.colour(_load(load)), _load(load)
     for at, seen in own.items():

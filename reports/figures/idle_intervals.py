@@ -1,4 +1,4 @@
-"""How long slots lay idle between two jobs (EDL, figure 4a)."""
+"""Lengths of the intervals in which slots were idle between two jobs (EDL, figure 4a)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ TITLE = "Idle intervals of slots"
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure a setting and engine: the density of their lengths, first trial of a system."""
+    """Return one figure for each setting and engine, of the first trial of every system.
+
+    A curve is the density of the lengths of idle intervals.
+    """
     parts = groups(runs, "setting", "engine")
     drawings = [
         _chart(f"idle-intervals-{number}", f"{TITLE}: {setting}, {engine}", inside)

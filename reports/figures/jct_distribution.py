@@ -14,13 +14,14 @@ from reports.selection import ReportRun, groups, labels
 
 TITLE = "Job completion times"
 _WIDE = 50
-"""Longest over median time from which the axis is logarithmic."""
+"""Ratio of the longest to the median time above which the axis is logarithmic."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure a setting, one panel an engine: the share of jobs finished within a time.
+    """Return one figure for each setting, with a panel for each engine.
 
-    A curve ends below 1 where jobs were refused, failed or never finished. Trials are pooled.
+    A curve is the share of jobs finished within a time. It ends below 1 if jobs were refused,
+    failed or never finished. Trials are pooled.
     """
     looks = style.Looks(run.system for run in runs)
     names = labels(runs)

@@ -1,4 +1,4 @@
-"""Jobs that were admitted over time, beside those submitted."""
+"""Jobs that were admitted over time, next to those submitted."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ TITLE = "Jobs admitted over time"
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure a setting and engine in which jobs were refused, a curve for each system that
-    refused any (ElasticFlow, figure 7b)."""
+    """Return one figure for each setting and engine in which jobs were refused.
+
+    Each system that refused any job has a curve (ElasticFlow, figure 7b).
+    """
     drawings = []
     refusing = [run for run in runs if run.metrics.get("jobs_refused")]
     looks = style.Looks(run.system for run in refusing)

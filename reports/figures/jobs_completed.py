@@ -1,4 +1,4 @@
-"""Jobs completed over time, beside those that have arrived."""
+"""Jobs completed over time, next to those that have arrived."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ TITLE = "Jobs completed over time"
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure a setting, one panel an engine (Saxena et al., figures 5 to 9).
+    """Return one figure for each setting, a panel for each engine (Saxena et al., figures 5 to 9).
 
-    A curve that follows the arrivals keeps up with them; one that keeps its slope when fewer
-    arrive still works off a queue; one that ends below them has dropped jobs.
+    A system whose curve follows the arrivals keeps up with them. A curve that keeps its slope when
+    fewer jobs arrive shows a queue; a curve that ends below the arrivals shows dropped jobs.
     """
     looks = style.Looks(run.system for run in runs)
     names = labels(runs)
@@ -83,7 +83,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def mean_count(trials: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """Times, ascending from 0, and how many moments of a trial lie before each in the mean."""
+    """Return times, ascending from 0, and the mean number of a trial's moments up to each time."""
     moments = np.sort(np.concatenate(trials))
     counts = np.arange(1, len(moments) + 1) / len(trials)
     kept = style.thinned(moments) if len(moments) else slice(0)
@@ -91,7 +91,7 @@ def mean_count(trials: Sequence[Floats]) -> tuple[Floats, Floats]:
 
 
 def _until(last_s: float, times: Floats, counts: Floats) -> tuple[Floats, Floats]:
-    """The same curve, to the end of the axis."""
+    """Return the curve, extended to the end of the axis."""
     return np.append(times, last_s), np.append(counts, counts[-1])
 
 

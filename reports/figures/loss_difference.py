@@ -1,4 +1,4 @@
-"""By how much the loss of a job whose slots change differs from that of fixed workers."""
+"""Difference between the loss of a job whose slots change and that of fixed workers."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from reports.selection import ReportRun
 
 TITLE = "Loss beside that of fixed workers"
 _LEAST = 1e-8
-"""A difference that is drawn as less is as good as none."""
+"""Least end of the linear part of the axis; smaller differences are as good as none."""
 _DEFAULT = "D1"
-"""Level of a run that does not say."""
+"""Level of a run whose configuration does not give one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One job's losses beside those of fixed workers, step by step."""
+    """One job's losses compared with those of fixed workers, step by step."""
 
     run_id: str
     workload: str
     level: str
-    """Of determinism."""
+    """Level of determinism."""
     steps: tuple[int, ...]
     slots: tuple[int, ...]
     differences: tuple[float, ...]
-    """Loss of the job less that of fixed workers, of the last worker in each step."""
+    """Loss of the job less that of fixed workers, for the last worker in each step."""
 
     @property
     def stages(self) -> list[tuple[int, range]]:
-        """Number of slots of each stage, and its places in the steps."""
+        """Number of slots of each stage, and the stage's positions in ``steps``."""
         begins = [i for i, n in enumerate(self.slots) if i == 0 or n != self.slots[i - 1]]
         ends = [*begins[1:], len(self.slots)]
         return [(self.slots[b], range(b, e)) for b, e in zip(begins, ends, strict=True)]
 
 
 def curves(runs: Sequence[ReportRun]) -> list[Curve]:
-    """Those of all jobs that were held to fixed workers (``engine.check_reference``)."""
+    """Return the curves of all jobs compared with fixed workers (``engine.check_reference``)."""
     found = []
     for run in runs:
         rows: dict[str, list[FixedLossRecord]] = {}
@@ -68,7 +68,7 @@ def curves(runs: Sequence[ReportRun]) -> list[Curve]:
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure, a column for each workload, above D0 and D1, below those with D2."""
+    """Return one figure: a column for each workload, D0 and D1 above, levels with D2 below."""
     found = curves(runs)
     if not found:
         reason = "No job of the selection was held to fixed workers (engine.check_reference=true)."
@@ -118,7 +118,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def _scale(axis: Axes, found: Sequence[Curve]) -> None:
-    """Differences begin at a last bit and end near 1: linear up to the smallest, then by powers."""
+    """Scale an axis linearly up to the smallest difference, then logarithmically.
+
+    Differences begin at a last bit and end near 1.
+    """
     sizes = [abs(value) for curve in found for value in curve.differences if value]
     if sizes:
         largest, least = max(sizes), max(min(sizes), _LEAST)

@@ -1,4 +1,4 @@
-"""In which part of a change its samples are lost."""
+"""Parts of a change in which its samples are lost."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ TITLE = "Where the samples of a rescale are lost"
 
 @dataclass(frozen=True, order=True)
 class _Bar:
-    """What the trials of a bar have in common; bars are sorted by these."""
+    """Properties that the trials of a bar share; bars are sorted by these."""
 
     workload: str
     state_bytes: float
-    """0 where the workload's options do not tell it."""
+    """Size of the state in bytes; 0 if the workload's options do not give it."""
     dilation: float
-    """Of padded steps."""
+    """Dilation of padded steps."""
     global_batch: int
     system: str
     setting: str
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure per change of size: parts of the loss, a bar for each workload and system, size
-    of the state and length of the steps."""
+    """Return one figure for each change of size, with the parts of the loss.
+
+    There is a bar for each workload and system, size of the state and length of the steps.
+    """
     measured = measure(runs)
     own = {run.run_id: run for run in measured.runs}
     drawings: list[Drawing] = []
@@ -48,7 +50,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 def _bars(
     cells: Mapping[Cell, Sequence[Trial]], runs: Mapping[str, ReportRun]
 ) -> dict[_Bar, list[Trial]]:
-    """Trials whose parts are known, of systems under which a job trains on, sorted."""
+    """Return the trials of each bar whose parts are known, for systems under which jobs train on.
+
+    Bars are sorted.
+    """
     found: dict[_Bar, list[Trial]] = {}
     for cell, trials in cells.items():
         for trial in trials:
@@ -61,13 +66,13 @@ def _bars(
 
 
 def part_means(trials: Sequence[Trial]) -> Mapping[str, float]:
-    """Mean of every part, steps of the old size; they add up to the mean of ``net_steps``."""
+    """Return the mean of every part in steps of the old size; the sum is the mean ``net_steps``."""
     known = [trial.lost_in for trial in trials if trial.lost_in is not None]
     return {part: fmean(lost_in[part] for lost_in in known) for part in PARTS}
 
 
 def _trains_on(trials: Sequence[Trial]) -> bool:
-    """Whether the job goes on after the request for more than a step or two."""
+    """Return whether the job trains for more than two steps after the request, in the median."""
     return median(steps for trial in trials if (steps := trial.steps_before_stop) is not None) > 2
 
 
@@ -78,7 +83,7 @@ def _chart(name: str, bars: dict[_Bar, list[Trial]], runs: Sequence[ReportRun]) 
     colours = dict(zip(PARTS, style.PALETTE, strict=False))
     digits = _digits(means)
     for row, (trials, found) in enumerate(zip(bars.values(), means.values(), strict=True)):
-        ends = {True: 0.0, False: 0.0}  # what was lost to the right, what was gained to the left
+        ends = {True: 0.0, False: 0.0}  # losses go to the right, gains to the left
         for part, lost in found.items():
             axis.barh(
                 row, lost, left=ends[lost > 0], height=0.66, edgecolor=style.PAPER, linewidth=0.5,
@@ -115,7 +120,7 @@ def _chart(name: str, bars: dict[_Bar, list[Trial]], runs: Sequence[ReportRun]) 
 
 
 def _labels(bars: Mapping[_Bar, list[Trial]]) -> list[str]:
-    """Program and system, and whatever else bars of this program differ in."""
+    """Return labels with program and system, and what else bars of this program differ in."""
     labels = []
     for bar, trials in bars.items():
         alike = [one for one in bars if one.workload == bar.workload]
@@ -132,7 +137,7 @@ def _labels(bars: Mapping[_Bar, list[Trial]]) -> list[str]:
 
 
 def _digits(means: Mapping[_Bar, Mapping[str, float]]) -> int:
-    """Decimals that tell the losses of a chart apart."""
+    """Return the number of decimals that tells the losses of a chart apart."""
     return 2 if max(sum(found.values()) for found in means.values()) >= 0.2 else 3
 
 

@@ -1,4 +1,4 @@
-"""What a change loses against the length of a step, for each size of the state or workload."""
+"""Samples that a change loses against the length of a step, for each state size or workload."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from reports.selection import ReportRun
 
 TITLE = "Loss against the length of a step"
 _LINEAR_TO = 0.1
-"""Steps; beyond it the axis of losses is logarithmic, where it goes on for long enough."""
+"""Steps up to which the axis of losses is linear; it is logarithmic beyond if it is long enough."""
 
 _Panel = tuple[float, str]
-"""State in bytes and nothing, or nothing and the workload."""
+"""State in bytes and an empty name, or zero and the name of the workload."""
 _Length = tuple[float, int]
-"""What makes steps longer: the dilation of the profile's, and the samples of each."""
+"""Factors that make steps longer: the dilation of the profile's steps, and the samples of each."""
 _Point = tuple[_Panel, str, _Length]
-"""The second is the system."""
+"""Panel, system and length of steps."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure per change of size."""
+    """Return one figure for each change of size."""
     measured = measure(runs)
     own = {run.run_id: run for run in measured.runs}
     known = _of_several_lengths(
@@ -56,7 +56,7 @@ def _point(trial: Trial, run: ReportRun) -> _Point:
 
 
 def _of_several_lengths(found: Sequence[tuple[_Point, Trial]]) -> list[tuple[_Point, Trial]]:
-    """Without workloads whose steps have one length only."""
+    """Return the trials without those of workloads whose steps have only one length."""
     lengths: dict[_Panel, set[_Length]] = {}
     for (panel, _, length), _ in found:
         lengths.setdefault(panel, set()).add(length)
@@ -96,7 +96,7 @@ def _chart(
         axis.set_xscale("log")
         axis.set_xlabel("step before the change (ms)")
         style.plain_log_ticks(axis.xaxis)
-    # Shared by all panels; with no more than zero on it, such an axis would have no other number.
+    # The axis is shared by all panels. A short logarithmic axis would show no number except zero.
     is_logarithmic = panels[0].get_ylim()[1] > 2 * _LINEAR_TO
     if is_logarithmic:
         panels[0].set_yscale("symlog", linthresh=_LINEAR_TO)

@@ -21,12 +21,14 @@ _TIMES = {
     "jct_mean_s": "mean total time (min)",
 }
 _Values = dict[int, list[float]]
-"""By number of slots, one of every trial."""
+"""Values by number of slots, one of every trial."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """Curves of both times for each scenario (Hu et al., figures 9 and 10), then the additional
-    jobs of all scenarios side by side (figures 11 to 15)."""
+    """Return curves of both times for each scenario, then bars of additional jobs of all scenarios.
+
+    The curves are Hu et al.'s figures 9 and 10, the bars their figures 11 to 15.
+    """
     found = pairs(runs)
     if not found:
         reason = "No two schedulers of the selection ran the same trace on the same slots."
@@ -108,7 +110,7 @@ def _line(
 
 
 def _half_widths(means: Sequence[Estimate]) -> list[float] | None:
-    """Of the intervals; None where there are too few trials for any."""
+    """Return the half widths of the intervals; None if any mean has too few trials."""
     widths = [one.half_width for one in means]
     return None if None in widths else [width or 0.0 for width in widths]
 

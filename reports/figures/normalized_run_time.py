@@ -1,4 +1,4 @@
-"""Time of a step for each worker beside stock DDP's (EasyScale, figures 11 and 13)."""
+"""Time of a step for each worker, compared with stock DDP (EasyScale, figures 11 and 13)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BASELINE = "static"
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure: for each program the systems' times over the baseline's, every trial a dot."""
+    """Return one figure: for each program the systems' times over the baseline's, a dot a trial."""
     found = ratios(speeds(runs))
     if not found:
         reason = "No program of the selection was trained alone under static and another backend."
@@ -26,8 +26,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def ratios(found: Sequence[Speed]) -> dict[tuple[str, str], list[float]]:
-    """By workload and system: a worker's samples a second under the baseline over those under the
-    system, of every trial that both have."""
+    """Return the samples per second of a slot under the baseline over those under the system.
+
+    The ratios are by workload and system, one for every trial that both have.
+    """
     stock = {_same(speed): speed.per_slot for speed in found if speed.backend == BASELINE}
     normalized: dict[tuple[str, str], list[float]] = {}
     for speed in found:
@@ -39,7 +41,7 @@ def ratios(found: Sequence[Speed]) -> dict[tuple[str, str], list[float]]:
 
 
 def _same(speed: Speed) -> tuple[object, ...]:
-    """What two runs share that are compared."""
+    """Return the properties that two compared runs share."""
     return (speed.workload, speed.logical_workers, speed.trial)
 
 

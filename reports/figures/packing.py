@@ -17,11 +17,11 @@ _GB = 1e9
 _NAMES = {"static": "packed, a process each", "virtual_thread": "virtual threads, in turns"}
 
 Points = dict[int, list[Speed]]
-"""By the number of logical workers."""
+"""Speeds by the number of logical workers."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure: a column for each program, memory above and throughput below."""
+    """Return one figure: a column for each program, memory above and throughput below."""
     curves: dict[tuple[str, str], Points] = {}
     for speed in speeds(runs):
         if speed.backend in _NAMES:

@@ -19,7 +19,7 @@ Key = tuple[str, str, str]
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure: samples per second and efficiency, a row for strong and one for weak."""
+    """Return one figure: samples per second and efficiency, a row each for strong and weak."""
     own = [
         run for run in runs if run.is_live and len(run.jobs) == 1 and not run.jobs[0].num_rescales
     ]
@@ -32,8 +32,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def throughputs(runs: Sequence[ReportRun]) -> dict[tuple[str, str, int, int], list[float]]:
-    """Samples per second by workload, system, workers and global batch: one of every run,
-    without the first steps."""
+    """Return samples per second by workload, system, workers and global batch.
+
+    There is one value for every run, without its first steps.
+    """
     names = system_names(runs)
     found: dict[tuple[str, str, int, int], list[float]] = {}
     for run in runs:
@@ -47,7 +49,7 @@ def throughputs(runs: Sequence[ReportRun]) -> dict[tuple[str, str, int, int], li
 def scalings(
     speeds: dict[tuple[str, str, int, int], list[float]],
 ) -> dict[Key, dict[int, list[float]]]:
-    """Curves over workers: strong keeps the smallest batch, weak multiplies it."""
+    """Return curves over workers: strong scaling keeps the smallest batch, weak multiplies it."""
     found: dict[Key, dict[int, list[float]]] = {}
     for (workload, system, workers, batch), values in sorted(speeds.items()):
         least = min(b for w, s, _, b in speeds if (w, s) == (workload, system))

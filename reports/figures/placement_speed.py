@@ -1,4 +1,4 @@
-"""The same slots on one host and on several (ElasticFlow, figure 2b; EDL, figure 14a)."""
+"""The same number of slots on one host and on several (ElasticFlow, figure 2b; EDL, figure 14a)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Program = tuple[str, int, int]
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure: for each program its samples a second by the number of hosts."""
+    """Return one figure: for each program its samples per second by the number of hosts."""
     used = [run for run in runs if is_one_allocation(run)]
     speeds = by_hosts(used)
     compared = {program: own for program, own in speeds.items() if len(own) > 1}
@@ -27,7 +27,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def by_hosts(runs: Sequence[ReportRun]) -> dict[_Program, dict[int, list[float]]]:
-    """Samples a second of a run's only job, by program and number of hosts."""
+    """Return the samples per second of each run's only job, by program and number of hosts."""
     found: dict[_Program, dict[int, list[float]]] = {}
     for run in runs:
         (job,), grant = run.jobs, run.grants[-1]
@@ -41,8 +41,10 @@ def by_hosts(runs: Sequence[ReportRun]) -> dict[_Program, dict[int, list[float]]
 
 
 def is_one_allocation(run: ReportRun) -> bool:
-    """Whether a run has one job, which held the same slots from its start to its end, of hosts
-    that are all alike."""
+    """Return whether a run has one job, which held the same slots from start to end.
+
+    The hosts must be all alike, and the job must have finished.
+    """
     if "devices_per_host" not in run.stored.config.get("cluster", {}):
         return False
     slots = {grant.slots for grant in run.grants}
@@ -92,6 +94,6 @@ def _chart(found: dict[_Program, dict[int, list[float]]], runs: Sequence[ReportR
 
 
 def _relative(by_count: dict[int, list[float]]) -> dict[int, float]:
-    """Medians over that of the fewest hosts."""
+    """Return the medians over the median of the fewest hosts."""
     base = median(by_count[min(by_count)])
     return {hosts: median(values) / base for hosts, values in by_count.items()}

@@ -1,4 +1,4 @@
-"""How long the plans of a scheduler take that decides on the clock (Hu et al., figure 16)."""
+"""Time of the plans of schedulers that decide on the clock (Hu et al., figure 16)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BINS = 40
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure a setting: histograms of the wall-clock time of every plan, by system."""
+    """Return one figure for each setting: histograms of the plans' wall-clock times, by system."""
     planning = [run for run in runs if _every_s(run) > 0 and "latencies" not in run.stored.left_out]
     drawings = [
         _chart(f"planning-time-{number}", setting, own)
@@ -29,7 +29,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def num_activations(jobs: Sequence[JobRecord], every_s: float) -> int:
-    """Multiples of the period at which a job was there: from an arrival, before the last end."""
+    """Return the number of multiples of the period at which a job was present.
+
+    A job is present from its arrival, but not at its end.
+    """
     count = 0
     until_s = -math.inf
     spans = sorted((job.arrival_s, job.finish_s) for job in jobs if job.finish_s is not None)
@@ -41,9 +44,9 @@ def num_activations(jobs: Sequence[JobRecord], every_s: float) -> int:
 
 
 def plan_times_s(run: ReportRun) -> Floats:
-    """The longest calls of the scheduler, as many as there were activations.
+    """Return the times of the longest calls of the scheduler, as many as there were activations.
 
-    It is called at every event too, to hand freed slots out, which takes no time to speak of.
+    The scheduler is called at every event too, to hand out freed slots, which takes little time.
     """
     calls_us = np.sort(np.asarray(run.stored.rows("latencies"), np.float64))[::-1]
     times: Floats = calls_us[: num_activations(run.jobs, _every_s(run))] / 1e6

@@ -1,5 +1,5 @@
-"""How long a job's whole throughput curve takes to measure by successive scale-in (EDL,
-section 3, ``profile()``)."""
+"""Time to measure a job's whole throughput curve by successive scale-in (EDL, section 3,
+``profile()``)."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ BASELINE = "stop-free"
 
 @dataclass(frozen=True)
 class Profile:
-    """One way down from the largest size to one slot. Times are wall-clock seconds."""
+    """One series of scale-ins from the largest size to one slot; times are wall-clock seconds."""
 
     largest: int
-    """Slots."""
+    """Number of slots at the beginning."""
     total_s: float
-    """From the first step at the largest size to the end of the last one measured."""
+    """Time from the first step at the largest size to the end of the last measured step."""
     stopping_s: float
-    """Of this, when the workers that stay did not train."""
+    """Part of this time in which the workers that stay did not train."""
 
     @property
     def training_s(self) -> float:
-        """The rest: steps at every size, also those while a change was prepared."""
+        """Rest of the time: steps at every size, also while a change was prepared."""
         return self.total_s - self.stopping_s
 
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """What profiles have in common."""
+    """Properties that profiles share."""
 
     largest: int
     workload: str
@@ -49,7 +49,7 @@ class Cell:
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure per largest size: a bar for each workload and system."""
+    """Return one figure for each largest size: a bar for each workload and system."""
     own = [run for run in runs if run.is_live and len(run.jobs) == 1]
     names = system_names(own)
     found: dict[Cell, list[Profile]] = {}
@@ -69,9 +69,9 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def profiles(changes: Sequence[ChangeRecord], dilation: float = 1.0) -> list[Profile]:
-    """Every way down from a largest size by one slot at a time to one slot, of one job.
+    """Return every series of scale-ins of one job, by one slot at a time down to one slot.
 
-    It begins when the job has the largest size and ends with the request of the next change,
+    A series begins when the job has the largest size and ends with the request of the next change,
     which comes when the steps to measure at one slot are done.
     """
     found = []
@@ -145,7 +145,7 @@ def _chart(
 
 
 def _baseline(cell: Cell, cells: dict[Cell, list[Profile]]) -> list[Profile] | None:
-    """The profiles of the same program that others are compared with, if it is another."""
+    """Return the baseline's profiles of the program; None unless it is exactly one other cell."""
     beside = [c for c in cells if c.workload == cell.workload and c.system.startswith(BASELINE)]
     return cells[beside[0]] if len(beside) == 1 and beside[0] != cell else None
 

@@ -1,4 +1,4 @@
-"""How long until the survivors of a fault train on, by what the struck worker was doing."""
+"""Time until the survivors of a fault train on, by what the struck worker was doing."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _PHASES = {
     "leave": "leave",
     **_UNMARKED,
 }
-"""In the order of the figure; the names are those of ``Doing``, or of what was going on."""
+"""Phases in the order of the figure; names are those of ``Doing``, or of the job's activity."""
 assert {doing.name.lower() for doing in Doing} - {"start"} <= _PHASES.keys()
 _ROLES = {"leader": "led", "first worker": "was_first"}
 TARGET_MS = 100.0
 _LEAST_MS = 1.0
-"""What is shorter is drawn here."""
+"""Shorter times are drawn at this time."""
 _HEADER = ["died in: workload, system", "n", "went on", "p50 ms", "95% interval", "p95 ms",
            "worst ms"]  # fmt: skip
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """For each signal a figure with a panel for each workload, and what became of the jobs."""
+    """Return a figure for each signal, a panel for each workload, then a table of the outcomes."""
     found = recoveries(run for run in runs if run.is_live)
     if not found:
         reason = "No live run of the selection had faults (engine=live_faults)."
@@ -155,7 +155,7 @@ def _rows(
     workloads: Sequence[str],
     systems: Sequence[str],
 ) -> list[list[str]]:
-    """Every phase and role, of each workload under each system."""
+    """Return a row for every phase and role, for each workload under each system."""
     rows = []
     for system in systems:
         for workload in workloads:
@@ -188,7 +188,7 @@ def _times_ms(found: Sequence[Recovery]) -> list[float]:
 
 
 def _outcomes(found: Sequence[Recovery], runs: Sequence[ReportRun]) -> Drawing:
-    """What became of the jobs and of the workers that nobody struck."""
+    """Return a table of what became of the jobs, and of the workers without a fault."""
     ids = {one.run_id for one in found}
     own_runs = [run for run in runs if run.run_id in ids]
     names = {one.run_id: f"{one.workload}, {one.system}" for one in found}

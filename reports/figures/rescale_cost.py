@@ -1,5 +1,5 @@
-"""What a rescale costs: stopping time, and samples lost beside what the formula says of
-nothing, per workload, change of size and system (EDL, section 6.1)."""
+"""Cost of a rescale: stopping time, and samples lost compared with A/A trials, for each workload,
+change of size and system (EDL, section 6.1)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from reports.selection import ReportRun
 TITLE = "What a rescale costs"
 BASELINE = "stop-resume"
 _FLOOR_MS = 0.01
-"""Where a logarithmic axis begins: shorter stops are drawn here, and told in the table."""
+"""Start of the logarithmic axis: shorter stops are drawn here, and are in the table."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure per change of size: stopping times and losses of every workload and system."""
+    """Return one figure for each change of size: stops and losses of every workload and system."""
     measured = measure(runs)
     cells = {cell: trials for cell, trials in measured.by_cell().items() if _stops(trials)}
     drawings = [
@@ -117,7 +117,7 @@ def _points(
 
 
 def _noise(measured: Measured, cell: Cell) -> list[float]:
-    """A/A trials of the same system, over times as long as its own rescales'."""
+    """Return the losses of A/A trials of the same system, over times as long as its rescales."""
     return [
         one.lost_steps
         for one in measured.noise_of(
@@ -172,7 +172,7 @@ def _table(cells: dict[Cell, list[Trial]], measured: Measured) -> Table:
 
 
 def _estimate(values: Sequence[float], form: str) -> list[str]:
-    """Median, its interval, and the 95th percentile."""
+    """Return the median, its interval, and the 95th percentile, as texts."""
     if not values:
         return ["", "", ""]
     middle = percentile_interval(values)
@@ -184,14 +184,14 @@ def _estimate(values: Sequence[float], form: str) -> list[str]:
 
 
 def interval_text(found: Interval, form: str) -> str:
-    """Both ends, or that there are too few trials for them."""
+    """Return both ends as a text, or that there are too few trials for them."""
     if found.low is None or found.high is None:
         return f"none, n = {found.num_trials}"
     return f"{found.low:{form}} to {found.high:{form}}"
 
 
 def _ratio(cell: Cell, cells: dict[Cell, list[Trial]]) -> str:
-    """How many times longer the cold (or only) baseline stops, where it was measured beside."""
+    """Return how many times longer each baseline of the workload stops, if any was measured."""
     beside = [
         other
         for other in cells

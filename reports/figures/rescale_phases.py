@@ -1,4 +1,4 @@
-"""Where the time of a rescale goes, system beside system (EDL, figure 6)."""
+"""Phases of a rescale's time, for systems next to each other (EDL, figure 6)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HATCHES = ("", "////", "....")
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure per change of size: phases stacked, a bar for each workload and system."""
+    """Return one figure for each change of size: stacked phases, a bar per workload and system."""
     measured = measure(runs)
     cells = {
         cell: timed
@@ -34,8 +34,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def phase_medians(trials: Sequence[Trial]) -> dict[str, float]:
-    """Median of every phase, seconds, in the order in which they were recorded; a change
-    that lacks a phase counts as 0."""
+    """Return the median of every phase in seconds, in the order in which phases were recorded.
+
+    A change that lacks a phase counts as 0.
+    """
     names = dict.fromkeys(name for trial in trials for name in trial.change.phases_s)
     return {
         name: float(np.median([trial.change.phases_s.get(name, 0.0) for trial in trials]))
@@ -57,7 +59,7 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
         }
         for index, phase in enumerate(phases)
     }
-    for row, found in enumerate(medians.values()):  # every system has an order of its own
+    for row, found in enumerate(medians.values()):  # phases have another order in each system
         for phase, width in found.items():
             axis.barh(
                 row, width, left=left[row], height=0.66, edgecolor=style.PAPER, linewidth=0.5,

@@ -1,4 +1,4 @@
-"""Systems held to each other input by input, where the inputs and not the trials are many."""
+"""Comparison of systems input by input, for studies with many inputs and few trials of each."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _PANELS = (
 )
 """Metric, its unit, its label, and the sign that makes more better."""
 _EQUAL = 1e-9
-"""Relative difference below which two means are the same but for rounding."""
+"""Largest relative difference of two means that is attributed to rounding."""
 
 _Values = Mapping[str, Mapping[str, float]]
-"""Mean over trials by input and system."""
+"""Mean over trials, by input and system."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """Per metric one figure of all inputs, their table, and a table of differences.
+    """Return for each metric a figure of all inputs with its table, and a table of differences.
 
-    An input is a setting that all systems have; where each seed draws another trace, as in
-    resampling, a setting has its own figures, and each of its traces is an input. A metric is left
-    out where some system lacks it; mean JCT also where one refused jobs, as it would be of fewer
-    jobs.
+    An input is a setting that all systems have. If each seed draws another trace, as in resampling,
+    a setting has its own figures, and each of its traces is an input. An input is left out if some
+    system lacks the metric there. Mean JCT is left out if any system refused jobs, because it would
+    be a mean of fewer jobs.
     """
     drawn: list[_Inputs] = []
     recorded: list[ReportRun] = []
@@ -59,14 +59,14 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """Runs whose inputs are held to each other in the same figures."""
+    """Runs whose inputs are compared in the same figures."""
 
     runs: Sequence[ReportRun]
     title: str = ""
     suffix: str = ""
-    """Of the names of their figures."""
+    """Suffix of the names of the figures."""
     is_drawn: bool = False
-    """Whether each seed draws an input of its own."""
+    """True if each seed draws its own input."""
 
     @property
     def systems(self) -> list[str]:
@@ -74,17 +74,17 @@ class _Inputs:
         return sorted({run.system for run in self.runs})
 
     def name(self, run: ReportRun) -> str:
-        """The input of a run."""
+        """Return the name of a run's input."""
         return f"seed {run.trial[0]}" if self.is_drawn else run.setting
 
 
 def _digest(run: ReportRun) -> str:
-    """Of the jobs and events of its trace."""
+    """Return the digest of the jobs and events of a run's trace."""
     return str(run.stored.manifest.get("trace", {}).get("digest"))
 
 
 def _values(inputs: _Inputs, metric: str, unit: float) -> dict[str, dict[str, float]]:
-    """Of every input on which all systems have the metric."""
+    """Return the means of every input on which all systems have the metric."""
     known: dict[str, dict[str, list[float]]] = {}
     for run in sorted(inputs.runs, key=lambda run: (run.setting, run.trial)):
         if metric in run.metrics:

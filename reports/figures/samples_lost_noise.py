@@ -1,4 +1,4 @@
-"""Samples lost to rescales beside A/A trials: the distribution of both."""
+"""Samples lost to rescales and in A/A trials: the distributions of both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST = 3
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure per change of size: cumulative distributions, a panel for each workload."""
+    """Return one figure for each change of size: cumulative distributions, a panel per workload."""
     measured = measure(runs)
     changes = sorted({(c.kind, c.before, c.after) for c in measured.by_cell()})
     drawings = []

@@ -1,4 +1,4 @@
-"""What one varied option does to every scheduler, beside what no schedule can beat."""
+"""Effect of varied options on every scheduler, next to a bound that no schedule can beat."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from reports.selection import ReportRun, flat_options, labels
 
 TITLE = "Sensitivity"
 _OUTCOMES = ("trace", "engine", "profile", "cluster")
-"""Groups whose options may be varied; those of schedulers and backends make systems."""
+"""Groups whose options may be varied; options of schedulers and backends make systems."""
 _PANELS = (
     ("jct_mean_s", "jct_bound_mean_s", 3600.0, "mean JCT (h)"),
     ("deadline_satisfactory_ratio", "deadline_bound_ratio", 0.01, "deadlines met (% of jobs)"),
 )
 """Metric, its bound, unit and label."""
 _DROPPED = ("jobs_refused", "jobs_failed")
-"""Jobs that are in no mean of completion times."""
+"""Counts of jobs that are not in a mean of completion times."""
 _LEAST_ON_AXIS, _MOST_ROWS = 3, 4
-"""Fewest values of a number that is an axis of its own where other options vary too, and most
-combinations of these, which have a row of panels each."""
+"""Fewest values of a number that has its own axis although other options vary too, and most
+combinations of the others, each of which has a row of panels."""
 _ROOM = 1.06
 """Height of a panel over its highest value."""
 _BOUND = "bound (no system)"
 _Point = tuple[Any, ...]
-"""Values of the varied options of a run, or of some of them."""
+"""Values of a run's varied options, or of some of them."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure: mean JCT and deadlines met over the values of the options that were varied.
+    """Return one figure: mean JCT and deadlines met over the values of the varied options.
 
-    A scheduler that refuses jobs anywhere, or whose jobs fail, has no curve of mean JCT: it would
-    look better for it.
-    The bound is that of all jobs, from runs in which all finished. Options that only change
-    together are one axis; where others vary beside a number, each combination of theirs has a row.
+    A scheduler that refuses jobs anywhere, or whose jobs fail, has no curve of mean JCT: this would
+    make it look better. The bound is that of all jobs, from runs in which all finished. Options
+    that only change together are one axis. If other options vary as well as a number, each
+    combination of the others has a row.
     """
     options = {
         run.run_id: {
@@ -97,16 +97,16 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 @dataclass(frozen=True)
 class _Axis:
-    """The horizontal axis: the values of the options along it, in order, and where they stand."""
+    """The horizontal axis: the values of its options, in order, and their positions."""
 
     label: str
     places: Mapping[_Point, float]
     is_number: bool
-    """Whether it is a scale, and not places side by side."""
+    """True if the axis is a scale, False if its positions are only next to each other."""
 
     @classmethod
     def of(cls, names: Sequence[str], points: Iterable[_Point]) -> _Axis:
-        """Of these options, whose values at all runs are ``points``.
+        """Return the axis of these options, whose values in all runs are ``points``.
 
         Numbers that only change together are a scale by the first of them.
         """
@@ -117,7 +117,7 @@ class _Axis:
         return cls(", ".join(map(_word, names)), places, is_scale)
 
     def finish(self, panel: Axes) -> None:
-        """Write what it shows."""
+        """Write the label and the ticks of the axis on a panel, and set the panel's height."""
         panel.set_xlabel(f"{self.label} (value of the option)")
         highest = panel.dataLim.y1
         panel.set_ylim(0, _ROOM * highest if 0 < highest < math.inf else None)
@@ -128,7 +128,7 @@ class _Axis:
 
 
 def _varied(options: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of the options that differ between runs."""
+    """Return the names of the options that differ between runs."""
     names = sorted({name for own in options for name in own})
     return [name for name in names if len({repr(own.get(name)) for own in options}) > 1]
 
@@ -136,10 +136,10 @@ def _varied(options: Sequence[Mapping[str, Any]]) -> list[str]:
 def _split(
     names: Sequence[str], options: Sequence[Mapping[str, Any]]
 ) -> tuple[list[str], list[str]]:
-    """The options along the horizontal axis, and those across, which have rows of panels.
+    """Return the options along the horizontal axis, and those across, which have rows of panels.
 
-    Options that are one-to-one change together and stay together. One number of several values is
-    the axis if the rest makes few rows; else all are.
+    Options with one-to-one values change together and stay together. One number of several values
+    is the axis if the rest makes few rows; else all options are along the axis.
     """
     tied: list[list[str]] = []
     for name in names:
@@ -180,7 +180,7 @@ def _curves(
     unit: float,
     left_out: set[str],
 ) -> dict[str, dict[_Point, Estimate]]:
-    """Mean of a metric over the trials at each point, by system."""
+    """Return the mean of a metric over the trials at each point, by system."""
     found: dict[str, dict[_Point, list[float]]] = {}
     for run in sorted(runs, key=lambda run: run.system):
         if metric in run.metrics and run.system not in left_out:
@@ -195,7 +195,7 @@ def _curves(
 def _bounds(
     runs: Sequence[ReportRun], points: Mapping[str, _Point], metric: str, unit: float
 ) -> dict[_Point, float]:
-    """The bound at each point, of the runs in which all jobs finished."""
+    """Return the bound at each point, from the runs in which all jobs finished."""
     found: dict[_Point, list[float]] = {}
     for run in runs:
         whole = run.metrics.get("jobs_finished") == run.metrics.get("jobs_submitted")
@@ -217,7 +217,7 @@ def _draw_curves(
         ys = [own[point].mean for point in known]
         halves = [own[point].half_width or 0.0 for point in known]
         look = looks.line(system)
-        if not axis.is_number:  # beside one another, and nothing between two places
+        if not axis.is_number:  # markers next to each other, without lines
             shift = number / (len(curves) + 1) - 0.5
             xs = [x + 0.6 * shift for x in xs]
             look["linestyle"] = "none"
@@ -272,7 +272,7 @@ def _order(point: _Point) -> tuple[tuple[bool, float, str], ...]:
 
 
 def _word(name: str) -> str:
-    """An option's name as a label says it."""
+    """Return an option's name as a label shows it."""
     return name.rsplit(".", 1)[-1].strip("_").replace("_", " ")
 
 

@@ -31,9 +31,9 @@ METRICS: Mapping[str, str] = {
     "stopping_time_scale_in_mean_s": "stopping time, scale-in",
     "resource_loss_slot_s": "resource loss",
 }
-"""Metrics compared, and what they are called."""
+"""Metrics that are compared, with their names."""
 FAR, LINEAR = 60, 10
-"""Errors in %: from the first on they are drawn on a scale that is linear up to the second."""
+"""Errors in %: if any is above the first, the scale is logarithmic, and linear up to the second."""
 TICKS = (5, 10, 30, 100, 300, 1000, 3000, 10000)
 _WALL_CLOCK = frozenset(
     {
@@ -42,7 +42,7 @@ _WALL_CLOCK = frozenset(
         "resource_loss_slot_s",
     }
 )
-"""Live ones are wall-clock seconds: brought to the engine's clock before they are compared."""
+"""Metrics that live runs have in wall-clock seconds; these are converted to the engine's clock."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +54,21 @@ class Comparison:
     simulated: float
     live: Sequence[float]
     errors: Sequence[float]
-    """simulated / live - 1, one per live trial."""
+    """Value of simulated / live - 1 for each live trial."""
     speeds: Sequence[float | None] = ()
-    """How fast the machine was in each trial beside the profile; None: not known."""
+    """Speed of the machine in each trial over that of the profile; None if unknown."""
     own: Sequence[float | None] = ()
-    """Errors where each live trial was simulated again with its own workers' speeds; None: it
-    was not."""
+    """Error for each live trial simulated again at its workers' own speeds; None if it was not."""
     draws: Sequence[float] = ()
-    """Simulated runs over the mean of those of their seed, minus 1: not 0 where they were drawn."""
+    """Each simulated run over the mean of its seed, minus 1; not 0 if the runs were drawn."""
 
     @property
     def error(self) -> Estimate:
-        """Mean error and its interval, which drawn simulations widen by how far their own mean is
-        known: no interval where they are too few to tell."""
+        """Mean error and its interval.
+
+        Drawn simulations widen the interval by the uncertainty of their own mean; there is no
+        interval if they are too few.
+        """
         found = estimate(self.errors)
         if not any(self.draws):
             return found
@@ -77,14 +79,16 @@ class Comparison:
 
     @property
     def error_at_own_speeds(self) -> Estimate | None:
-        """Mean error with each trial's own speeds; None: a trial was not simulated again."""
+        """Mean error with each trial's own speeds; None if a trial was not simulated again."""
         own = [error for error in self.own if error is not None]
         return estimate(own) if own and len(own) == len(self.errors) else None
 
     @property
     def error_at_equal_speed(self) -> Estimate | None:
-        """Mean error if live times were as long as on a machine as fast as the profile says,
-        to a first approximation; None: a trial's speed is not known."""
+        """Mean error if the machine were as fast as the profile says, to a first approximation.
+
+        The value is None if a trial's speed is unknown.
+        """
         speeds = [speed for speed in self.speeds if speed]
         if len(speeds) < len(self.errors):
             return None
@@ -93,13 +97,13 @@ class Comparison:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """Least and largest live trial over their mean, minus 1."""
+        """Least and largest live trial over the mean of live trials, minus 1."""
         mean = fmean(self.live)
         return min(self.live) / mean - 1, max(self.live) / mean - 1
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure per setting, live engine and simulated one that have the same systems."""
+    """Return one figure for each setting and pair of a live and a simulated engine."""
     drawings: list[Drawing] = []
     for (setting,), inside in groups(runs, "setting").items():
         for engines, chosen in engine_pairs(inside).items():
@@ -115,7 +119,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def engine_pairs(runs: Sequence[ReportRun]) -> dict[tuple[str, str], list[ReportRun]]:
-    """Runs of one setting by the simulated and the live engine that made them, of each two."""
+    """Return the runs of one setting for each pair of a simulated and a live engine."""
     live, simulated = (
         sorted({run.engine for run in runs if run.is_live is is_live}) for is_live in (True, False)
     )
@@ -126,10 +130,11 @@ def engine_pairs(runs: Sequence[ReportRun]) -> dict[tuple[str, str], list[Report
 
 
 def compare(runs: Sequence[ReportRun]) -> list[Comparison]:
-    """Every metric of every system that has live and simulated runs.
+    """Return a comparison for every metric of every system that has live and simulated runs.
 
-    A live trial is compared with the mean of the simulated runs of its seed, which are all alike
-    unless they were drawn; where its seed has none, with that of the only seed.
+    A live trial is compared with the mean of the simulated runs of its seed. These are all alike
+    unless their speeds and costs were drawn. A trial whose seed has none is compared with the only
+    simulated seed, if there is one.
     """
     found = []
     for (system,), trials in groups(runs, "system").items():
@@ -161,13 +166,13 @@ def compare(runs: Sequence[ReportRun]) -> list[Comparison]:
 
 
 def _expected(runs: Sequence[ReportRun], metric: str) -> tuple[dict[int, float], list[float]]:
-    """Mean of a metric by seed, and how far single runs are from that of their seed."""
+    """Return the mean of a metric by seed, and the relative distance of each run from that mean."""
     by_seed: dict[int, list[float]] = {}
     for run in runs:
         if metric in run.metrics:
             by_seed.setdefault(run.trial[0], []).append(run.metrics[metric])
     means = {seed: fmean(values) for seed, values in by_seed.items()}
-    # Not from the mean: the last digit of a sum of equal numbers may differ from theirs.
+    # Equal values get exactly 0: their mean may differ from them in the last digit.
     draws = [
         value / means[seed] - 1 if len(set(values)) > 1 and means[seed] else 0.0
         for seed, values in by_seed.items()
@@ -222,8 +227,10 @@ def _chart(
 
 
 def _set_scale(axis: Axes, largest: float) -> None:
-    """Of the errors, in %: logarithmic beyond a few where one is far above, or all others would
-    lie on one line."""
+    """Set the scale of errors in %: logarithmic beyond ``LINEAR`` if one is above ``FAR``.
+
+    On a linear scale, an error far above the others would put all others on one line.
+    """
     label = "relative error, simulated / live − 1 (%"
     if largest > FAR:
         axis.set_xscale("symlog", linthresh=LINEAR, linscale=1.5)

@@ -18,11 +18,11 @@ TITLE = "Slots in use over time"
 MAX_PANELS = 10
 _CAPACITY = "slots of the cluster that were up"
 _BINS = 1500
-"""Steps a curve can have; one with more is drawn as its mean over as many stretches."""
+"""Most steps of a curve; a curve with more is drawn as its means over as many stretches."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure per setting and engine, of the first trial of every system."""
+    """Return one figure for each setting and engine, of the first trial of every system."""
     looks = style.Looks(run.system for run in runs)
     drawings = []
     parts = groups(runs, "setting", "engine")
@@ -73,7 +73,7 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def _mean(run: ReportRun) -> str:
-    """The mean of the slots in use, over all slots and, where some were down, over the others."""
+    """Return in words the mean of slots in use, over all slots and over those that were up."""
     mean = run.metrics.get("slot_utilization_mean")
     if mean is None:
         return ""
@@ -83,7 +83,7 @@ def _mean(run: ReportRun) -> str:
 
 
 def binned(times: Floats, used: Floats, count: int = _BINS) -> tuple[Floats, Floats]:
-    """The curve's mean over equal stretches of time, where it has more steps than that."""
+    """Return the curve; if it has more than ``count`` steps, its means over equal stretches."""
     if len(times) <= count:
         return times, used
     area = np.concatenate([[0.0], np.cumsum(used[:-1] * np.diff(times))])
@@ -97,15 +97,17 @@ def _end_s(run: ReportRun) -> float:
 
 
 def usage(grants: Sequence[GrantRecord]) -> tuple[Floats, Floats]:
-    """Times at which the number of held slots changes, and the number from then on."""
+    """Return the times at which the number of held slots changes, and the number from then on."""
     return _sum(grants, np.array([len(grant.slots) for grant in grants], dtype=np.float64))
 
 
 def capacity(
     outages: Sequence[OutageRecord], num_slots: int, end_s: float
 ) -> tuple[Floats, Floats]:
-    """Times at which the number of slots that are up changes, and the number from then on; from
-    0 to the end."""
+    """Return the times at which the number of slots that are up changes, and the number then.
+
+    The times go from 0 to ``end_s``.
+    """
     moments, down = _sum(outages, np.ones(len(outages)))
     inside = moments < end_s
     moments, down = moments[inside], down[inside]
@@ -115,7 +117,7 @@ def capacity(
 
 
 def _sum(periods: Sequence[GrantRecord | OutageRecord], width: Floats) -> tuple[Floats, Floats]:
-    """Times at which the sum of the widths of the periods that last changes, and the sum."""
+    """Return the times at which the summed widths of current periods change, and the sums."""
     ends = [[period.start_s for period in periods], [period.end_s for period in periods]]
     moments, index = np.unique(np.concatenate(ends), return_inverse=True)
     total = np.zeros(len(moments))

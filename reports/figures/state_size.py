@@ -22,11 +22,11 @@ from reports.selection import ReportRun
 
 TITLE = "Pause against the size of the state"
 STATE_BYTES = "state_bytes"
-"""Key of a workload's options in the pool that says how much state it has."""
+"""Key of the option that gives the size of a workload's state, in the pool of workloads."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure per change of size."""
+    """Return one figure for each change of size."""
     sized = [run for run in runs if state_bytes(run) is not None]
     measured = measure(sized)
     names = system_names(sized)
@@ -46,7 +46,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def state_bytes(run: ReportRun) -> float | None:
-    """Bytes of parameters and optimizer state of the only workload that tells them."""
+    """Return the bytes of parameters and optimizer state of the only workload that gives them.
+
+    The result is None for a simulated run, or if no workload or several give them.
+    """
     pool = run.stored.config.get("workload", {}).get("pool", {})
     own = [options[STATE_BYTES] for options in pool.values() if STATE_BYTES in options]
     return float(own[0]) if run.is_live and len(own) == 1 else None
@@ -174,8 +177,10 @@ def _row(
 
 
 def bandwidths(runs: Sequence[ReportRun], places: Sequence[Path] = RESULT_DIRS) -> dict[str, float]:
-    """Bytes per second by kind of copy, as measured on the machine of these runs; empty if
-    they come from several or it was not measured."""
+    """Return bytes per second by kind of copy, as measured on the machine of these runs.
+
+    The result is empty if the runs come from several machines or nothing was measured.
+    """
     slugs = {hardware_slug(run.stored.manifest["hardware"]) for run in runs}
     found: dict[str, Any] = {}
     for place in places if len(slugs) == 1 else ():

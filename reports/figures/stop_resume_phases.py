@@ -1,4 +1,4 @@
-"""Where the time of a change goes: its phases, per workload and change of size."""
+"""Phases of a change's time, for each workload and change of size."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from reports.selection import ReportRun, groups
 TITLE = "Phases of a change"
 MAX_ROWS = 24
 MAX_BYTES = 600_000
-"""Largest table of changes that is read; runs with more are simulations of whole clusters."""
+"""Size of the largest table of changes that is read, bytes. Runs with larger tables are simulations
+of whole clusters."""
 _FIRST = ("save", "stop", "spawn", "import", "build", "group", "layout", "load", "first_step")
 
 
 @dataclass(frozen=True)
 class Row:
-    """The changes of one kind: one workload, one size to another."""
+    """Changes of one kind, of one workload, from one size to another."""
 
     label: str
     medians: Mapping[str, float]
@@ -32,7 +33,10 @@ class Row:
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One chart per backend and engine: median of every phase, stacked; quartiles of the sum."""
+    """Return one chart for each setting, engine and backend: stacked medians of every phase.
+
+    A line has the quartiles of the sum.
+    """
     drawings: list[Drawing] = []
     parts: dict[tuple[str, str, str], list[ReportRun]] = {}
     for (setting, engine), inside in groups(runs, "setting", "engine").items():
@@ -60,7 +64,7 @@ def _rows(runs: Sequence[ReportRun]) -> list[Row]:
 
 
 def summarise(changes: Iterable[tuple[str, Sequence[ChangeRecord]]]) -> list[Row]:
-    """One row per workload, kind and sizes, of the changes that were done and timed."""
+    """Return one row for each workload, kind and sizes, of the changes that were done and timed."""
     found: dict[tuple[str, str, int, int], list[Mapping[str, float]]] = {}
     for workload, members in changes:
         for change in members:

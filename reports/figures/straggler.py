@@ -1,4 +1,4 @@
-"""A worker becomes slow: throughput with the rule that takes stragglers out, and without."""
+"""Throughput when workers become slow, with the rule that removes stragglers and without it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ TITLE = "Stragglers"
 _RULES = {"off": "nothing is done", "remove": "stragglers are removed"}
 _SHOWN_S = (-5.0, 15.0)
 _Cell = tuple[str, int, int, float]
-"""Workload, workers, slow ones among them, their speed."""
+"""Workload, number of workers, number of slow workers, and their speed."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure, a panel for each number of workers, slow ones and speed."""
+    """Return one figure, with a panel for each number of workers and of slow ones, and speed."""
     found = [case for case in cases(runs) if case.usual]
     if not found:
         reason = "No live run of the selection has slowed workers (engine.faults.speed)."
@@ -114,7 +114,7 @@ def _row(cell: _Cell, rule: str, own: Sequence[Case]) -> list[str]:
 
 
 def _quiet_row(quiet_s: float, mistaken: int) -> list[str]:
-    """Time in which the rule was on and nobody slow; all that it removed then are mistakes."""
+    """Return the row on the time with the rule on and no slow worker: all removals are mistakes."""
     name = f"nobody slow, {quiet_s:.0f} s in all: {_RULES['remove']}"
     return [name, "", "", "", "", f"{mistaken} by mistake", "", "", "", ""]
 

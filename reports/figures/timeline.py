@@ -27,11 +27,11 @@ _TINTS = (0.72, 0.5, 0.62)
 _DOWN: dict[str, Any] = {
     "facecolor": style.GRID, "edgecolor": "#BFC5CC", "hatch": "xxxx", "lw": 0,
 }  # fmt: skip
-"""How slots that were down look."""
+"""Look of slots that were down."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One chart per setting, engine and system, of its first trial; live runs first."""
+    """Return one chart for the first trial of each setting, engine and system, live runs first."""
     firsts = [
         trials[0]
         for trials in groups(
@@ -120,7 +120,7 @@ def _by_arrival(run: ReportRun) -> list[str]:
 
 
 def stretches(slots: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First and last slot of every stretch of neighbouring slots."""
+    """Yield the first and the last slot of every stretch of neighbouring slots."""
     ordered = sorted(slots)
     for _, part in groupby(enumerate(ordered), key=lambda pair: pair[1] - pair[0]):
         members = [slot for _, slot in part]
@@ -133,7 +133,7 @@ def _box(start: float, end: float, low: int, high: int) -> list[tuple[float, flo
 
 
 def _mixed(colour: str, share: float) -> tuple[float, float, float]:
-    """A colour thinned with white."""
+    """Return a colour thinned with white."""
     red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
     return red, green, blue
 
@@ -165,7 +165,7 @@ def _shade_outages(axis: Axes, run: ReportRun, seconds: float) -> None:
 
 
 def _label_jobs(axis: Axes, run: ReportRun, seconds: float, span: float) -> None:
-    """The job's id in the middle of its widest box, where there is room."""
+    """Write each job's id in the middle of its widest box, if there is room."""
     widest: dict[str, GrantRecord] = {}
     for grant in run.grants:
         best = widest.get(grant.job_id)

@@ -1,4 +1,4 @@
-"""Slots that come and go: what a job gains by using them (EDL, section 6.2)."""
+"""Gain of a job that uses slots that come and go (EDL, section 6.2)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Point:
     window_s: float
     samples_per_s: float
     stop_s: float | None
-    """Median time that training stood still for a rescale."""
+    """Median stopping time of the run's changes, seconds."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure: gain over the baseline against the length of the window."""
+    """Return one figure: gain over the baseline against the length of the window."""
     live = [run for run in runs if run.is_live and len(run.jobs) == 1]
     points = transient_points(live)
     steady = steady_speeds(live)
@@ -44,7 +44,10 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 
 
 def transient_points(runs: Sequence[ReportRun]) -> list[Point]:
-    """Runs whose script repeats on the clock, over whole windows but the first."""
+    """Return the points of runs whose script repeats on the clock.
+
+    The throughput is over all whole windows except the first.
+    """
     scripted = [run for run in runs if _every_s(run) > 0]
     names = system_names(scripted)
     found = []
@@ -63,7 +66,7 @@ def transient_points(runs: Sequence[ReportRun]) -> list[Point]:
 
 
 def script_end_s(run: ReportRun) -> float:
-    """When the last change of slots was through; a job may train on after its script."""
+    """Return when the last change of slots was complete; a job may train on after its script."""
     ends = [change.ended_s for change in run.changes if change.ended_s is not None]
     return max(ends, default=math.inf)
 
@@ -71,12 +74,12 @@ def script_end_s(run: ReportRun) -> float:
 def whole_windows(
     steps: Sequence[StepRecord], window_s: float, until_s: float = math.inf
 ) -> float | None:
-    """Samples per second over all whole windows but the first; None if there is none.
+    """Return the samples per second over all whole windows but the first; None if there is none.
 
     A step counts with the part of it that lies inside.
 
     Args:
-        steps: of one job, in order.
+        steps: steps of one job, in order.
         window_s: length of a window; the first begins at 0.
         until_s: windows that end later do not count.
     """
@@ -96,7 +99,10 @@ def whole_windows(
 
 
 def steady_speeds(runs: Sequence[ReportRun]) -> dict[str, dict[int, float]]:
-    """Samples per second of runs that never changed, by workload and slots: means over runs."""
+    """Return the samples per second of runs that never changed, by workload and slots.
+
+    The values are means over runs, for workloads with runs on one slot and on two.
+    """
     found: dict[str, dict[int, list[float]]] = {}
     for run in runs:
         steps = run.stored.rows("steps") if not run.jobs[0].num_rescales else []
@@ -119,8 +125,11 @@ def _every_s(run: ReportRun) -> float:
 
 
 def break_even_s(stop_s: float, gain: float) -> float:
-    """Least time T* that a transient slot must stay: two rescales of ``stop_s`` seconds cost
-    what a share ``gain`` more throughput brings, 2 s (1 + g) / g (systems.md, section 1.11)."""
+    """Return the least time T* that a transient slot must stay to be of use, in seconds.
+
+    In this time, a share ``gain`` of more throughput brings what two rescales of ``stop_s`` seconds
+    cost: 2 s (1 + g) / g (systems.md, section 1.11).
+    """
     return 2 * stop_s * (1 + gain) / gain
 
 

@@ -1,4 +1,4 @@
-"""How long jobs waited beside how long they ran, by their size (EDL, figure 3b)."""
+"""Waiting time of jobs over their running time, by their size (EDL, figure 3b)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from reports.selection import ReportRun, groups
 TITLE = "Waiting time over running time"
 _NAMES = ("small", "medium", "large", "very large")
 _MARKS = (1.0, 10.0)
-"""Ratios whose shares the table has."""
+"""Ratios above which the table has the shares of jobs."""
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """One figure for the first trial of every system: a cumulative curve a class of size."""
+    """Return one figure for the first trial of every system: a cumulative curve per size class."""
     firsts = [own[0] for own in groups(runs, "setting", "engine", "system").values()]
     drawings = [_chart(f"waiting-ratios-{at}", run) for at, run in enumerate(firsts, 1)]
     return drawings or [Drawing("waiting-ratios", TITLE, missing="No run was selected.")]

@@ -12,4 +12,4 @@ PAGES: Sequence[Callable[[Material], Page]] = (
     hardware.build,
     untested.build,
 )
-"""In the order of the list of pages."""
+"""Builders of the pages, in the order of the list of pages."""

@@ -1,4 +1,4 @@
-"""What a page of the report is that belongs to no paper and no study."""
+"""Structure and data of the report's pages that belong to no paper and no study."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _BESIDE_TORCHFT = "torchft/*.json"
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure or table that stands on the page of a study."""
+    """A figure or table on the page of a study."""
 
     study: str
     figure: str
-    """Name of its module."""
+    """Name of the figure's module."""
     name: str
-    """Stem of its files, and the anchor on the study's page."""
+    """Stem of the drawing's files, and its anchor on the study's page."""
     title: str
     has_picture: bool
     table: Table | None
@@ -34,45 +34,46 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Material:
-    """Everything a page can be made of."""
+    """Data that pages are made of."""
 
     papers: Sequence[Paper]
     verdicts: Sequence[Verdict]
     studies: Mapping[str, Sequence[ReportRun]]
     """Runs by study."""
     drawn: Sequence[Drawn]
-    """What the studies' pages show."""
+    """Figures and tables on the studies' pages."""
     overhead: Mapping[str, Mapping[str, Any]]
-    """Records of ``python -m harness.overhead``, by machine and file: they are no runs."""
+    """Records of ``python -m harness.overhead``, which are not runs, by machine and file."""
     plans: Mapping[str, Mapping[str, Any]]
     """Records of ``python -m systems.schedulers.hu``, by the folder of their machine."""
     machines: Sequence[tuple[str, Mapping[str, Any]]]
-    """What records that are no runs say of the machine: their study, and the record."""
+    """Records that are not runs and describe their machine: the name of their study, and each
+    record."""
     study_page: str = "studies/{}/index.html"
-    """Where a study's page is, with ``{}`` for its name."""
+    """Path of a study's page, with ``{}`` for the study's name."""
 
     def links(self) -> dict[str, str]:
-        """Pages of the studies, by name."""
+        """Return the paths of the studies' pages, by study."""
         return {study: self.study_page.format(study) for study in self.studies}
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, what there is to say, numbers."""
+    """A part of a page: heading, text, table and pictures."""
 
     name: str
-    """Its anchor, and the stem of its table's files."""
+    """Anchor of the section, and stem of its table's files."""
     title: str
     text: str
     table: Table | None = None
     pictures: Sequence[Drawn] = ()
-    """Figures of studies that it shows again."""
+    """Figures of studies that the section shows again."""
     missing: str = ""
-    """Why there is nothing to see, where there is nothing."""
+    """Reason why there is nothing to see; "" if there is something."""
     is_prose: bool = False
-    """Its table has sentences: on a phone its cells stand below one another."""
+    """True if the table has sentences: on a phone its cells are below each other."""
     links: Mapping[str, str] = field(default_factory=dict)
-    """Where names in the first column lead."""
+    """Targets of links, by name in the first column."""
 
 
 @dataclass(frozen=True)
@@ -80,51 +81,53 @@ class Page:
     """A page on one question, over all studies."""
 
     name: str
-    """Stem of its file."""
+    """Stem of the page's file."""
     short: str
-    """Its name in the list of pages."""
+    """Name in the list of pages."""
     title: str
     lead: str
     sections: Sequence[Section]
 
     @property
     def file(self) -> str:
-        """Its file."""
+        """Name of the page's file."""
         return f"{self.name}.html"
 
 
 def named_anew(runs: Sequence[ReportRun]) -> list[ReportRun]:
-    """Runs of one study under the names that its own page uses."""
+    """Return the runs of one study under the names that its own page uses."""
     return name(run.stored for run in runs)
 
 
 def overhead_records(directories: Sequence[Path]) -> dict[str, Mapping[str, Any]]:
-    """The records of ``python -m harness.overhead`` at or below folders of results, by the folder
-    that theirs lies in, which is the machine's, and file.
+    """Return the records of ``python -m harness.overhead`` at or below folders of results.
+
+    A key is the name of the machine's folder, a slash and the stem of the record's file.
 
     Raises:
-        StoreError: one is damaged.
+        StoreError: a record is damaged.
     """
     found = _documents(directories, "bench_overhead/*.json")
     return {f"{path.parents[1].name}/{path.stem}": record for path, record in found}
 
 
 def plan_records(directories: Sequence[Path]) -> dict[str, Mapping[str, Any]]:
-    """The records of ``python -m systems.schedulers.hu`` at or below folders of results, by the
-    folder that theirs lies in, which is the machine's.
+    """Return the records of ``python -m systems.schedulers.hu`` at or below folders of results.
+
+    A key is the name of the machine's folder, which has the record's folder in it.
 
     Raises:
-        StoreError: one is damaged.
+        StoreError: a record is damaged.
     """
     found = _documents(directories, _PLANS)
     return {path.parents[1].name: record for path, record in found if "rows" in record}
 
 
 def machines(directories: Sequence[Path]) -> list[tuple[str, Mapping[str, Any]]]:
-    """What records that are no runs say of their machine: the name of their folder, and it.
+    """Return the records that are not runs and describe their machine, with their folder's name.
 
     Raises:
-        StoreError: one is damaged.
+        StoreError: a record is damaged.
     """
     found = [
         *_documents(directories, "bench_overhead/*.json"),

@@ -1,4 +1,4 @@
-"""How long decisions take: by live jobs in replays, and of the methods that plan whole nodes."""
+"""Page on the time of decisions: by live jobs in replays, and of methods that plan whole nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reports.pages.base import Material, Page, Section
 
 
 def build(material: Material) -> Page:
-    """A section for each study that draws decisions by live jobs, one for each record of plans."""
+    """Return the page: a section for each study that draws decisions, and each record of plans."""
     drawn = [each for each in material.drawn if each.figure == "decision_latency"]
     sections = [
         Section(

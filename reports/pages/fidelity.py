@@ -1,4 +1,4 @@
-"""How far simulation is from real training, and how like a paper's experiment the records are."""
+"""Page on the error of simulation, and on the likeness of the records to papers' experiments."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from reports.pages.base import Material, Page, Section, named_anew
 from reports.selection import ReportRun, groups, labels
 
 TARGETS: Mapping[str, float] = {"jct_mean_s": 0.03, "makespan_s": 0.03}
-"""Largest relative error that the simulator here aims at (docs/simulated-against-live.md)."""
+"""Target of the relative error of simulation, by metric (docs/simulated-against-live.md)."""
 JOB_TARGET, JOB_PERCENT = 0.05, 95
-"""Of the error of single jobs' JCT: aimed at for this percentile over jobs."""
+"""Largest error of single jobs' JCT that is aimed at, and the percentile over jobs it is for."""
 _JOBS_AT_OWN_SPEEDS = "resimulated_jct_error_p95"
 TARGET_SEEDS = 10
 """Live trials of a system that the target asks for."""
-_PERCENT = "\N{NO-BREAK SPACE}%"  # a number is not parted from it where a line ends
+_PERCENT = "\N{NO-BREAK SPACE}%"  # no line ends between a number and its sign
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Pair:
     simulation: str
     engine: str
     runs: Sequence[ReportRun]
-    """Of both engines; those of systems that ran in both."""
+    """Runs of both engines, of the systems that ran in both."""
 
 
 def build(material: Material) -> Page:
-    """Errors with the target beside them, order of systems, conditions, fidelity of verdicts."""
+    """Return the page: errors and targets, order of systems, conditions, fidelity of verdicts."""
     pairs = list(_pairs(material))
     return Page(
         name="fidelity",
@@ -74,7 +74,7 @@ def _pairs(material: Material) -> Iterator[Pair]:
 
 
 def word(error: Estimate, target: float) -> str:
-    """Whether an error keeps a target, by its interval.
+    """Return in words whether an error keeps a target, by its interval.
 
     Args:
         error: mean relative error over trials.
@@ -150,7 +150,7 @@ def _errors(material: Material, pairs: Sequence[Pair]) -> Section:
 
 
 def _percents(error: Estimate) -> str:
-    """A mean with its 95% interval, if there is one."""
+    """Return a mean in percent with its 95% interval, if there is one."""
     half = "" if error.half_width is None else f" ±{100 * error.half_width:.2f}"
     return f"{100 * error.mean:+z.2f}{half}"
 
@@ -161,7 +161,7 @@ def _verdict_cells(error: Estimate, own: Estimate | None, target: float) -> list
 
 
 def _speed_cells(one: Comparison) -> list[str]:
-    """The error without what the machine's speed does, and that speed beside the profile."""
+    """Return the error at the machine's own speed, and this speed over the profile's, as texts."""
     speeds = [speed for speed in one.speeds if speed]
     speed = f"{fmean(speeds):.2f}" if len(speeds) == len(one.errors) else ""
     exact, roughly = one.error_at_own_speeds, one.error_at_equal_speed
@@ -171,9 +171,9 @@ def _speed_cells(one: Comparison) -> list[str]:
 
 
 def job_errors(trials: Sequence[ReportRun]) -> list[float]:
-    """Of every live trial of one system, the percentile over its jobs of their JCT's error.
+    """Return for every live trial of a system the error of its jobs' JCT, a percentile over jobs.
 
-    A trial is held against the mean of the simulations of its seed.
+    A trial is compared with the mean of the simulations of its seed.
     """
     by_seed: dict[int, list[dict[str, float]]] = {}
     for run in (run for run in trials if not run.is_live and run.is_drawable):
@@ -188,14 +188,16 @@ def job_errors(trials: Sequence[ReportRun]) -> list[float]:
 
 
 def _mean_times(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Mean completion time of the jobs that finished in all of them, seconds."""
+    """Return the mean completion time of the jobs that finished in all runs, in seconds."""
     known = set(runs[0]).intersection(*runs[1:])
     return {job: fmean(own[job] for own in runs) for job in runs[0] if job in known}
 
 
 def job_spread(trials: Sequence[ReportRun]) -> float | None:
-    """The same of what the other live trials of the seed took on average over each, mean over
-    trials: who knew them all could not tell a further one's jobs better. None: there is no other.
+    """Return the error of jobs' JCT if the mean of the seed's other live trials predicts a trial.
+
+    The error is a percentile over jobs, as in ``job_errors``, and a mean over trials. Even a
+    prediction from all other trials has this error. The result is None without another trial.
     """
     live = [
         (run.trial[0], _completion_times(run)) for run in trials if run.is_live and run.is_drawable
@@ -208,7 +210,7 @@ def job_spread(trials: Sequence[ReportRun]) -> float | None:
 
 
 def _percentile(ours: Mapping[str, float], theirs: Mapping[str, float]) -> list[float]:
-    """Over jobs, of how far their completion times are off; none if they share none."""
+    """Return the percentile over jobs of their relative error; empty if the runs share no job."""
     errors = [
         abs(ours[job_id] / their_s - 1)
         for job_id, their_s in theirs.items()
@@ -218,7 +220,7 @@ def _percentile(ours: Mapping[str, float], theirs: Mapping[str, float]) -> list[
 
 
 def _job_errors_at_own_speeds(trials: Sequence[ReportRun]) -> Estimate | None:
-    """The same where every live trial was simulated again with its own speeds."""
+    """Return the jobs' error if all live trials were simulated again at their own speeds."""
     found = [
         run.metrics.get(_JOBS_AT_OWN_SPEEDS) for run in trials if run.is_live and run.is_drawable
     ]

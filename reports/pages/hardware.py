@@ -1,4 +1,4 @@
-"""On what the records were made: machines, versions, load; from manifests alone."""
+"""Page on the machines, versions and load behind the records, from manifests alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNKNOWN = "unknown"
 
 
 def build(material: Material) -> Page:
-    """Machines, what each study was made with, versions, load."""
+    """Return the page: machines, what each study was made with, load and versions."""
     by_study: dict[str, list[Mapping[str, Any]]] = {
         study: [run.stored.manifest for run in runs] for study, runs in material.studies.items()
     }
@@ -177,7 +177,7 @@ def _values(values: Any) -> list[str]:
 
 
 def _span(ordered: Sequence[str]) -> str:
-    """The first and the last of ordered values."""
+    """Return the first and the last of ordered values as a text."""
     if not ordered:
         return _UNKNOWN
     return ordered[0] if ordered[0] == ordered[-1] else f"{ordered[0]} to {ordered[-1]}"

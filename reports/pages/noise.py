@@ -1,4 +1,4 @@
-"""How much the same thing differs from itself: A/A trials, repeated runs, measured profiles."""
+"""Page on differences without a cause: A/A trials, repeated runs and measured profiles."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _METRICS = {
     "throughput_samples_per_s": "throughput",
     _WALL_CLOCK: "wall clock",
 }
-"""Of which the spread over repeated runs is shown."""
+"""Metrics whose spread over repeated runs is shown."""
 _CLOCK = "latencies"
-"""The table of a simulated run that is about the machine."""
+"""Table of a simulated run that depends on the machine."""
 _NOTHING_CHANGED = ": A/A"
 
 
 def build(material: Material) -> Page:
-    """Stock training beside itself, rescales beside nothing, runs beside their repetitions."""
+    """Return the page: stock training and runs against repetitions, rescales against no change."""
     return Page(
         name="noise",
         short="Noise",
@@ -82,12 +82,12 @@ def _step_row(
         f"{100 * (noise['value'] - 1):+.1f}",
         interval,
         "" if load is None else f"{load:.2f}",
-        file.replace("/", ": ").replace("_", " "),  # so that it breaks where it is too long
+        file.replace("/", ": ").replace("_", " "),  # spaces let a long name break
     ]
 
 
 def _samples_lost(material: Material) -> Section:
-    """The A/A rows of the studies' own tables."""
+    """Return the section with the A/A rows of the studies' own tables."""
     shown = [drawn for drawn in material.drawn if drawn.figure == "samples_lost_noise"]
     rows, header = [], ["workload, change"]
     for drawn in shown:
@@ -136,7 +136,7 @@ def _live(material: Material) -> Section:
 
 
 def _outliers(material: Material) -> Section:
-    """Cells of live runs, and of repeated simulations their wall clock, which is measured too."""
+    """Return the section on outliers: live runs, and the wall clock of repeated simulations."""
     num_cells, rows = 0, []
     for study, runs in material.studies.items():
         named = named_anew(runs)
@@ -190,7 +190,7 @@ def _spread(values: Sequence[float]) -> list[str]:
 
 
 def _is_drawn(run: ReportRun) -> bool:
-    """Whether its repetitions differ on purpose."""
+    """Return whether a run's repetitions differ on purpose: its engine draws speeds and costs."""
     choices = run.stored.manifest.get("choices") or {}
     return bool(choices.get("engine") == "simulated_varied")
 

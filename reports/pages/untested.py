@@ -1,4 +1,4 @@
-"""What is not tested: the entries without a verdict, and what a verdict would need."""
+"""Page on the entries without a verdict, and what a verdict would need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STATES = (Status.NOT_HERE, Status.AWAITED, Status.OPEN)
 
 
 def build(material: Material) -> Page:
-    """A section for every paper."""
+    """Return the page, with a section for every paper."""
     missing = [verdict for verdict in material.verdicts if verdict.status in STATES]
     counts = {status: sum(v.status is status for v in missing) for status in STATES}
     return Page(

@@ -1,4 +1,4 @@
-"""Static: stock DistributedDataParallel on the slots a job was started with."""
+"""Static: stock DistributedDataParallel on the slots with which a job was started."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _WAY_OUT = "choose a backend that can, for example backend=stop_resume"
 
 
 class Static(DrivenBackend):
-    """Jobs train from start to end on the slots they got; the reference for all others.
+    """Fixed training: jobs keep their first slots to the end. This backend is the reference for all
+    others.
 
-    A job whose workers died can be resumed, which here means from scratch: there are no
-    checkpoints. The options are those of ``RuntimeOptions`` that make sense without them.
+    A job whose workers died can be resumed, but only from scratch: there are no checkpoints. The
+    options are those of ``RuntimeOptions`` that make sense without them.
     """
 
     name: ClassVar[str] = "static"
@@ -42,7 +43,7 @@ class Static(DrivenBackend):
         prefetch_steps: int = 0,
         loader_processes: int = 0,
     ) -> None:
-        """Raises ValueError with all options that are out of range."""
+        """Check the options. Raises ValueError with all those that are out of range."""
         runtime = RuntimeOptions(
             start=start,
             device=device,
@@ -61,23 +62,23 @@ class Static(DrivenBackend):
 
     @property
     def abilities(self) -> Abilities:
-        """None but training."""
+        """No ability beyond training."""
         return Abilities()
 
     @property
     def phases(self) -> Phases:
-        """A start's."""
+        """Phases of a start."""
         return Phases(STARTING, (), (), ())
 
     def bitwise(self, cluster: Cluster) -> bool:
-        """Where slots are of one type; else what is trained depends on which ones a job gets."""
+        """Return whether all slots are of one type; otherwise the bits depend on a job's slots."""
         return len(slot_types(cluster, self._runtime)) == 1
 
     def reference(self, cluster: Cluster) -> Reference:
-        """Stock DistributedDataParallel by itself.
+        """Return the reference, which is stock DistributedDataParallel itself.
 
         Raises:
-            ValueError: with these options or on these slots it is something else.
+            ValueError: with these options or on these slots the training is not stock.
         """
         return stock_training(self._runtime, cluster)
 
@@ -85,9 +86,9 @@ class Static(DrivenBackend):
         return grouped_jobs(self._runtime, cluster)
 
     def rescale(self, change: Change) -> None:
-        """Refused."""
+        """Refuse the change."""
         self._running.refuse(change, f"static cannot {change.kind.value} a job; {_WAY_OUT}")
 
     def suspend(self, change: Change) -> None:
-        """Refused."""
+        """Refuse the change."""
         self._running.refuse(change, f"static cannot suspend a job; {_WAY_OUT}")

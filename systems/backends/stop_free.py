@@ -1,4 +1,4 @@
-"""Stop-free: workers come, go and die while the others train on."""
+"""Stop-free: workers join, leave and die while the others continue training."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from systems.elastic.options import elastic_options
 
 
 class StopFree(ElasticBackend):
-    """EDL's mechanism: newcomers prepare beside the training and join it at a step boundary.
+    """EDL's mechanism: new workers prepare during training and join it at a step boundary.
 
-    Source: Wu et al., EDL, section 4. Differs: the state can travel in the background instead
-    of by a broadcast at the switch (``transfer``); the leader announces the switch in the words
-    that all workers exchange in every step, so that no worker can miss it; gradients are
-    reduced in an order that does not depend on what happened before; after a worker's death
-    the others can go on from the last committed step, exactly (``recovery``).
+    Source: Wu et al., EDL, section 4. Differs: the state can travel in the background instead of by
+    a broadcast at the switch (``transfer``). The leader announces the switch in the words that all
+    workers exchange in every step, so that no worker can miss it. Gradients are reduced in an order
+    that does not depend on what happened before. After a worker's death the others can go on
+    exactly from the last committed step (``recovery``).
 
-    In a rescale nobody is stopped but for the switch itself.
+    A rescale stops the existing workers only for the switch itself.
     """
 
     name: ClassVar[str] = "stop_free"
@@ -32,7 +32,7 @@ class StopFree(ElasticBackend):
         straggler_window: int = 10,
         **choices: Unpack[ElasticChoices],
     ) -> None:
-        """Raises ValueError with all options that are out of range."""
+        """Check the options. Raises ValueError with all those that are out of range."""
         super().__init__(
             elastic_options(
                 transfer=transfer,

@@ -15,12 +15,12 @@ from systems.runtime.processes import grouped_jobs
 
 
 class StopResume(DrivenBackend):
-    """What schedulers without elastic training do to a job: the baseline of elastic backends.
+    """Checkpoint and restart, which schedulers without elastic training use: the baseline.
 
-    Source: the stop-and-resume of the EDL paper (section 6.1), and the halt and resume with
-    another batch of Saxena et al. (section III). Differs: all workers end at one agreed step
-    boundary, so that no step is lost; the checkpoint is verified when it is read; nothing is
-    started before the old workers are gone, since they share the slots.
+    Source: the stop-and-resume of the EDL paper (section 6.1), and the halt and resume with another
+    batch of Saxena et al. (section III). Differs: all workers end at one agreed step boundary, so
+    that no step is lost. The checkpoint is verified when it is read. New workers start only after
+    the old ones have ended, since they share the slots.
 
     The options are the fields of ``RuntimeOptions``.
     """
@@ -44,7 +44,7 @@ class StopResume(DrivenBackend):
         prefetch_steps: int = 0,
         loader_processes: int = 0,
     ) -> None:
-        """Raises ValueError with all options that are out of range."""
+        """Check the options. Raises ValueError with all those that are out of range."""
         runtime = RuntimeOptions(
             start=start,
             device=device,
@@ -65,7 +65,7 @@ class StopResume(DrivenBackend):
 
     @property
     def abilities(self) -> Abilities:
-        """Everything that a restart can bring, but not the same bits at another size."""
+        """All abilities that a restart provides; the bits differ at another size."""
         return Abilities(
             rescale=True,
             suspend=True,
@@ -77,7 +77,7 @@ class StopResume(DrivenBackend):
 
     @property
     def phases(self) -> Phases:
-        """A start's, with the way out before them in a rescale."""
+        """Phases of a start; a rescale first saves and stops."""
         return restart_phases()
 
     def _jobs(self, cluster: Cluster) -> MakeJob:

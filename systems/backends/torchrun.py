@@ -16,23 +16,22 @@ from systems.torchrun.options import TorchrunOptions
 
 
 class Torchrun(DrivenBackend):
-    """What a user of PyTorch gets without any elastic system: ``torchrun --nnodes=1:N``.
+    """PyTorch without any further elastic system: ``torchrun --nnodes=1:N``.
 
-    Source: TorchElastic (``torch.distributed.run``), as it comes with torch. One agent for
-    each slot, its rendezvous (c10d) in a store that outlives all agents. Agents are started
-    and ended; that workers are stopped, meet anew and are started again is TorchElastic's own
-    doing. Progress since the last checkpoint is lost at every change, and the steps that are
-    executed twice are in the step log twice.
+    Source: TorchElastic (``torch.distributed.run``), as it comes with torch. Each slot has one
+    agent. The rendezvous (c10d) is in a store that outlives all agents. The driver starts and ends
+    agents. TorchElastic itself stops the workers, lets them meet again and starts them again.
+    Progress since the last checkpoint is lost at every change, and the steps that are executed
+    twice are in the step log twice.
 
-    Differs from a user's ``torchrun``: the workers' store listens on the host's own address
-    alone; an exception in a workload's own code fails the job at once, where TorchElastic
-    would repeat it ``max_restarts`` times. Ranks follow the agents' process ids, not the order
-    of the slots.
+    Differs from a user's ``torchrun``: the workers' store listens only on the host's own address.
+    An exception in a workload's own code fails the job at once, while TorchElastic would repeat it
+    ``max_restarts`` times. Ranks follow the agents' process ids, not the order of the slots.
     """
 
     name: ClassVar[str] = "torchrun"
     warmths: ClassVar[tuple[str, ...]] = ("cold",)
-    """What ``start`` may be."""
+    """Allowed values of ``start``."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class Torchrun(DrivenBackend):
         hang_timeout_s: float = 10.0,
         collective_timeout_s: float = 1800.0,
     ) -> None:
-        """Raises ValueError with all options that are out of range."""
+        """Check the options. Raises ValueError with all those that are out of range."""
         self._options = TorchrunOptions(
             runtime=RuntimeOptions(
                 start=start,
@@ -77,7 +76,7 @@ class Torchrun(DrivenBackend):
 
     @property
     def abilities(self) -> Abilities:
-        """Any change of the slots, but none of the batch alone, and not the same bits.
+        """Any change of the slots, but no change of the batch alone, and not the same bits.
 
         Agents go on without one that died; a worker that dies is started again.
         """
@@ -85,13 +84,13 @@ class Torchrun(DrivenBackend):
 
     @property
     def phases(self) -> Phases:
-        """Detecting that agents came or went, then a start of all workers."""
+        """Detection that agents came or went, then a start of all workers."""
         meeting = ("rendezvous", *STARTING)
         return Phases(
             start=("agents", *meeting),
             rescale=("detect", "stop", *meeting),
             suspend=("save", "stop"),
-            stopped=(),  # training goes on during a part of ``detect`` that nobody measures
+            stopped=(),  # training goes on during a part of ``detect`` that is not measured
         )
 
     def _jobs(self, cluster: Cluster) -> MakeJob:

@@ -1,4 +1,4 @@
-"""Virtual threads: a job's logical workers take turns on whatever slots it has."""
+"""Virtual threads: a job's logical workers take turns on the slots it has."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class VirtualThread(ElasticBackend):
     """N logical workers on 1 to N slots, with the bits of stock DistributedDataParallel on N.
 
     Source: EasyScale (Li et al., SC '23), sections 3.1 to 3.3. N is the job's number of logical
-    workers, by default what it requests; its batch, seeds and samples are those of N workers
-    whatever its slots are. Differs: beside the paper's way (``reconfigure=checkpoint``: an
-    on-demand checkpoint, and all workers started again), virtual workers move between slots
-    while the job trains on (``stop_free``), by the mechanism of that backend; slots of one host
-    add gradients up in shared memory; a death is recovered bitwise from the last step that
-    anybody committed. ``level`` is one of the paper's levels of determinism (``LEVELS``).
+    workers, by default the number of slots that it requests. Its batch, seeds and samples are those
+    of N workers whatever its slots are. The paper's way is ``reconfigure=checkpoint``: an on-demand
+    checkpoint, and all workers start again. Differs: in addition, virtual workers can move between
+    slots during training (``stop_free``), by the mechanism of that backend. Slots of one host add
+    gradients in shared memory. After a death, training recovers bitwise from the last step that any
+    worker committed. ``level`` is one of the paper's levels of determinism (``LEVELS``).
     """
 
     name: ClassVar[str] = "virtual_thread"
@@ -47,7 +47,7 @@ class VirtualThread(ElasticBackend):
         switch_allowance_s: float = 0.0,
         **choices: Unpack[ElasticChoices],
     ) -> None:
-        """Raises ValueError with all options that are out of range."""
+        """Check the options. Raises ValueError with all those that are out of range."""
         problems = []
         if reconfigure not in RECONFIGURATIONS:
             known = ", ".join(RECONFIGURATIONS)
@@ -95,7 +95,7 @@ class VirtualThread(ElasticBackend):
 
     @property
     def abilities(self) -> Abilities:
-        """Everything but another batch, which would not be the same training."""
+        """All abilities except a change of the batch, which would be another training."""
         survive = self._options.recovery != "none" and not self._stops
         return Abilities(
             rescale=True,
@@ -109,11 +109,11 @@ class VirtualThread(ElasticBackend):
 
     @property
     def phases(self) -> Phases:
-        """Those of a restart or, where nobody stops, of a switch."""
+        """Phases of a restart or, with ``stop_free``, of a switch."""
         return restart_phases() if self._stops else super().phases
 
     def cautions(self, cluster: Cluster) -> list[str]:
-        """Where bits are kept from depending on the number of slots, but not on their types."""
+        """Return a caution if bits depend on the types of slots, though not on their number."""
         types = slot_types(cluster, self._runtime)
         if not self._runtime.carries_ranks or len(types) == 1:
             return []
@@ -124,14 +124,14 @@ class VirtualThread(ElasticBackend):
         ]
 
     def bitwise(self, cluster: Cluster) -> bool:
-        """From D1 on where slots are of one type, from D2 on wherever they are."""
+        """Return whether bits are kept: from D1 on for slots of one type, with D2 on all slots."""
         return self._runtime.carries_ranks and len(slot_types(cluster, self._runtime)) == 1
 
     def reference(self, cluster: Cluster) -> Reference:
-        """Stock DistributedDataParallel on as many processes as the job has logical workers.
+        """Return stock DistributedDataParallel on one process for each logical worker.
 
         Raises:
-            ValueError: not with these options, or not on these slots.
+            ValueError: there is none with these options, or on these slots.
         """
         return stock_training(self._runtime, cluster)
 

@@ -1,1 +1,1 @@
-"""EasyScale's planning: numbers in, plans out."""
+"""Planning of EasyScale: numbers in, plans out."""

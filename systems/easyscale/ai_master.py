@@ -1,4 +1,4 @@
-"""One job's own scheduler: EasyScale's AIMaster (section 3.4.2, intra-job scheduler)."""
+"""Scheduler of a single job: EasyScale's AIMaster (section 3.4.2, intra-job scheduler)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Plan = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What all jobs' AIMasters have in common; see ``EasyScale`` for the meaning."""
+    """Settings that all jobs' AIMasters share; see ``EasyScale`` for the meaning."""
 
     max_waste_percent: float
     top_k: int
@@ -31,7 +31,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A reconfiguration that has still to show that it pays."""
+    """A reconfiguration that must still show that it pays."""
 
     before: Plan
     rate_before: float
@@ -40,12 +40,12 @@ class Trial:
 
 
 class AIMaster:
-    """Plans one job: its configuration on given slots, and what it would like to have.
+    """Plans one job: its configuration on given slots, and its proposals for more slots.
 
-    C_i begin as what the profile says of the workload (the historical data of the paper) and are
-    corrected by the rates that the job really makes. A rate tells only about the slots that
-    take longest, so only their C_i is lowered; a step that is shorter than expected raises every
-    C_i that would not allow it.
+    C_i begin as what the profile says of the workload (the historical data of the paper). The
+    measured rates of the job correct them. A rate tells only about the slots that take longest, so
+    only their C_i is lowered. A step that is shorter than expected raises every C_i that would not
+    allow it.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class AIMaster:
         self.one_type = one_type
         self.trial: Trial | None = None
         self.plan: Plan = {}
-        """What it was last given; empty: nothing."""
+        """Plan that the job was last given; empty: none."""
         self._rules = rules
         self._rejected: set[Counts] = set()
         self._rejected_plans: list[Plan] = []
@@ -79,7 +79,7 @@ class AIMaster:
         )
 
     def can_run_on(self, counts: Counts) -> bool:
-        """Whether its least number of slots is among these, of each type."""
+        """Return whether the job's least number of slots is among these counts of each type."""
         usable = [
             count if device.capability > 0 else 0
             for count, device in zip(counts, self._planner.devices, strict=True)
@@ -87,7 +87,7 @@ class AIMaster:
         return (max(usable) if self.one_type else sum(usable)) >= self.least
 
     def best_plan(self, slots: Sequence[int], type_of: Sequence[int]) -> Plan:
-        """Step 1: the fastest configuration on these slots, as virtual workers by slot."""
+        """Return the fastest configuration on these slots, as virtual workers by slot (step 1)."""
         types = [type_of[slot] for slot in slots]
         nums = tuple(types.count(index) for index in range(len(self._planner.devices)))
         best = self._planner.best(nums)
@@ -95,7 +95,7 @@ class AIMaster:
         return dict(zip(slots, self._planner.virtual_workers(best, types), strict=True))
 
     def start(self, free: Counts) -> list[Proposal]:
-        """What it can begin with, fastest first."""
+        """Return the configurations that the job can begin with, fastest first."""
         spec = self.spec
         return starts(
             self._planner,
@@ -107,7 +107,7 @@ class AIMaster:
         )
 
     def proposals(self, held: Counts, free: Counts) -> list[Proposal]:
-        """Step 2: what it would like to have beside what it holds."""
+        """Return the job's proposals for more slots than it holds (step 2)."""
         spec = self.spec
         return propose(
             self._planner,
@@ -125,24 +125,25 @@ class AIMaster:
         )
 
     def try_out(self, plan: Plan, rate: float) -> None:
-        """It is about to go from its plan to this one, at which it is to be judged.
+        """Note that the job is about to change to this plan, which is to be judged then.
 
         Args:
-            plan: the next.
-            rate: at present, samples per second; 0: it does not train, and nothing is judged.
+            plan: the next plan.
+            rate: present rate, samples per second; 0: the job does not train, and nothing is
+                judged.
         """
         self.trial = Trial(self.plan, rate, plan) if rate > 0.0 else None
 
     def judge(self, rate: float, type_of: Sequence[int]) -> Plan | None:
-        """Steps 3 and 4, once its last reconfiguration is done.
+        """Judge the last reconfiguration once it is done, and learn from the rate (steps 3 and 4).
 
         Args:
             rate: measured, samples per second.
             type_of: index of the device type of every slot.
 
         Returns:
-            The plan to go to: the one before, where the job has become slower by more than the
-            rules allow, or a better one by what has been learned; None: all is well.
+            The plan to change to. It is the previous one if the job has become slower by more than
+            the rules allow, or a better one by what has been learned. None: the plan stays.
         """
         trial, self.trial = self.trial, None
         if trial is not None and rate < trial.rate_before * (1 - self._rules.slowdown):
@@ -160,15 +161,15 @@ class AIMaster:
         return better
 
     def _learn(self, rate: float, type_of: Sequence[int]) -> bool:
-        """Correct C_i by a measured rate; True if it was far enough from what was expected."""
+        """Correct C_i by a measured rate; return whether the rate was far from the expected one."""
         devices = list(self._planner.devices)
         speeds = [devices[type_of[slot]].capability for slot in self.plan]
         expected_s = step_s(tuple(self.plan.values()), speeds)
         measured_s = self.spec.global_batch / rate
         if abs(measured_s / expected_s - 1) <= self._rules.learn_above:
             return False
-        # Of a longer step those that were to take longest are guilty; of a shorter one, all
-        # that were to take longer than it.
+        # In a longer step, the slots expected to take longest are corrected. In a shorter step,
+        # all slots that were expected to take longer than it did.
         limit_s = min(measured_s, expected_s * (1 - 1e-9))
         counts: dict[int, int] = {}
         for slot, count in self.plan.items():
@@ -180,7 +181,7 @@ class AIMaster:
         return True
 
     def _better_plan(self, type_of: Sequence[int]) -> Plan | None:
-        """Another plan for the same slots, if it is now expected to be faster."""
+        """Return another plan for the same slots if it is now expected to be faster, else None."""
         slots = tuple(self.plan)
         better = self.best_plan(slots, type_of)
         speeds = [self._planner.devices[type_of[slot]].capability for slot in slots]

@@ -1,4 +1,4 @@
-"""Slots while a decision is made: who is promised which, and what is free."""
+"""Slots during a decision: promises to jobs, and free slots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Slots = tuple[int, ...]
 
 
 class Types:
-    """Device types of a cluster, numbered by their name's order."""
+    """Device types of a cluster, numbered in the order of their names."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.names = cluster.device_types
@@ -20,7 +20,7 @@ class Types:
         self.of_slot = tuple(number[slot.device_type] for slot in cluster.slots)
 
     def count(self, slots: Iterable[int]) -> Counts:
-        """How many of these slots are of each type."""
+        """Return how many of these slots are of each type."""
         counts = [0] * len(self.names)
         for slot in slots:
             counts[self.of_slot[slot]] += 1
@@ -28,18 +28,18 @@ class Types:
 
 
 def promised(job: JobView) -> Slots:
-    """Slots of a job's present grant; what it holds where the grant does not name them."""
+    """Return the slots of a job's present grant; if the grant names none, those it holds."""
     if job.grant is None:
         return ()
     return job.grant.slots if job.grant.slots is not None else job.slots
 
 
 class Board:
-    """Promises, to be changed by the decision; built from a view, which stays as it is.
+    """Promises of slots, which the decision changes; built from a view, which stays unchanged.
 
-    A slot is free when it is up, promised to nobody and held by nobody. Promises that have
-    become impossible are taken back: of a slot that is down, or, after a change that failed, of
-    one that two jobs now count on; it stays with the one that really holds it.
+    A slot is free when it is up, and no job holds it or is promised it. Impossible promises are
+    taken back: the slot is down, or two jobs count on it after a failed change. In the second case
+    the job that really holds the slot keeps it.
     """
 
     def __init__(self, view: ClusterView, types: Types, job_ids: Iterable[str]) -> None:
@@ -65,16 +65,19 @@ class Board:
 
     @property
     def has_free(self) -> bool:
-        """Whether any slot is free."""
+        """Return whether any slot is free."""
         return bool(self._free)
 
     def count(self, job_id: str) -> Counts:
-        """Slots of each type that a job is promised."""
+        """Return the slots of each type that a job is promised."""
         return self.types.count(self.slots.get(job_id, ()))
 
     def add(self, job_id: str, added: Counts, lent: Sequence[int] = ()) -> None:
-        """Promise a job more slots: free ones on its own hosts first, then on the hosts with the
-        fewest free; ``lent`` ones, which others have been made to give up, last."""
+        """Promise a job more slots.
+
+        Free slots on its own hosts come first, then free slots on the hosts with the fewest free.
+        Slots of ``lent``, which other jobs had to give up, come last.
+        """
         chosen = list(self.slots.get(job_id, ()))
         for index, count in enumerate(added):
             for _ in range(count):
@@ -88,7 +91,7 @@ class Board:
         self.slots[job_id] = tuple(chosen)
 
     def drop(self, job_id: str, nums: Counts) -> None:
-        """Promise a job no more than so many slots of each type: its first ones."""
+        """Reduce a job's promise to at most ``nums`` slots of each type: its first ones."""
         left, kept = list(nums), []
         for slot in self.slots[job_id]:
             if left[self.types.of_slot[slot]] > 0:
@@ -97,11 +100,12 @@ class Board:
         self.slots[job_id] = tuple(kept)
 
     def keep(self, job_id: str, slots: Slots) -> None:
-        """Promise a job only these of its slots; the others are not free before it left them."""
+        """Promise a job only these of its slots; the others become free only once it has left
+        them."""
         self.slots[job_id] = slots
 
     def _next(self, index: int, chosen: Sequence[int]) -> int | None:
-        """The free slot of a type to take."""
+        """Return the free slot of a type to take next, or None."""
         open_ = [slot for slot in self._free if self.types.of_slot[slot] == index]
         own = {self._host_of[slot] for slot in chosen}
         left: dict[int, int] = {}

@@ -1,11 +1,11 @@
-"""What a configuration of virtual workers wastes and performs (EasyScale, section 3.4.1, eq. 1).
+"""Waste and performance of a configuration of virtual workers (EasyScale, 3.4.1, eq. 1).
 
-Device types are numbered; every tuple here has one entry for each. Rates are local mini-batches
-per second: one virtual worker computes one local mini-batch in every step.
+Device types are numbered; every tuple here has one entry for each. Rates are local mini-batches per
+second: one virtual worker computes one local mini-batch in every step.
 
 The text leaves N_i out of the first term of (1c). With it ``perf`` is ``maxP / f_overload``, the
-rate at which local mini-batches are really done; without it, that only holds for one device of
-each type.
+rate at which local mini-batches are really done; without it, that only holds for one device of each
+type.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ Counts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device type, as a job finds it."""
+    """One device type, as one job sees it."""
 
     capability: float
-    """C_i: local mini-batches per second of one virtual worker alone; 0: it cannot run here."""
+    """C_i: local mini-batches per second of one virtual worker alone; 0: the job cannot run
+    here."""
     interference: tuple[float, ...] = (1.0,)
-    """I_i of 1, 2, ... executors on one device, as measured, in (0, 1]: how fast each still is.
-    As many executors as it has entries are considered."""
+    """I_i of 1, 2, ... executors on one device: measured speed of each, relative, in (0, 1].
+
+    No more executors are considered than there are entries.
+    """
     max_executors: int = 1
-    """How many fit into its memory."""
+    """Number of executors that fit into the device's memory."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.capability < float("inf"):
@@ -42,12 +45,12 @@ class Device:
         return range(1, min(len(self.interference), self.max_executors) + 1)
 
     def combined(self, executors: int) -> float:
-        """MC_i = m C_i I_i: capability of all executors of one device together."""
+        """Return MC_i = m C_i I_i: the capability of all executors of one device together."""
         return executors * self.capability * self.interference[executors - 1]
 
 
 def executors_that_fit(device_bytes: float, executor_bytes: float) -> int:
-    """How many executors fit into a device's memory: m with ``m * MU <= memory``.
+    """Return how many executors fit into a device's memory: m with ``m * MU <= memory``.
 
     Args:
         device_bytes: memory of the device.
@@ -67,7 +70,7 @@ class Configuration:
     threads: Counts
     """A_i: the most virtual workers of each executor."""
     waste: float
-    """Local mini-batches per second that the devices could do and do not (eq. 1c)."""
+    """Local mini-batches per second that the devices could compute but do not (eq. 1c)."""
     waste_percent: float
     """waste_norm (eq. 1d)."""
     perf: float
@@ -75,14 +78,14 @@ class Configuration:
 
     @property
     def num_slots(self) -> int:
-        """Devices in all."""
+        """Number of devices in all."""
         return sum(self.nums)
 
 
 def evaluate(
     devices: tuple[Device, ...], nums: Counts, executors: Counts, threads: Counts, max_p: int
 ) -> Configuration | None:
-    """Equations 1a to 1e, with MC_i and MA_i for several executors.
+    """Evaluate a configuration by equations 1a to 1e, with MC_i and MA_i for several executors.
 
     Args:
         devices: of each type.
@@ -92,7 +95,8 @@ def evaluate(
         max_p: virtual workers of the job.
 
     Returns:
-        None where the virtual workers do not fit (1a), or nothing can be computed.
+        The configuration, or None if the virtual workers do not fit (1a) or nothing can be
+        computed.
     """
     used = [i for i, count in enumerate(nums) if count > 0]
     speeds = {i: devices[i].combined(executors[i]) for i in used}

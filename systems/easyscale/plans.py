@@ -1,8 +1,9 @@
 """Configurations of a job on given numbers of devices, and the plan of a configuration.
 
-A configuration says how many devices of each type, and how many executors and virtual workers
-on each (EasyScale, section 3.4.2). Of those with the same devices the one that wastes least is
-also the fastest, since ``perf`` is what the devices could do without ``waste``.
+A configuration says how many devices of each type there are, and how many executors and virtual
+workers run on each (EasyScale, section 3.4.2). Among configurations with the same devices, the one
+that wastes least is also the fastest, since ``perf`` is what the devices could do without
+``waste``.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from systems.easyscale.model import Configuration, Counts, Device, evaluate
 
 Scales = Literal["every", "whole"]
 _EXACT = 1e-9
-"""Relative error of t * c_i up to which it is taken for the whole number beside it."""
+"""Relative error up to which t * c_i counts as the nearest whole number."""
 
 
 @dataclass(frozen=True)
 class Planner:
-    """All about a job that its plans depend on."""
+    """All properties of a job that its plans depend on."""
 
     devices: tuple[Device, ...]
     max_p: int
@@ -32,27 +33,32 @@ class Planner:
     max_waste_percent: float = 30.0
     """Configurations with more waste_norm are ruled out (30 in the paper)."""
     scales: Scales = "every"
-    """Which t are tried in A_i = floor or ceil of t c_i, c_i = C_i over the slowest C. The paper
-    leaves it open. ``every``: all at which a floor changes, which finds the fastest; ``whole``:
-    1 to maxP, that is, the slowest type has t, and the others what is nearest."""
+    """Values of t that are tried in A_i = floor or ceil of t c_i, c_i = C_i over the slowest C.
+
+    The paper leaves them open. ``every``: all at which a floor changes, which finds the fastest.
+    ``whole``: 1 to maxP; the slowest type has t, and the others the nearest whole numbers.
+    """
 
     def best(self, nums: Counts) -> Configuration | None:
-        """The fastest configuration on these devices, whatever it wastes; None: there is none.
+        """Return the fastest configuration on these devices, whatever it wastes; None: there is
+        none.
 
         Ties: the fewest executors.
         """
         return _best(self.devices, self.max_p, self.scales, nums)
 
     def configurations(self, choices: Iterable[Counts]) -> list[Configuration]:
-        """The best of each choice of devices that wastes no more than is allowed."""
+        """Return the best configuration of each choice of devices, without those that waste too
+        much."""
         found = (self.best(nums) for nums in choices)
         limit = self.max_waste_percent * (1 + _EXACT)
         return [one for one in found if one is not None and one.waste_percent <= limit]
 
     def virtual_workers(self, configuration: Configuration, types: Sequence[int]) -> Counts:
-        """The plan: virtual workers of each slot, all of the job's together.
+        """Return the plan of a configuration: virtual workers of each slot, all of the job's
+        together.
 
-        No slot gets more than the configuration's, so the step is no longer than estimated.
+        No slot gets more than the configuration's number, so the step is no longer than estimated.
 
         Args:
             configuration: of these slots.
@@ -66,7 +72,7 @@ class Planner:
 def choices(
     held: Counts, added: int, free: Counts, one_type: bool, exchange: bool = False
 ) -> Iterator[Counts]:
-    """Every way to add so many devices to those held.
+    """Yield every way to add ``added`` devices to those held.
 
     Args:
         held: devices of each type that the job has.
@@ -88,7 +94,7 @@ def choices(
 
 
 def _summing_to(total: int, room: Sequence[int]) -> Iterator[Counts]:
-    """Every tuple of that sum with no entry above its room; more of the first types first."""
+    """Yield every tuple of that sum with no entry above its room; more of the first types first."""
     if not room:
         if total == 0:
             yield ()
@@ -121,7 +127,7 @@ def _preference(one: Configuration) -> tuple[float, int, Counts]:
 
 
 def _full(nums: Counts, used: Sequence[int], values: Sequence[int]) -> Counts:
-    """Values of the types in use, in their places among all types."""
+    """Return values of the types in use at their places among all types, 0 elsewhere."""
     of_type = dict(zip(used, values, strict=True))
     return tuple(of_type.get(i, 0) for i in range(len(nums)))
 
@@ -134,7 +140,7 @@ def _threads(
     used: Sequence[int],
     executors: Sequence[int],
 ) -> Iterator[Counts]:
-    """Candidates for A_i of the types in use."""
+    """Yield candidates for A_i of the types in use."""
     # An executor's share of its device; A_i counts the virtual workers of one executor.
     speeds = [devices[i].combined(m) / m for i, m in zip(used, executors, strict=True)]
     if scales == "whole":
@@ -143,7 +149,7 @@ def _threads(
             exact = [t * speed / slowest for speed in speeds]
             yield from product(*(sorted({_floor(value), _ceil(value)}) for value in exact))
         return
-    # The shortest step in which all fit; every step that ends when some executor does is tried.
+    # Bisect for the shortest step in which all fit, among steps that end when an executor does.
     steps = sorted({count / speed for speed in speeds for count in range(1, max_p + 1)})
     units = [nums[i] * m for i, m in zip(used, executors, strict=True)]
     low, high = 0, len(steps)

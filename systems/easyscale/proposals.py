@@ -1,4 +1,4 @@
-"""Proposals of jobs for more slots, and which of them the cluster accepts (EasyScale, 3.4.2)."""
+"""Proposals of jobs for more slots, and their approval by the cluster (EasyScale, 3.4.2)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Proposal:
 
     job_id: str
     order: tuple[float, str]
-    """Of the job among equals: arrival, then job id."""
+    """Tie-breaker of the job: arrival, then job id."""
     configuration: Configuration
     added: Counts
-    """Devices of each type that it adds."""
+    """Devices of each type that the proposal adds."""
     speedup_per_slot: float
-    """``(perf_new / perf_old - 1) / added``; infinite for a job that has none."""
+    """Value of ``(perf_new / perf_old - 1) / added``; infinite for a job without devices."""
 
     @property
     def num_added(self) -> int:
-        """Devices that it adds in all."""
+        """Number of devices that the proposal adds in all."""
         return sum(self.added)
 
 
@@ -43,23 +43,24 @@ def propose(
     exchange: bool,
     rejected: Iterable[Counts] = (),
 ) -> list[Proposal]:
-    """The best configurations with one more device, best first; section 3.4.2, step 2.
+    """Return the best configurations with one more device, best first (section 3.4.2, step 2).
 
-    Where none with one more is faster, two more are tried, and so on: four virtual workers on two
-    equal devices gain nothing by a third, and everything by a fourth.
+    If no configuration with one more device is faster, two more are tried, and so on. For example,
+    four virtual workers on two equal devices gain nothing from a third, but gain from a third and a
+    fourth together.
 
     Args:
         planner: of the job.
         job_id: of the job.
         order: of the job among equals.
-        held: devices of each type that it has.
-        free: how many of each type it may add.
-        least: devices that it must have in all.
-        most: devices that it may have in all.
+        held: devices of each type that the job has.
+        free: how many of each type the job may add.
+        least: devices that the job must have in all.
+        most: devices that the job may have in all.
         max_added: devices that a proposal may add; 1 is the paper's step.
         top_k: proposals submitted.
         one_type: only configurations of one device type.
-        exchange: also configurations for which it gives devices of other types back.
+        exchange: also configurations for which the job gives devices of other types back.
         rejected: choices of devices that have turned out slower.
     """
     now = planner.best(held) if any(held) else None
@@ -89,9 +90,10 @@ def starts(
     least: int,
     one_type: bool,
 ) -> list[Proposal]:
-    """What a job that has nothing can begin with: its least number of devices, fastest first.
+    """Return the ways in which a job without devices can begin, fastest first.
 
-    The limit of waste does not hold here: what a job cannot do with less is not wasted.
+    Each has the job's least number of devices. The limit of waste does not apply: what a job cannot
+    do with less is not wasted.
     """
     none = (0,) * len(free)
     found = [planner.best(nums) for nums in choices(none, least, free, one_type)]
@@ -102,11 +104,13 @@ def starts(
 
 
 def accept(proposals: Sequence[Proposal], available: Counts) -> list[Proposal]:
-    """Algorithm 1: best speed-up per device first, then the one with more devices; each that
-    still fits is approved, one for a job; ties by arrival, job id and the order given.
+    """Return the approved proposals, at most one for a job (Algorithm 1).
 
-    The printed loop removes a proposal only when it is approved, and so never ends when one does
-    not fit; every proposal is removed here.
+    The best speed-up per device comes first, then the proposal with more devices. Ties break by
+    arrival, job id and the order given. Each proposal that still fits is approved.
+
+    The printed loop removes a proposal only when it is approved, so it never ends when a proposal
+    does not fit. Here every proposal is removed.
     """
     left = list(available)
     approved: dict[str, Proposal] = {}
@@ -118,12 +122,12 @@ def accept(proposals: Sequence[Proposal], available: Counts) -> list[Proposal]:
 
 
 def fits(added: Counts, available: Sequence[int]) -> bool:
-    """Whether there are that many devices of each type."""
+    """Return whether there are enough devices of each type."""
     return all(more <= count for more, count in zip(added, available, strict=True))
 
 
 def _by_speed(proposal: Proposal) -> tuple[float, float, Counts]:
-    """Fastest first, then least waste, then more of the first types."""
+    """Return the sort key: fastest first, then least waste, then more of the first types."""
     one = proposal.configuration
     return -one.perf, one.waste, tuple(-count for count in one.nums)
 

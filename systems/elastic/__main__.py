@@ -28,11 +28,15 @@ from systems.runtime.warming import RuntimeSetupError
 POLL_S = 0.02
 END_TIMEOUT_S = 5.0
 RETRY_EXIT = 75
-"""As EX_TEMPFAIL of sysexits.h: ask again later."""
+"""Exit code EX_TEMPFAIL of sysexits.h: the user should ask again later."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done; 1 failed; 2 wrong usage; 75 RETRY, another change is under way."""
+    """Run a script, or send a running job a request.
+
+    Returns:
+        Exit code: 0 done; 1 failed; 2 wrong usage; 75 RETRY, another change is under way.
+    """
     given = list(sys.argv[1:] if argv is None else argv)
     split = given.index("--") if "--" in given else len(given)
     arguments = _parser().parse_args(given[:split])
@@ -109,9 +113,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _end_children(others: set[psutil.Process]) -> None:
-    """Kill what is left of the processes that the job's script has started, and not ``others``.
+    """Kill the processes that the job's script has left behind, except ``others``.
 
-    A process that is killed leaves its own children to this one, so the look is taken again.
+    A killed process leaves its own children to this process, so the search is repeated.
     """
     until = time.monotonic() + END_TIMEOUT_S
     while time.monotonic() < until:
@@ -125,7 +129,7 @@ def _end_children(others: set[psutil.Process]) -> None:
 
 
 def _problems(arguments: argparse.Namespace, job_dir: Path) -> list[str]:
-    """What is wrong with a command line, one a line."""
+    """Return the problems of a command line, a text for each."""
     problems = []
     if not arguments.script.is_file():
         problems.append(f"{arguments.script}: no such file")
@@ -144,7 +148,7 @@ def _problems(arguments: argparse.Namespace, job_dir: Path) -> list[str]:
 
 
 def _cluster(arguments: argparse.Namespace) -> Cluster:
-    """This machine."""
+    """Return the cluster that is this machine."""
     devices = arguments.devices or arguments.slots
     return uniform_cluster(
         name="here",

@@ -1,4 +1,4 @@
-"""What a leader's decisions come to: messages to workers and to the driver."""
+"""Actions that a leader's decisions lead to: messages to workers and to the driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from systems.runtime.control import Message
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Send a message to a worker."""
+    """Message that the leader sends to a worker."""
 
     worker: str
     message: Message
@@ -18,7 +18,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Send a message to the driver."""
+    """Message that the leader sends to the driver."""
 
     message: Message
 

@@ -1,4 +1,4 @@
-"""One change of an elastic job's workers, from its request until it can be answered."""
+"""Driver's record of one change of an elastic job's workers, from its request to its answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from systems.runtime.step_log import LineWriter
 
 
 class Verdict(StrEnum):
-    """What became of a change of workers."""
+    """Outcome of a change of workers."""
 
     OPEN = "open"
     DONE = "done"
@@ -24,46 +24,50 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Why the driver itself changes the workers: some are stragglers (``removing``)."""
+    """Removal of stragglers, for which the driver itself changes the workers (``removing``)."""
 
     workers: tuple[str, ...]
-    """That are to leave, the slowest first."""
+    """Workers that are to leave, the slowest first."""
     slots: tuple[int, ...]
-    """Theirs."""
+    """Slots of those workers."""
     reason: str
-    """For a person."""
+    """Explanation for the user."""
     detected_at: float
-    """When the driver heard of them, on ``time.monotonic``."""
+    """Time at which the driver heard of the stragglers, on ``time.monotonic``."""
 
 
 @dataclass(slots=True)
 class Adjusting:
-    """From the present workers to others: scale-out, scale-in and migration alike."""
+    """Change of the workers under way: a scale-out, a scale-in or a migration."""
 
     change: Change
     old: tuple[str, ...]
     new: tuple[str, ...]
     joiners: tuple[str, ...]
     deadline: float
-    """When it is given up, on ``time.monotonic``; after the verdict: when those whose end is
-    awaited are killed."""
+    """Time at which the change is given up, on ``time.monotonic``.
+
+    After the verdict: the time at which the ``awaited`` workers are killed.
+    """
     _: KW_ONLY
     blamed: str = ""
-    """The worker whose death made it fail, if one did."""
+    """Worker whose death made the change fail; empty if there is none."""
     reason: str = ""
-    """Why it failed, or is about to."""
+    """Reason for which the change failed or is about to fail."""
     num_attempts: int = 0
-    """How often a leader was told what is wanted; an answer to an earlier attempt means nothing."""
+    """Number of requests to leaders so far; an answer to an earlier request is ignored."""
     is_withdrawn: bool = False
-    """Whether the leader was asked to give it up: it took too long, a newcomer has gone, or the
-    workers had to recover."""
+    """Whether the driver has asked the leader to give the change up.
+
+    The change took too long, a newcomer is gone, or the workers had to recover.
+    """
     verdict: Verdict = Verdict.OPEN
     switched: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What each new worker said after its first step."""
+    """Message of each new worker after its first step, by worker."""
     removal: Removal | None = None
-    """Of stragglers, where the driver itself wants this change."""
+    """Removal of stragglers that this change is for; None if the change was requested."""
     spawn_s: dict[str, float] = field(default_factory=dict)
-    """From the start of a joiner's process until it had its order."""
+    """Seconds from the start of each joiner's process until it had its order."""
 
     @property
     def leavers(self) -> tuple[str, ...]:
@@ -77,7 +81,7 @@ class Adjusting:
 
     @property
     def request(self) -> dict[str, Any]:
-        """What the leader is asked for."""
+        """Message that asks the leader for this change."""
         return {
             "kind": "adjust",
             "change_id": self.change.change_id,
@@ -90,17 +94,17 @@ class Adjusting:
 
     @property
     def withdrawal(self) -> dict[str, Any]:
-        """What the leader is asked for when it is not wanted any more."""
+        """Message that asks the leader to give this change up."""
         of_change = {"change_id": self.change.change_id, "attempt": self.num_attempts}
         return {"kind": "withdraw", **of_change, "reason": self.reason}
 
     @property
     def first(self) -> Mapping[str, Any] | None:
-        """What the new first worker said, or else any that said something."""
+        """First-step message of the new first worker, or of another; None before all of them."""
         return self.switched.get(self.new[0]) or next(iter(self.switched.values()), None)
 
     def phases_s(self) -> dict[str, float]:
-        """Every phase, as long as it took the slowest of those who went through it."""
+        """Return the longest time that any worker took for each phase."""
         phases_s: dict[str, float] = {}
         for worker, message in self.switched.items():
             for name, seconds in self.phases_of(worker, message).items():
@@ -108,11 +112,11 @@ class Adjusting:
         return phases_s
 
     def removed(self, removal: Removal, name_of: Callable[[str], str]) -> dict[str, Any]:
-        """What is reported when stragglers are gone.
+        """Return the details of the report that stragglers are gone.
 
         Args:
-            removal: of these.
-            name_of: a worker's name in the launcher.
+            removal: the removal that this change is for.
+            name_of: returns a worker's name in the launcher.
         """
         now = time.monotonic()
         started = [float(message["started"]) for message in self.switched.values()]
@@ -127,10 +131,13 @@ class Adjusting:
         }
 
     def stopping_time_s(self, left: Mapping[str, Mapping[str, Any]]) -> float | None:
-        """The longest that a worker was stopped which trains before and after.
+        """Return the longest time for which a worker that trains before and after was stopped.
 
-        Where none does, from the end of the leavers' last step (``left``: what they said when
-        they left) to the start of the first at the new place. None if nobody said anything.
+        If no worker does both, the time is from the end of the leavers' last step to the first
+        start of a new worker's step. None if the messages do not tell these times.
+
+        Args:
+            left: message of each worker that has left, by worker.
         """
         stopped_s = [
             float(message["stopping_time_s"])
@@ -144,12 +151,12 @@ class Adjusting:
         return float(min(starts) - max(ends)) if ends and starts else None
 
     def phases_of(self, worker: str, message: Mapping[str, Any]) -> dict[str, float]:
-        """The phases of one worker; a joiner's begin with the start of its process."""
+        """Return one worker's phases, for a joiner with ``spawn``, the start of its process."""
         spawn = {"spawn": self.spawn_s[worker]} if worker in self.spawn_s else {}
         return {**spawn, **message["phases_s"]}
 
     def write_phases(self, job_dir: Path, worker: str, message: Mapping[str, Any]) -> None:
-        """Add a line to the job's ``phases.jsonl``: one worker's phases of this change."""
+        """Add one worker's phases of this change as a line to the job's ``phases.jsonl``."""
         role = "joiner" if worker in self.joiners else "survivor"
         self._write(
             job_dir,
@@ -161,11 +168,11 @@ class Adjusting:
         )
 
     def write_leaving(self, job_dir: Path, processes: Mapping[str, Process]) -> None:
-        """A line as well for each that has left: from the end of its last step to the process's.
+        """Add a line for each leaver: the time from the end of its last step to its process's end.
 
         Args:
             job_dir: the job's folder.
-            processes: of the job's workers; who said nothing when it left has no line.
+            processes: the job's worker processes; a leaver without a last message gets no line.
         """
         for worker in self.leavers:
             process = processes[worker]
@@ -178,4 +185,4 @@ class Adjusting:
         entry = {"change_id": change.change_id, "kind": change.kind.value, "worker": worker}
         log = LineWriter(job_dir / "phases.jsonl")
         log.add({**entry, "role": role, **measured})
-        log.try_flush()  # one line of what was measured is not worth a job
+        log.try_flush()  # a lost measurement must not fail the job

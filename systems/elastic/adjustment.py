@@ -1,4 +1,4 @@
-"""A change of the members as the leader knows it; the driver's side of it is ``adjusting``."""
+"""Leader's record of a change of the members; the driver's record of it is in ``adjusting``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from systems.runtime.control import Message
 
 @dataclass
 class Adjustment:
-    """A change of the members that is under way."""
+    """Change of the members that is under way, as the leader sees it."""
 
     change_id: int
     target: Membership
     joiners: tuple[str, ...]
     generation: int = 0
-    """Given when the topology is sent; 0 before."""
+    """Number of the new generation, given when the topology is sent; 0 before that."""
     built: set[str] = field(default_factory=set)
     caught_up: set[str] = field(default_factory=set)
     is_announced: bool = False
@@ -25,11 +25,11 @@ class Adjustment:
     def topology_message(
         self, old: Sequence[str], receivers: Mapping[str, tuple[str, int]]
     ) -> Message:
-        """Tells everybody who is to train, and who gives the state to whom.
+        """Return the message that names the new members, and which member sends which joiner state.
 
         Args:
             old: the present members.
-            receivers: where joiners take the state.
+            receivers: address and port where each joiner receives the state.
         """
         donors: dict[str, list[tuple[str, int]]] = {}
         for index, joiner in enumerate(self.joiners):
@@ -44,14 +44,14 @@ class Adjustment:
         }
 
     def cancel_message(self) -> Message:
-        """Tells a member that it will not be made."""
+        """Return the message that tells a member that the change was given up."""
         return {"kind": "cancel", "generation": self.generation, "change_id": self.change_id}
 
 
 def refusal(
     target: Membership, members: Sequence[str], joiners: Sequence[str], dead: Collection[str]
 ) -> str:
-    """Why these members cannot become the target's with these joiners; empty: they can."""
+    """Return why the members cannot become ``target`` with these joiners; empty if they can."""
     unknown = set(target.members) - {*members, *joiners}
     if gone := sorted(set(dead).intersection(target.members)):
         return f"{', '.join(gone)} died"

@@ -1,13 +1,13 @@
 """The calls that make a user's training script elastic.
 
 Source: EDL, section 3 (papers/systems.md, 1.1). ``init`` wraps the optimizer's step; gradients are
-reduced in the backward pass. ``batches`` is in the place of ``elastic_shard_generator``: an
-iterator over this worker's share of every step, where the membership may change.
+reduced in the backward pass. ``batches`` takes the place of ``elastic_shard_generator``: it
+iterates over this worker's share of every step, and the membership may change at each batch.
 ``notify_batch_end`` logs a loss; ``shutdown`` ends. The loop stays the script's.
 docs/elastic-script.md has an example, and what works and what is refused.
 
-Every worker runs the script from its first line, a worker that joins later too: its loop begins
-where the others are. Started with plain ``python``, a script trains alone.
+Every worker runs the script from its first line. The loop of a worker that joins later begins
+where the other workers are. A script that is started with plain ``python`` trains alone.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ ALONE_SEED: Final = 0
 Model = TypeVar("Model", bound=torch.nn.Module)
 Optimizer = TypeVar("Optimizer", bound=torch.optim.Optimizer)
 _runs: list[ScriptRun] = []
-"""This process's, if it is a worker of a job."""
+"""Run of this process; empty if it is no worker of a job."""
 
 
 @dataclass(slots=True)
 class _Alone:
-    """A script that trains alone."""
+    """State of a script that trains alone."""
 
     step: int = 0
     """Number of the step at hand."""
@@ -47,7 +47,7 @@ _alone = _Alone()
 
 
 def begin(run: ScriptRun) -> None:
-    """Make this process a worker; called before the script runs, not by it."""
+    """Make this process a worker; to be called before the script runs."""
     _runs.append(run)
 
 
@@ -64,17 +64,17 @@ def init(
     The loss must be the mean over the samples of the worker's batch. Then the mean of the workers'
     losses, weighted by their samples, is that of the whole batch.
 
-    All begin with the first worker's parameters. The model's gradients are the workers' mean once
-    ``backward()`` has returned, so that a script may clip, unscale or log them.
+    All workers begin with the first worker's parameters. The model's gradients are the workers'
+    mean once ``backward()`` has returned, so that a script may clip, unscale or log them.
 
     With ``transfer=background`` a joining worker copies the state while the others train, and
     makes their updates itself. It has their gradients and hyper-parameters, as the script left them
     before ``optimizer.step()``.
 
     Args:
-        model: on its device, all parameters of the optimizer among its own.
-        optimizer: of any kind. If its update looks across elements, joiners get the state at the
-            switch, as with ``transfer=peer``; the worker's log says so.
+        model: the model, on its device; it must have all parameters of the optimizer.
+        optimizer: an optimizer of any kind. If its update looks across elements, joiners get the
+            state at the switch, as with ``transfer=peer``; the worker's log says so.
         before_update: called with the number of steps executed, within every update, also in a
             joiner.
         changes_gradients: whether ``before_update`` changes gradients. Joiners then get the
@@ -110,18 +110,19 @@ def batches(
     collate: Callable[[list[Any]], Any] = default_collate,
     inputs: Callable[[Any], Any] | None = None,
 ) -> Batches:
-    """Return a shuffled loader whose every batch is this worker's share of one of ``batch_size``.
+    """Return a shuffled loader of this worker's shares of batches of ``batch_size`` samples.
 
     Every sample comes once in an epoch, whichever workers join, leave or die.
 
     Args:
-        dataset: with ``len`` and an item for each id, the same in all workers.
-        batch_size: of all workers together, whatever their number, samples.
-        epochs: how many the script loops over, by ``for epoch in loader.epochs()``; None: one
-            loop, which ends with the job, or with a ``break`` after the same step in all workers.
+        dataset: data set with ``len`` and an item for each id, the same in all workers.
+        batch_size: samples in a batch of all workers together, independent of their number.
+        epochs: number of epochs that the script loops over, by ``for epoch in loader.epochs()``.
+            None: one loop, which ends with the job, or with a ``break`` after the same step in all
+            workers.
         collate: makes a batch of a list of items.
-        inputs: what of a batch the model is called with, for passes that warm up; None: the
-            first item of a tuple, all of a mapping by name, or the batch itself.
+        inputs: returns the part of a batch that the model is called with, for warm-up passes.
+            None: the first item of a tuple, all of a mapping by name, or the batch itself.
 
     Raises:
         ScriptError: the data set has no items by id.
@@ -150,9 +151,9 @@ def batches(
 def carry(**objects: Any) -> None:
     """Let the state of objects travel to workers that join, under these names.
 
-    torch's schedulers, gradient scalers, ``AveragedModel`` and copies of the model are carried by
-    themselves. This is for what else a script keeps over its steps: an average of its own, the best
-    loss so far, a counter.
+    torch's schedulers, gradient scalers, ``AveragedModel`` and copies of the model are carried
+    without this call. It is for all other state that a script keeps over its steps: an average of
+    its own, the best loss so far, a counter.
 
     Args:
         objects: modules, or objects with ``state_dict()`` and ``load_state_dict()`` of numbers,
@@ -172,7 +173,7 @@ def carry(**objects: Any) -> None:
 
 
 def notify_batch_end(loss: torch.Tensor | float | None = None) -> None:
-    """Log the loss of the step that ``optimizer.step()`` has ended. May be left out."""
+    """Log the loss of the step that ``optimizer.step()`` has ended. The call may be left out."""
     if _runs:
         value = loss.detach() if isinstance(loss, torch.Tensor) else loss
         _runs[0].end_batch(None if value is None else float(value))
@@ -191,7 +192,7 @@ def num_workers() -> int:
 def is_first() -> bool:
     """Return whether this worker is the job's first now: the worker that writes files and prints.
 
-    Exactly one worker is, from one batch to the next, and at the end of an epoch.
+    Exactly one worker is the first, from one batch to the next and at the end of an epoch.
     """
     return rank() == 0
 
@@ -199,15 +200,15 @@ def is_first() -> bool:
 def step() -> int:
     """Return the number of the step at hand, from 0; it changes where a batch is drawn.
 
-    The number is right in a worker that has joined, which a counter of the script's is not.
+    The number is right in a worker that has joined; a counter of the script's own would be wrong.
     """
     return _runs[0].step_at_hand if _runs else _alone.step
 
 
 def shutdown() -> bool:
-    """Part from the other workers after the loop. True for the worker that is to go on.
+    """Part from the other workers after the loop. Return True in the worker that is to go on.
 
-    That worker may evaluate and save the model; the job ends when it does.
+    That worker may evaluate and save the model; the job ends when this worker ends.
 
     Raises:
         ScriptError: other workers train on, or have another state.
@@ -216,7 +217,7 @@ def shutdown() -> bool:
 
 
 def record(**metrics: float) -> None:
-    """Add to the job's results; said by the worker that goes on after ``shutdown``."""
+    """Add metrics to the job's results; for the worker that goes on after ``shutdown``."""
     if _runs:
         _runs[0].record(metrics)
 
@@ -225,21 +226,21 @@ class Batches:
     """The loader that ``batches`` returns."""
 
     def __init__(self, feed: Feed) -> None:
-        """Args: where the samples come from."""
+        """Make the loader; ``feed`` is the source of its samples."""
         self._feed = feed
         self._epoch = -1
         self._is_in_epochs = False
         self._num_drawn = 0
-        """Samples, where the script trains alone."""
+        """Number of samples drawn by a script that trains alone."""
         if _runs:
             _runs[0].program.add_feed(feed)
 
     def __len__(self) -> int:
-        """Steps of an epoch."""
+        """Return the number of steps in an epoch."""
         return -(-len(self._feed.dataset) // self._feed.batch_size)
 
     def epochs(self) -> Iterator[int]:
-        """Count the epochs from 0; in a worker that joins, from the epoch where the others are.
+        """Count the epochs from 0; in a joining worker, from the other workers' epoch.
 
         Raises:
             ScriptError: ``batches`` was not told how many there are.
@@ -255,7 +256,7 @@ class Batches:
             yield epoch
 
     def __iter__(self) -> Iterator[Any]:
-        """One epoch; without a number of epochs, batches without end.
+        """Yield the batches of an epoch; endless batches if there is no number of epochs.
 
         Raises:
             ScriptError: there are several epochs, and the loop over them is not ``epochs()``.
@@ -283,7 +284,7 @@ class Batches:
             yield batch
 
     def _alone(self) -> Iterator[Any]:
-        """The batches of one worker, its random numbers included."""
+        """Yield the batches of a script that trains alone, and seed its random numbers."""
         feed = self._feed
         num_samples = len(feed.dataset)
         order = PositionOrder(ALONE_SEED, num_samples)

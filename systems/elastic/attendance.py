@@ -1,4 +1,4 @@
-"""Who has come to the leader of an elastic job, and what each has said of itself."""
+"""Leader's record of the workers that have connected to it, and of their own statements."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from systems.runtime.control import Message
 
 
 class Attendance:
-    """Of one leader's term. It decides nothing (``coordinator``)."""
+    """Workers' presence in one leader's term. The class decides nothing (``Coordinator``)."""
 
     def __init__(self, generation: int) -> None:
-        """Nobody has come yet; ``generation``: in which the leader trains."""
+        """Begin a term without any worker; ``generation``: that of the leader."""
         self.here: set[str] = set()
-        """Who has come, and neither left nor died."""
+        """Workers that have connected, and neither left nor died."""
         self.dead: set[str] = set()
         self.left: set[str] = set()
-        """Who has parted from this leader in order."""
+        """Workers that have left this leader in order."""
         self.receivers: dict[str, tuple[str, int]] = {}
-        """Where a worker takes the state, of those that are prepared to."""
+        """Address and port where each prepared joiner receives the state."""
         self.entered: dict[str, int] = {}
-        """The latest generation that each worker has entered, as far as this leader has heard."""
+        """Latest generation that each worker has entered, as far as this leader has heard."""
         self.heard = generation
-        """The highest number that workers had heard of when they came: where it is above the
-        present generation's, a leader before this one had most likely given it."""
+        """Highest generation number that workers knew when they connected.
+
+        A number above the present generation's was most likely given by an earlier leader.
+        """
         self.announced = 0
-        """The highest generation that one who has come had been told to switch to."""
+        """Highest generation that a connecting worker had been told to switch to; 0: none."""
         self._standings: dict[str, Sequence[str]] = {}
-        """With whom each worker trains, as far as this leader has heard."""
+        """Members of each worker's present generation, as far as this leader has heard."""
 
     def came(self, worker: str, status: Message) -> bool:
-        """A worker has connected with this greeting; whether for the first time."""
+        """Record a worker's greeting. Return whether the worker was absent until then."""
         is_new = worker not in self.here
         self.here.add(worker)
         self.left.discard(worker)
@@ -43,35 +45,41 @@ class Attendance:
         return is_new
 
     def switched(self, worker: str, generation: int, membership: Membership) -> None:
-        """A worker works in this generation now."""
+        """Record that a worker works in a generation now."""
         self._standings[worker] = membership.members
         self.entered[worker] = max(generation, self.entered.get(worker, 0))
 
     def parted(self, worker: str) -> None:
-        """A worker has left in order."""
+        """Record that a worker has left this leader in order."""
         self.here.discard(worker)
         self.left.add(worker)
 
     def died(self, workers: Collection[str]) -> set[str]:
-        """Workers have died; of whom that was not known yet."""
+        """Record deaths. Return the workers whose death was not known yet."""
         new = set(workers) - self.dead
         self.dead |= new
         self.here -= new
         return new
 
     def missing(self, generation: int, members: Sequence[str]) -> set[str]:
-        """Of the members of a generation, who has not come, once one has that has entered it:
-        founders who have not met yet may need as long as a start may take."""
+        """Return the members of a generation that have not connected.
+
+        The answer is empty until a worker connects that has entered the generation. Founders that
+        have not met yet may take as long as a start may.
+        """
         has_begun = any(self.entered.get(worker) == generation for worker in self.here)
         return set(members) - self.here - self.dead if has_begun else set()
 
     def awaited(self, members: Collection[str]) -> set[str]:
-        """Of these, who has neither come nor gone: they may know more than this leader."""
+        """Return the members that are still to connect: they may know more than this leader."""
         return set(members) - self.here - self.dead - self.left
 
     def are_hurt(self, workers: Collection[str], dead: Collection[str]) -> bool:
-        """Whether one of these, that is to go on, has not parted from these dead yet, or is
-        only just coming: its donor may be one of them."""
+        """Return whether one of these workers needs a recovery because of these dead.
+
+        That is so if its present generation contains a dead worker. It is also so if the worker
+        has no generation yet, since a dead worker may be its donor.
+        """
         if not dead:
             return False
         staying = [self._standings[worker] for worker in self.here.intersection(workers)]

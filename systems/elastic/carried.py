@@ -1,9 +1,9 @@
-"""What a script keeps over its steps besides model and optimizer, and what travels with them.
+"""State that a script keeps over its steps and that travels with its model and optimizer.
 
 A worker that joins runs the script from its first line, so its learning-rate scheduler, its
 gradient scaler and its moving average are at their first step. Their state comes with the
-model's. A step that is lost with a worker is repeated, and what the script's loop did to these
-objects meanwhile is taken back; otherwise a scheduler would count that step twice.
+model's. A step that is lost with a worker is repeated, and the script's changes to these objects
+in the lost step are undone. Otherwise a scheduler would count that step twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from systems.elastic.script_error import ScriptError
 _OPTIMIZER = "optimizer:"
 """Name of the optimizer among the modules, whose names have no colon."""
 _OWN_MARKS = ("_opt_called", "_step_supports_amp_scaling")
-"""Attributes of an optimizer that are not the script's."""
+"""Attributes that torch sets on an optimizer, and that are not carried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Snapshot:
 
 
 class Carried:
-    """The objects of one worker, under the same names and in the same order in all workers."""
+    """Carried objects of one worker, with the same names and order in all workers."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class Carried:
         """Check that the objects' state can travel.
 
         Args:
-            objects: by name; modules, or objects with ``state_dict`` and ``load_state_dict``.
-            model: of the script. Plain attributes of its modules travel, ``training`` among them.
-            optimizer: of the script.
+            objects: modules, or objects with ``state_dict`` and ``load_state_dict``, by name.
+            model: the script's model. Plain attributes of its modules travel, also ``training``.
+            optimizer: the script's optimizer.
 
         Raises:
             ScriptError: the state of one of them cannot travel.
@@ -82,7 +82,7 @@ class Carried:
         return [self.names, self._states(), self._attributes()]
 
     def adopt(self, values: Sequence[Any]) -> None:
-        """Take what ``values`` gave on another worker.
+        """Adopt the result of another worker's ``values``.
 
         Raises:
             ValueError: the other worker carries other objects.
@@ -107,7 +107,7 @@ class Carried:
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Bring back what ``snapshot`` copied."""
+        """Restore the state that ``snapshot`` copied."""
         self._load(snapshot.states)
         with torch.no_grad():
             for value, copy in zip(self.tensors().values(), snapshot.tensors, strict=True):
@@ -118,7 +118,7 @@ class Carried:
         self._set_attributes(snapshot.attributes)
 
     def _attributes(self) -> dict[str, dict[str, Any]]:
-        """Return plain attributes by the name of their module; the optimizer's have none.
+        """Return plain attributes by module name; the optimizer's are under ``_OPTIMIZER``.
 
         A temperature that ``forward`` lowers, or a counter of the user's own optimizer, is part of
         what a step computes.
@@ -152,8 +152,10 @@ class Carried:
 
 
 def _plain_attributes(owner: Any) -> dict[str, Any]:
-    """Return the numbers and texts among an object's attributes; of torch's own modules only
-    ``training``, which alone changes there."""
+    """Return the numbers and texts among an object's attributes.
+
+    In torch's own modules only ``training`` changes, so only that is returned for them.
+    """
     if isinstance(owner, torch.nn.Module) and type(owner).__module__.startswith("torch."):
         return {"training": owner.training}
     return {

@@ -1,10 +1,9 @@
-"""What a worker notes of the coordination itself: messages heard, and its first election.
+"""Log of a worker's coordination: latencies of messages, and its first leader election.
 
 Source: EDL, sections 4.1 and 4.4, which state such times. Every message between a worker and
-the leader carries the time at which it was sent; whoever handles it notes how long it took. All
-of a job's workers are on one host here, where CLOCK_MONOTONIC is one clock: across hosts the
-latencies would mean nothing. The greeting carries no time. ``harness.engines.coordination``
-reads what is written.
+the leader, except the greeting, carries its sending time. Its receiver notes the latency. All of
+a job's workers are on one host here, where CLOCK_MONOTONIC is one clock. Across hosts the
+latencies would be meaningless. ``harness.engines.coordination`` reads the log.
 """
 
 from __future__ import annotations
@@ -22,40 +21,40 @@ from systems.runtime.control import Message, encode
 from systems.runtime.step_log import LineWriter
 
 SENT = "sent"
-"""Key of a message: when it was sent, seconds on ``time.monotonic``."""
+"""Key in a message of its sending time, seconds on ``time.monotonic``."""
 KEPT = 4096
-"""Latencies that a worker keeps, the latest: a minute's and more of heartbeats."""
+"""Number of latest latencies that a worker keeps: over a minute of heartbeats."""
 
 
 def stamped(message: Message) -> Message:
-    """The message with the time, which is now."""
+    """Return the message with the present time as its sending time."""
     return {**message, SENT: time.monotonic()}
 
 
 class CoordinationLog:
-    """One worker's, filled by the thread that follows the leader and by the one that leads."""
+    """One worker's log, filled by its membership thread, its reading threads and its server."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._num_messages = 0
         self._num_bytes = 0
         self._timed: deque[tuple[float, int]] = deque(maxlen=KEPT)
-        """When a message was sent, and the microseconds until it was handled."""
+        """Sending time of each message, and the microseconds until it was handled."""
 
     def note(self, message: Message) -> None:
-        """This message is being handled now; one without a time is none of the leader's."""
+        """Record that a message is handled now; a message without a sending time is ignored."""
         now = time.monotonic()
         sent = message.get(SENT)
         if sent is None:
             return
-        num_bytes = len(encode(message))  # those it came in: there is one way to write it
+        num_bytes = len(encode(message))  # as received: messages have only one encoding
         with self._lock:
             self._num_messages += 1
             self._num_bytes += num_bytes
             self._timed.append((sent, round((now - sent) * 1e6)))
 
     def write(self, order: ElasticOrder, election: Election) -> None:
-        """Write it down in the job's folder, as ``coordination-WORKER.jsonl``: one line."""
+        """Write the log to the job's folder as ``coordination-WORKER.jsonl``, one line."""
         knew = election.first_known
         with self._lock:
             entry: dict[str, Any] = {
@@ -69,7 +68,7 @@ class CoordinationLog:
                 "num_bytes": self._num_bytes,
                 "timed": list(self._timed),
             }
-        with suppress(OSError):  # no finished job is to be lost for want of this
+        with suppress(OSError):  # a failed log must not fail a finished job
             lines = LineWriter(Path(order.job_dir) / f"coordination-{order.worker}.jsonl")
             lines.add(entry)
             lines.flush()

@@ -1,12 +1,12 @@
-"""What the leader of an elastic job decides: a state machine without clock, socket or thread.
+"""Decisions of an elastic job's leader, as a state machine without clock, socket or thread.
 
-Every input is a method; each returns the actions that follow. Inputs may come twice or late:
-what they say is written down, and ``_advance`` looks at what is true by now.
+Every input is a method, which returns the actions that follow. An input may come twice or late:
+the method records what it says, and ``_advance`` then acts on all that is recorded.
 
 Source: EDL, sections 4.1 to 4.3. Scale-out, scale-in and migration are one adjustment from the
-present members to new ones. Differs: joiners are counted in when they have finished preparing,
-so that a slow one keeps nobody waiting; the switch is announced through the first worker's
-words (``words``), which all members see at the same step, instead of by a message in advance.
+present members to new ones. Differs: joiners count as members only when they have finished
+preparing, so that no worker waits for a slow one. The first worker announces the switch in its
+words (``words``), which all members see at the same step; EDL sends a message in advance.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from systems.runtime.control import Message
 
 
 class Coordinator:
-    """One leader's term. A new leader makes a new one and learns from the registrations."""
+    """State of one leader's term. A new leader makes a new one and fills it from greetings."""
 
     def __init__(
         self,
@@ -37,17 +37,17 @@ class Coordinator:
         """Begin a term.
 
         Args:
-            membership: who trains now.
-            generation: in this generation.
+            membership: the workers that train now.
+            generation: number of their generation.
             transfer: as in ``ElasticOrder``.
             recovery: as in ``ElasticOrder``.
-            stops_first: let all stop before anything is prepared, as a restart does.
+            stops_first: let all workers stop before a change is prepared, as a restart does.
         """
         self._memberships = {generation: membership}
-        """By generation; of old ones only the one before the present is kept."""
+        """Memberships by generation: the present one and the one before it."""
         self.generation = generation
         self._highest = generation
-        """The highest number that any generation has been given."""
+        """Highest generation number given so far, also by earlier leaders."""
         self._transfer = transfer
         self._mode = recovery
         self._stops_first = stops_first
@@ -63,7 +63,7 @@ class Coordinator:
         return self._memberships[self.generation].members
 
     def missing(self) -> set[str]:
-        """Who has not come to this leader, but should have."""
+        """Return the workers that have not connected to this leader, but should have."""
         attendance, recovery = self._attendance, self.recovery
         newcomers = set() if recovery is None else recovery.newcomers
         return attendance.missing(self.generation, self.members) | attendance.awaited(newcomers)
@@ -71,7 +71,7 @@ class Coordinator:
     # Inputs.
 
     def registered(self, worker: str, status: Message) -> list[Action]:
-        """A worker has connected; ``status`` is its greeting."""
+        """Record that a worker has connected; ``status`` is its greeting."""
         if worker in self._attendance.dead:
             return []
         is_new = self._attendance.came(worker, status)
@@ -79,7 +79,7 @@ class Coordinator:
         self._note_made(status["change_id"], is_placed=False)
         if self.recovery is not None:
             if is_new and status["highest"] >= self.recovery.number:
-                return self._halt()  # a leader before this one has used the number
+                return self._halt()  # an earlier leader has used this number
             if worker not in self._concerned():
                 return []
             self.recovery.told.add(worker)
@@ -90,12 +90,12 @@ class Coordinator:
         return self._advance()
 
     def adjust(self, request: Message) -> list[Action]:
-        """The driver asks for other members."""
+        """Begin the change of members that the driver asks for, or answer why not."""
         target = Membership.from_message(request)
         change_id = request["change_id"]
         settled = self._changes.heard(change_id, request["attempt"])
         if self.adjustment is not None and self.adjustment.change_id == change_id:
-            return []  # asked again
+            return []  # the driver asked again
         if settled is not None:
             return [*settled]
         if self.adjustment is not None:
@@ -116,15 +116,18 @@ class Coordinator:
         return actions
 
     def withdraw(self, change_id: int, reason: str, attempt: int) -> list[Action]:
-        """The driver has waited long enough for a change: it is given up, unless the others may
-        count on it already, or have made it: then it is kept. A recovery decides for itself."""
+        """Give a change up, since the driver no longer waits for it.
+
+        A change that was announced or made is kept, since workers may already count on it.
+        If an earlier leader may have announced it, all workers halt, and the recovery decides.
+        """
         changes = self._changes
         if has_failed := changes.heard(change_id, attempt):
             return [*has_failed]
         changes.withdraw(change_id)
         adjustment = self.adjustment
         is_present = adjustment is not None and adjustment.change_id == change_id
-        # Who was ready for a switch has heard of a number that this leader did not give.
+        # An earlier leader may have begun this change without this leader's knowledge.
         is_unknown = not is_present and not changes.is_known(change_id)
         if self.recovery is not None:
             if not is_present:
@@ -144,23 +147,29 @@ class Coordinator:
         return [changes.fail(change_id, reason)]
 
     def prepared(self, worker: str, address: str, port: int) -> list[Action]:
-        """A joiner can take the state now."""
+        """Record that a joiner can receive the state now, at this address."""
         self._attendance.receivers[worker] = (address, port)
         return self._advance()
 
     def stopped(self, worker: str, at: Stop, *, goes_on: bool) -> list[Action]:
-        """A worker trains no more until it hears what becomes of a change, or has heard it."""
+        """Record that a worker has stopped training for a change, at the end of a step.
+
+        Args:
+            worker: its name.
+            at: where it stopped, and for which change.
+            goes_on: whether a leader has told it since to go on in the same generation.
+        """
         self._stops.note(worker, at, goes_on=goes_on)
         return self._advance()
 
     def built(self, worker: str, generation: int) -> list[Action]:
-        """A worker has built the group of a generation, or knows that it is not in it."""
+        """Record that a worker has built a generation's group, or knows that it is no member."""
         if self.adjustment is not None and self.adjustment.generation == generation:
             self.adjustment.built.add(worker)
         return self._advance()
 
     def caught_up(self, worker: str, generation: int) -> list[Action]:
-        """A joiner has the state and keeps up with the others."""
+        """Record that a joiner has the state and keeps up with the other workers."""
         if self.adjustment is not None and self.adjustment.generation == generation:
             self.adjustment.caught_up.add(worker)
         return self._advance()
@@ -168,12 +177,16 @@ class Coordinator:
     def switched(
         self, worker: str, generation: int, membership: Membership, change_id: int | None = None
     ) -> list[Action]:
-        """A worker works in this generation now, so all of its members will, or have died.
+        """Record that a worker works in a generation, so all its members will, or have died.
 
-        ``change_id``: of the last change that it went through; None: of none.
+        Args:
+            worker: its name.
+            generation: the generation that it has entered.
+            membership: the members of that generation.
+            change_id: the last change that the worker went through; None: none.
         """
         self._attendance.switched(worker, generation, membership)
-        self._note_made(change_id)  # also one that a leader before this one had announced
+        self._note_made(change_id)  # perhaps one that an earlier leader announced
         self._highest = max(self._highest, generation)
         if generation <= self.generation:
             return []
@@ -185,17 +198,22 @@ class Coordinator:
         return [*answers, *self._advance()]
 
     def halted(self, worker: str, number: int, report: Halted) -> list[Action]:
-        """A survivor has stopped at a step boundary and waits."""
+        """Record that a survivor has stopped at a step boundary and waits."""
         if self.recovery is None and number > self.generation:
-            return self._halt()  # a leader before this one had begun, and is gone
+            return self._halt()  # an earlier leader began this recovery, and is gone
         if self.recovery is not None and self.recovery.number == number:
             self.recovery.halted[worker] = report
             self._learn(report)
         return self._advance()
 
     def lost(self, workers: Sequence[str], parted: Sequence[str] = ()) -> list[Action]:
-        """Workers have died; whoever says it may say it again. ``parted``: those without whom it
-        has entered its generation since, so that they were to join in none after that."""
+        """Record deaths; a worker may report the same death again.
+
+        Args:
+            workers: the workers that have died.
+            parted: those of them that the reporting worker has gone on without since, in its
+                present generation; they are to join no later generation.
+        """
         new = self._attendance.died(workers)
         if not new:
             return []
@@ -208,20 +226,23 @@ class Coordinator:
             if adjustment is None or not new <= set(adjustment.joiners) or adjustment.is_announced:
                 return self._halt()
         elif adjustment is None or not new & set(adjustment.joiners):
-            return self._advance()  # a recovery may have waited for one that had just left
+            return self._advance()  # a recovery may have waited for a dead leaver
         actions = self._cancel(f"{', '.join(sorted(new))} died before it had joined")
-        return [*actions, *self._advance()]  # a recovery may have waited for it
+        return [*actions, *self._advance()]  # a recovery may have waited for the dead joiner
 
     def left(self, worker: str) -> list[Action]:
-        """A worker has parted from the others in order."""
+        """Record that a worker has left this leader in order."""
         self._attendance.parted(worker)
         if self.recovery is not None:
             self.recovery.halted.pop(worker, None)
         return self._advance()
 
     def meeting_failed(self, worker: str, generation: int, reason: str) -> list[Action]:
-        """A worker could not build the group of a generation, or has not got the state for it:
-        give the adjustment up, or, where the others may already count on it, meet anew."""
+        """Record that a worker could not build a generation's group, or did not get its state.
+
+        The adjustment to that generation is cancelled. If workers may already count on the
+        generation, all halt instead and recover into a new one.
+        """
         why = f"{worker} could not meet the others: {reason}"
         if self.recovery is not None:
             return self._halt(why) if self.recovery.number == generation else []
@@ -232,28 +253,33 @@ class Coordinator:
             return self._halt(why) if counts else self._cancel(why)
         entered = self._attendance.entered.get(worker, 0)
         if worker in self.members and entered <= generation < self.generation:
-            return self._halt(why)  # its group broke in the step with which the others went on
+            return self._halt(why)  # its group broke in the last step before the others' switch
         return []
 
     # What follows.
 
     @property
     def _may_have_been_announced(self) -> bool:
-        """Whether a leader before this one had given a number to a change that this one has not
-        seen made or given up: it may have announced it. Who halts will tell; without recovery
-        nobody can."""
+        """Return whether an earlier leader may have announced a change unknown to this one.
+
+        Workers have then heard of a generation number above the present one. The reports of halted
+        workers settle the question, so without recovery the answer is False.
+        """
         return self._mode != "none" and self._attendance.heard > self.generation
 
     def _note_made(self, change_id: int | None, *, is_placed: bool = True) -> None:
-        """Somebody has gone through a change; None: through none."""
+        """Record that a worker has gone through a change; None: through none."""
         if change_id is not None:
             self._changes.made(change_id, is_placed=is_placed)
         if self.adjustment is not None and self.adjustment.change_id in self._changes.done:
             self.adjustment = None
 
     def _concerned(self, *, dead: bool = False) -> set[str]:
-        """Who trains now, or is about to after a topology was sent, or has just left: until
-        it is gone, a leaver may be the only one that has the last step's state."""
+        """Return the workers that a recovery must hear from; with ``dead``, the dead ones too.
+
+        These are the present members, the members to come once a topology was sent, and leavers.
+        A leaver that is still connected may be the only worker with the last step's state.
+        """
         workers = set(self.members)
         for membership in self._memberships.values():
             workers |= set(membership.members) & self._attendance.here
@@ -296,15 +322,15 @@ class Coordinator:
             adjustment.is_announced = True
             self._stops.told(adjustment.change_id)
             message: Message = {"kind": "announce", "generation": adjustment.generation}
-            # Who trains hears it in a step's words; who has stopped has to be told.
+            # Workers that train hear it in a step's words; stopped ones need a message each.
             told = self.members if self._stops_first else self.members[:1]
             return [Tell(worker, message) for worker in told]
         return []
 
     def _are_ready(self, adjustment: Adjustment) -> bool:
-        """Whether the new members could switch at any step from now on."""
+        """Return whether the new members could switch at any step from now on."""
         waiting = self._transfer == "background" and set(adjustment.joiners) - adjustment.caught_up
-        # Leavers too: whoever hears of the switch has to know where it leads.
+        # Leavers must be ready too: they read the switch in the words and need its topology.
         everybody = set(adjustment.target.members) | set(self.members)
         return not waiting and everybody <= adjustment.built
 
@@ -315,7 +341,7 @@ class Coordinator:
         return [Tell(worker, message) for worker in everybody]
 
     def _is_open(self, change_id: int) -> bool | None:
-        """As ``Changes.is_open``."""
+        """Return ``Changes.is_open``, or True for the adjustment under way."""
         if self.adjustment is not None and self.adjustment.change_id == change_id:
             return True
         return self._changes.is_open(change_id)
@@ -340,25 +366,30 @@ class Coordinator:
         return [*actions, self._changes.fail(adjustment.change_id, reason)]
 
     def _halt(self, reason: str = "a worker died") -> list[Action]:
-        """Stop the survivors at a boundary; also when another dies while they recover."""
+        """Begin a recovery: halt the survivors at a step boundary.
+
+        A death during a recovery begins another recovery with a number of its own.
+        """
         if self._mode == "none":
             return []  # the driver ends the job
         self._stops.clear()
         self._changes.halted()
         self.recovery = Recovery(self._next_generation(), reason)
-        # The driver may know of no death, and limits how long this takes.
+        # The driver limits how long a recovery takes, and may not know of this one.
         known: Message = {"kind": "recovering", "generation": self.recovery.number}
         return [*self._tell_halt(self.recovery), Answer(known)]
 
     def _tell_halt(self, recovery: Recovery) -> list[Action]:
-        """Tell everybody concerned that was not told yet."""
+        """Return halt messages to the concerned workers that were not told yet."""
         new = (self._concerned() & self._attendance.here) - recovery.told
         recovery.told |= new
         return [Tell(worker, recovery.halt_message()) for worker in sorted(new)]
 
     def _learn(self, report: Halted) -> None:
-        """Who has halted in a generation that this leader has not heard of, such as a leaver that
-        leads after the death of the leader that had sent it away, says who is in it."""
+        """Take from a halted worker's report the membership of a generation that is unknown here.
+
+        That happens, for instance, when a leaver leads because the leader that sent it away died.
+        """
         adjustment, generation = self.adjustment, report.generation
         is_known = adjustment is not None and adjustment.generation == generation
         if generation <= self.generation or is_known or report.membership is None:
@@ -369,7 +400,7 @@ class Coordinator:
     def _advance_recovery(self, recovery: Recovery) -> list[Action]:
         if recovery.resumed is not None:
             return []
-        # Of whom it concerns, this leader may have heard only now.
+        # This leader may have learned only now of workers that the recovery concerns.
         halts = self._tell_halt(recovery)
         if not self._concerned() <= set(recovery.halted):
             return halts

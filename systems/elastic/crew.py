@@ -1,7 +1,7 @@
-"""The processes of one elastic job: workers that come and go, and the store beside them.
+"""Driver's record of an elastic job's processes: its workers and its store.
 
-Kept by the driver's side of the job. It starts the processes, hands each its order once the
-store's port is known, and knows who has left, failed or died. It decides nothing.
+``Crew`` starts the processes and sends each worker its order once the store's port is known. It
+knows which workers have left, failed or died. It decides nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from systems.runtime.heartbeat import HeartbeatWatch
 from systems.runtime.step_log import LineWriter
 
 FENCE_AFTER_S = 0.1
-"""How long a process whose connection has ended may take to end; then it is killed, since
-from then on nobody could tell it anything."""
+"""Seconds that a process may take to end after its connection has ended.
+
+Then it is killed, since the driver could no longer tell it anything.
+"""
 
 
 @dataclass(slots=True)
 class Process:
-    """One process, a worker or the store. Times are ``time.monotonic``."""
+    """Process of a worker or of the store. Times are on ``time.monotonic``."""
 
     name: str
     slot: int
@@ -42,74 +44,74 @@ class Process:
     connection: Connection | None = None
     ordered_at: float = 0.0
     left: Mapping[str, Any] | None = None
-    """What it said when its last step had ended."""
+    """Its message at the end of its last step; None before that."""
     failure: str = ""
-    """What it said before it gave up, if it did."""
+    """Error that it reported before it gave up; empty if it did not."""
     is_collective: bool = False
-    """Whether the failure looks like the consequence of another's death."""
+    """Whether the failure looks like a consequence of another worker's death."""
     has_failed_of_machine: bool = False
-    """Whether the disk or the system refused it something, by its own words."""
+    """Whether it reported that the disk or the operating system refused it something."""
     vanished_at: float | None = None
-    """When its connection ended before its process was known to have ended."""
+    """Time at which its connection ended, if its process was not known to have ended then."""
     end: Exit | None = None
     ended_at: float = math.inf
-    """When its end was noticed."""
+    """Time at which the driver noticed its end."""
     is_dead: bool = False
-    """Whether it counts as dead: it ended, or will, without leaving in order."""
+    """Whether it counts as dead: it ended or is about to end, and did not leave in order."""
     silent_s: float = 0.0
-    """For how long it had been silent when it was killed for that; 0: it was not."""
+    """Seconds of silence for which it was killed; 0: it was not killed for silence."""
     is_killed: bool = False
-    """Whether that was done, whatever it was heard of last."""
+    """Whether the driver killed it on an accusation, for silence or for an ended connection."""
     is_dismissed: bool = False
-    """Whether it was killed since it is no longer wanted; its end means nothing."""
+    """Whether the driver killed it because it was superfluous; its end is then no failure."""
 
     @property
     def has_left(self) -> bool:
-        """Whether it ended, or is about to, after it left in order."""
+        """Return whether it left in order, and has not failed since."""
         return self.left is not None and (self.end is None or self.end.returncode == 0)
 
 
 @dataclass
 class Crew:
-    """See the module's text."""
+    """Processes of one elastic job, as the driver knows them."""
 
     processes: ElasticProcesses
     order_of: Callable[[Process, tuple[str, int]], Mapping[str, Any]]
-    """The order of a worker, given where the store is."""
+    """Returns the order of a worker, given the store's address and port."""
     workers: dict[str, Process] = field(default_factory=dict)
     store: Process | None = None
     store_at: tuple[str, int] | None = None
     num_stores: int = 0
-    """Store processes started since the last that worked."""
+    """Number of store processes started since the last one that served."""
 
     def __post_init__(self) -> None:
         hang_timeout_s = self.processes.options.hang_timeout_s
         self._store_watch = HeartbeatWatch(max(LEAST_SILENCE_S, hang_timeout_s))
         self._beats = Beats(hang_timeout_s, self.processes.hands.send)
-        # Kept open for lines that a full disk has no room for.
+        # Kept, since it holds back lines that a full disk refuses and writes them later.
         self._accusations = LineWriter(self.processes.order.job_dir / "accusations.jsonl")
 
     # Processes.
 
     def spawn(self, worker: str, slot: int) -> None:
-        """Start a worker. Raises whatever the launcher raises."""
+        """Start a worker's process; the launcher's errors are raised."""
         spec = self.processes.worker_spec(worker, slot)
         at = time.monotonic()
         handle = self.processes.hands.launch(spec)
         self.workers[worker] = Process(worker, slot, handle, at)
 
     def spawn_store(self, number: int, slot: int) -> None:
-        """Start the store process, or another one. Raises whatever the launcher raises."""
+        """Start the store process, or one in its place; the launcher's errors are raised."""
         self.num_stores += 1
         self.store_at = None
         at = time.monotonic()
-        # One that stops before it serves is noticed as well, when it should have begun.
+        # A store that hangs before it serves is noticed too, after its start time-out.
         self._store_watch.note(STORE, at + self.processes.options.runtime.start_timeout_s)
         handle = self.processes.hands.launch(self.processes.store_spec(number, [slot]))
         self.store = Process(STORE, slot, handle, at)
 
     def greeted(self, connection: Connection) -> bool:
-        """A process has greeted. False if it is not awaited."""
+        """Send a connected process its order. Return False if no such process is awaited."""
         assert connection.greeting is not None
         process = self.find(connection.greeting.get("worker", ""))
         if process is None or process.connection is not None or process.end is not None:
@@ -123,7 +125,7 @@ class Crew:
         return True
 
     def store_ready(self, address: str, port: int) -> None:
-        """The store serves: workers that wait for their order get it, others are told."""
+        """Send the store's address to all workers, with their order to those that wait for one."""
         self.store_at = (address, port)
         self.num_stores = 0
         self.store_lives()
@@ -134,11 +136,11 @@ class Crew:
                 self._order(process)
 
     def store_lives(self) -> None:
-        """The store has said something."""
+        """Record a sign of life of the store."""
         self._store_watch.note(STORE, time.monotonic())
 
     def exited(self, process: Process, end: Exit) -> None:
-        """A process has ended: take what it still had to say, then bury it."""
+        """Record a process's end: read what it still sent, then close its connection."""
         process.end, process.ended_at = end, time.monotonic()
         connection = process.connection
         if connection is not None:
@@ -147,15 +149,23 @@ class Crew:
             server.close_connection(connection)
 
     def kill(self, processes: Iterable[Process]) -> None:
-        """Kill those that have not ended. One that is about to is left to ``fence``, so that
-        its own reason is known."""
+        """Kill the processes that have not ended.
+
+        A process whose connection has ended is left to ``fence``: it is about to end, and its own
+        reason should be reported.
+        """
         for process in processes:
             if process.end is None and process.vanished_at is None:
                 self.processes.hands.kill(process.handle)
 
     def accuse(self, accused: Process, accuser: str, silent_s: float) -> None:
-        """Kill a worker that another, or the driver, had heard nothing of for so long (0: its
-        connection has ended). The first such kill of each is written down."""
+        """Kill a worker for silence or for an ended connection, and log the first such silence.
+
+        Args:
+            accused: the worker's process.
+            accuser: name of the worker that missed it, or the driver's.
+            silent_s: seconds of silence; 0: its connection has ended.
+        """
         is_running = accused.end is None and accused.vanished_at is None
         self.kill([accused])
         accused.is_killed = accused.is_killed or is_running
@@ -165,7 +175,7 @@ class Crew:
             write_accusation(self._accusations, at, accused.name, accuser, silent_s)
 
     def look_for_silence(self, now: float, names: Callable[[], Iterable[str]]) -> None:
-        """Kill those of these workers that have stopped without an end."""
+        """Kill those of these workers that hang: the process exists but does not answer."""
 
         def needed() -> dict[str, Connection]:
             processes = [self.workers[name] for name in names()]
@@ -175,13 +185,13 @@ class Crew:
             self.accuse(self.workers[name], DRIVER, silent_s)
 
     def dismiss(self, names: Iterable[str]) -> None:
-        """Kill workers that are no longer wanted."""
+        """Kill workers that the job does not want any more; their ends count as ordered."""
         for name in names:
             self.workers[name].is_dismissed = True
             self.kill([self.workers[name]])
 
     def fence(self, now: float) -> None:
-        """Kill what nobody can talk to any more, and a store that has stopped without an end."""
+        """Kill processes whose connection ended ``FENCE_AFTER_S`` ago, and a store that hangs."""
         for process in self.all():
             vanished_at = process.vanished_at
             if (
@@ -191,20 +201,20 @@ class Crew:
             ):
                 self.processes.hands.kill(process.handle)
         if self._store_watch.silent(now, IDLE_WAIT_S) and self.store is not None:
-            self._store_watch.forget(STORE)  # until there is another
+            self._store_watch.forget(STORE)  # until another store is started
             self.kill([self.store])
 
     # Messages.
 
     def tell(self, names: Iterable[str], message: Mapping[str, Any]) -> None:
-        """Send to workers that have had their order; one that has not will be told by it."""
+        """Send a message to workers that have their order; the order tells the others later."""
         for name in names:
             process = self.workers[name]
             if process.connection is not None and process.ordered_at:
                 self.processes.hands.send(process.connection, message)
 
     def tell_all(self, message: Mapping[str, Any]) -> None:
-        """Tell every worker that lives and is wanted."""
+        """Send a message to every worker that lives and is wanted."""
         alive = (p for p in self.workers.values() if p.end is None)
         self.tell([p.name for p in alive if not (p.is_dead or p.is_dismissed)], message)
 
@@ -218,19 +228,19 @@ class Crew:
     # What is known.
 
     def all(self) -> list[Process]:
-        """Every process that was started and has not been replaced."""
+        """Return every process that was started and not replaced since."""
         return [*self.workers.values(), *([self.store] if self.store is not None else [])]
 
     def find(self, name: str) -> Process | None:
-        """The process of this name."""
+        """Return the process of this name, if there is one."""
         return self.store if name == STORE else self.workers.get(name)
 
     def of_handle(self, handle: int) -> Process | None:
-        """The process with this handle."""
+        """Return the process with this launcher handle, if there is one."""
         return next((process for process in self.all() if process.handle == handle), None)
 
     def living(self, *, or_left: bool = False) -> list[str]:
-        """Workers that neither died nor were dismissed nor, unless ``or_left``, left."""
+        """Return the living workers that are wanted; with ``or_left``, also any that have left."""
         return [
             process.name
             for process in self.workers.values()
@@ -239,43 +249,45 @@ class Crew:
         ]
 
     def are_gone(self, names: Iterable[str]) -> bool:
-        """Whether the processes of these workers have ended."""
+        """Return whether the processes of these workers have ended."""
         return all(self.workers[name].end is not None for name in names)
 
     @property
     def is_losing(self) -> bool:
-        """Whether a connection ended whose process' end was not yet noticed."""
+        """Return whether a process has lost its connection, and its end is not yet noticed."""
         return any(
             process.vanished_at is not None and process.end is None for process in self.all()
         )
 
     @property
     def is_of_machine(self) -> bool:
-        """Whether the machine failed one of the processes."""
+        """Return whether one of the processes failed because of the machine."""
         return any(
             p.has_failed_of_machine or (p.end is not None and p.end.of_machine) for p in self.all()
         )
 
     @property
     def is_killed_from_outside(self) -> bool:
-        """Whether one of the processes was killed, neither by the driver nor by a fault that the
-        run wanted."""
+        """Return whether a process was killed from outside the run.
+
+        Kills by the driver and by a fault that the run injected do not count.
+        """
         return any(p.end is not None and p.end.is_kill_from_outside for p in self.all())
 
     def end_of(self, process: Process) -> str:
-        """For a person: how a worker ended."""
+        """Return for the user how a worker ended."""
         end = process.end.reason if process.end else "its connection ended"
         said = process.failure or after_silence(end, process.silent_s)
         return f"worker {process.name}: {said}"
 
     def deaths(self, workers: Iterable[str] | None = None) -> str:
-        """For a person: who of these (None: of all) died, how, and where to look."""
+        """Return for the user each death among these workers (None: all) and the logs' folder."""
         named = self.workers if workers is None else set(workers)
         dead = [p for p in self.workers.values() if p.is_dead and p.name in named]
         return "; ".join([*map(self.end_of, dead), self.processes.where])
 
     def missing(self) -> str:
-        """For a person: who has not connected, or not come further."""
+        """Return for the user what a start waits for: workers, the store, or a first step."""
         silent = [name for name, process in self.workers.items() if process.connection is None]
         if silent:
             return f"workers {', '.join(silent)} of {len(self.workers)} have not connected"

@@ -1,8 +1,8 @@
-"""Operations among devices, over NCCL, for members that have a device each.
+"""Process groups over NCCL, for members that have a device each.
 
-An operation of NCCL runs on the device, and one that a dead peer has left alone runs there for
-ever. So a thread watches those under way, and says when one has ended; to give the group up
-aborts them all. Nothing here has run on a machine with several devices yet.
+An NCCL operation runs on the device. If a peer dies, the operation never ends by itself. So a
+thread watches the operations under way and tells when one has ended; ``abort`` ends them all.
+This code has not run on a machine with several devices yet.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ import torch
 import torch.distributed as dist
 
 WATCH_S = 50e-6
-"""How often the operation that is under way is looked at: a call that asks the device."""
+"""Seconds between two checks of the operation under way, each a call to the device."""
 
 Ended = Callable[[str | None], None]
-"""Called once per operation, on the watching thread: why it failed, or None."""
+"""Callback, once per operation on the watching thread: reason of its failure, or None."""
 
 
 class DeviceGroup:
-    """A process group whose operations' ends are looked for. They end in their order."""
+    """NCCL process group whose operations are watched until they end, in the order of begin."""
 
     def __init__(self, process_group: Any) -> None:
-        """Args: a connected process group, which nobody else uses."""
+        """Watch a connected process group, which only this object uses."""
         self._process_group = process_group
         self._is_aborted = threading.Event()
         self._under_way: queue.SimpleQueue[tuple[dist.Work, Ended] | None] = queue.SimpleQueue()
         threading.Thread(target=self._watch, name="device group", daemon=True).start()
 
     def begin(self, start: Callable[[Any], dist.Work], ended: Ended) -> None:
-        """Begin the operation that ``start`` starts. Raises what that raises."""
+        """Begin the operation that ``start`` starts; its errors are raised."""
         self._under_way.put((start(self._process_group), ended))
 
     def abort(self) -> None:
-        """End what is under way; whoever waits hears that it failed. May take a while."""
+        """End all operations under way, which then count as failed. This may take a while."""
         self._process_group.abort()
         self._is_aborted.set()
 
     def free(self) -> None:
-        """Free the connections; to be called last, and when nothing is under way."""
+        """Free the connections; to be called last, when no operation is under way."""
         self._under_way.put(None)
         if not self._is_aborted.is_set():
             self._process_group.shutdown()
@@ -69,13 +69,14 @@ def meet_on_devices(keys: Any, rank: int, size: int, timeout: timedelta) -> Devi
 
     Args:
         keys: a store for this group alone.
-        rank: of this process among the ``size`` members.
-        timeout: for the others to come, and of every operation.
+        rank: rank of this process among the ``size`` members.
+        size: number of members.
+        timeout: longest time for the other members to connect, and for every operation.
 
     Raises:
         RuntimeError: a member could not be reached in time.
     """
-    # Else a thread of its own ends the process when an operation fails.
+    # Otherwise a thread of NCCL's process group ends this process when an operation fails.
     os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
     kind: Any = dist.ProcessGroupNCCL
     options = kind.Options()
@@ -86,7 +87,7 @@ def meet_on_devices(keys: Any, rank: int, size: int, timeout: timedelta) -> Devi
 
 
 def no_device_group(device: torch.device) -> str | None:
-    """Why a worker on this device cannot be in such a group, or None."""
+    """Return why a worker on this device cannot be in a ``DeviceGroup``, or None if it can."""
     if device.type != "cuda":
         return f"it connects CUDA devices, and this worker trains on {device.type}"
     if not dist.is_nccl_available():

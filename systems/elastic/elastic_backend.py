@@ -1,4 +1,4 @@
-"""What the backends on elastic jobs share: their options, abilities, and kind of job."""
+"""Base class of the backends on elastic jobs: common options, abilities, and kind of job."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from systems.runtime.driven_job import MakeJob
 
 
 class ElasticChoices(TypedDict, total=False):
-    """Options that every elastic backend has: fields of ``ElasticOptions`` and, of
-    ``RuntimeOptions``, those that make sense here. These classes say what they mean."""
+    """Options of every elastic backend: fields of ``ElasticOptions`` and of ``RuntimeOptions``.
+
+    Those classes explain them. Fields of ``RuntimeOptions`` that have no meaning here are left out.
+    """
 
     start: str
     device: str
@@ -42,7 +44,7 @@ class ElasticChoices(TypedDict, total=False):
 
 
 class ElasticBackend(DrivenBackend):
-    """A ``Backend`` but for its name and the options that are its own."""
+    """Base of elastic backends, which add a name and options of their own to be a ``Backend``."""
 
     def __init__(self, options: ElasticOptions) -> None:
         super().__init__(options.runtime)
@@ -50,7 +52,10 @@ class ElasticBackend(DrivenBackend):
 
     @property
     def abilities(self) -> Abilities:
-        """Everything but the same bits at another size."""
+        """Abilities of elastic backends: all except the same bits at another number of workers.
+
+        A job survives deaths only if ``recovery`` is not ``none``.
+        """
         survive = self._options.recovery != "none"
         return Abilities(
             rescale=True,
@@ -64,13 +69,16 @@ class ElasticBackend(DrivenBackend):
 
     @property
     def phases(self) -> Phases:
-        """A start's; a rescale has one, ``switch``: what the workers that stay do not train."""
+        """Phases of changes; a rescale's only one is ``switch``, in which staying workers stop."""
         start = ("spawn", "import", "build", "load", "group", "first_step")
         return Phases(start, ("group", "first_step"), ("save", "stop"), ("switch",))
 
     def problems(self, cluster: Cluster) -> list[str]:
-        """Whether an etcd that was asked for can be reached, NCCL used on these slots, and kernels
-        chosen as they need it."""
+        """Return the problems of these options on a cluster, a text for each.
+
+        They are an etcd out of reach, NCCL on slots that cannot use it, and workers that would
+        start too warm for the kernels that they need.
+        """
         options = self._options
         found = [
             no_etcd(options.etcd_endpoints) if options.store == "etcd" else None,
@@ -86,7 +94,7 @@ class ElasticBackend(DrivenBackend):
 
 
 def _no_own_devices(cluster: Cluster) -> str | None:
-    """Why NCCL cannot connect the slots of a cluster, or None."""
+    """Return why NCCL cannot connect the slots of a cluster, or None if it can."""
     why = None
     if any(is_cpu(slot.device_type) for slot in cluster.slots):
         why = "has CPU slots"

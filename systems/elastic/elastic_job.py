@@ -1,9 +1,9 @@
-"""One elastic job, as its driver sees it: a state machine.
+"""Driver's state machine of one elastic job.
 
-Its workers change while it trains, die without ending it, and elect among themselves who leads
-them (``workforce``); the driver starts and ends processes, tells who has died, and asks the
-leader for changes. What happens to the job when its last process is gone is written down,
-as its ``Ending``, when that becomes clear, and done when it is true.
+The job's workers change while it trains, die without ending it, and elect a leader among
+themselves (``workforce``). The driver starts and ends processes, tells workers of deaths, and asks
+the leader for changes. The job's ``Ending`` is recorded when it becomes clear, and carried out
+when the last process is gone.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ from systems.runtime.job_life import (
 )
 
 STORE_ATTEMPTS = 3
+"""Number of store processes that may fail in a row before one serves; then the job is lost."""
 _STANDING = ("first_step", "progress", "left", "checkpoint", "saved", "finished")
-"""Messages of the first worker that say how far the job is."""
+"""Kinds of messages by which the first worker tells the job's progress."""
 
 
 def elastic_jobs(options: ElasticOptions, cluster: Cluster) -> MakeJob:
-    """What a driver makes its jobs with."""
+    """Return the function with which a driver makes elastic jobs."""
 
     def make_job(order: TrainingOrder, hands: Hands, before: DrivenJob | None) -> ElasticJob:
         processes = ElasticProcesses(order, options, cluster, hands)
@@ -59,7 +60,7 @@ def elastic_jobs(options: ElasticOptions, cluster: Cluster) -> MakeJob:
 
 
 class ElasticJob:
-    """State of one job: a ``DrivenJob``."""
+    """State of one elastic job, as the driver sees it; a ``DrivenJob``."""
 
     def __init__(self, processes: ElasticProcesses, serial: int) -> None:
         order = processes.order
@@ -76,33 +77,33 @@ class ElasticJob:
 
     @property
     def step(self) -> int:
-        """Steps executed so far."""
+        """Number of steps executed so far."""
         return self._account.step
 
     @property
     def samples(self) -> int:
-        """Samples consumed by them."""
+        """Number of samples consumed by the steps so far."""
         return self._account.samples
 
     @property
     def change(self) -> Change | None:
-        """The one in flight."""
+        """Change in flight, if any."""
         return self._account.change
 
     @property
     def serial(self) -> int:
-        """Counts what the job has launched."""
+        """Highest number given to a worker, store or generation of this job."""
         return self._account.serial
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has processes."""
+        """Return whether the job has processes."""
         return self._work is not None
 
-    # Requests. The driver has checked that no change is in flight (but for stop).
+    # Requests. Except for ``stop``, the driver has checked that no change is in flight.
 
     def begin(self, change: Change) -> None:
-        """Start the founders and the store; DONE follows at the end of the first step."""
+        """Start the founders and the store; DONE is reported at the end of the first step."""
         self._account.accept(change)
         self._account.phase = Phase.STARTING
         self._account.go_back()
@@ -115,9 +116,9 @@ class ElasticJob:
             self._end_with(not_started("workers", error, self._processes.where))
 
     def alter(self, change: Change) -> None:
-        """Ask the workers to save and leave, or the leader for other workers.
+        """Ask the workers to save and leave, or ask the leader for other workers.
 
-        While the driver removes stragglers, the change waits to be answered with RETRY.
+        While the driver removes stragglers, the change waits and is then answered with RETRY.
         """
         adjusting = self._present.adjusting
         if adjusting is not None and adjusting.removal is not None:
@@ -125,7 +126,7 @@ class ElasticJob:
             return
         self._account.accept(change)
         if self._account.phase is not Phase.RUNNING:
-            return  # on its way out: its end, whatever it is, overtakes the change
+            return  # the job is about to end, which overtakes the change
         if change.kind is ChangeKind.SUSPEND:
             self._account.phase = Phase.STOPPING
             self._deadline = time.monotonic() + self._options.runtime.stop_timeout_s
@@ -134,7 +135,7 @@ class ElasticJob:
             self._present.adjust(change)
 
     def stop(self, change: Change) -> None:
-        """Kill the job, whatever it is doing; a change in flight has failed with that."""
+        """Kill the job in any phase; a change in flight is reported as failed."""
         if self.change is not None:
             self._account.say(ReportKind.FAILED, reason="overtaken by a stop")
         self._account.accept(change)
@@ -144,7 +145,7 @@ class ElasticJob:
             self._end(Fate.STOPPED)
 
     def hold(self, target_step: int) -> None:
-        """Move the target; workers without an order yet learn of it from that."""
+        """Set another target step; workers without an order learn it from their order."""
         self._account.target_step = target_step
         if self._work is not None:
             self._work.crew.tell_all({"kind": "hold", "target_step": target_step})
@@ -152,14 +153,14 @@ class ElasticJob:
     # Facts.
 
     def greeted(self, connection: Connection) -> bool:
-        """A process has greeted with the right token."""
+        """Accept a process that greeted with the right token. Return whether it was awaited."""
         return self._work is not None and self._work.crew.greeted(connection)
 
     def heard(self, connection: Connection, message: Mapping[str, Any]) -> None:
-        """A process has said something."""
+        """Handle a process's message."""
         work, process = self._work, self._speaker(connection)
         if work is None or process is None:
-            return  # of an earlier start
+            return  # a process of an earlier start
         if process.name == STORE:
             if message["kind"] == "store":
                 work.crew.store_ready(message["address"], message["port"])
@@ -173,7 +174,7 @@ class ElasticJob:
             )  # also from one that has died since
         if self._account.phase is Phase.ENDING and kind not in ("left", "failed"):
             return
-        # Who says how the job ended is its first worker, though we may not know why yet.
+        # The worker that says ``finished`` is the first, also if the driver does not know that yet.
         is_first = worker in work.firsts or kind == "finished"
         if kind in _STANDING and is_first and message["step"] >= self.step:
             self._account.stand(message)
@@ -183,7 +184,10 @@ class ElasticJob:
             handler(process, message)
 
     def disconnected(self, connection: Connection) -> None:
-        """A connection has ended, and so will its process; the others are told at once."""
+        """Record that a connection has ended.
+
+        A worker that has not left in order counts as dead, and the other workers hear so at once.
+        """
         work, process = self._work, self._speaker(connection)
         if work is None or process is None or process.end is not None:
             return
@@ -192,7 +196,7 @@ class ElasticJob:
             work.died(process)
 
     def exited(self, handle: int, end: Exit) -> None:
-        """A process has ended."""
+        """Record the end of a process."""
         work = self._work
         process = work.crew.of_handle(handle) if work is not None else None
         if work is None or process is None:
@@ -203,11 +207,11 @@ class ElasticJob:
         elif not process.has_left and not process.failure:
             work.died(process)
         elif process.left is not None and work.is_wanted(process):
-            work.died(process)  # nobody had asked it to leave
-        work.recovery.deposed(process.name)  # if it had led one
+            work.died(process)  # it left unasked
+        work.recovery.deposed(process.name)  # no effect unless it led the recovery
 
     def check(self) -> None:
-        """See whether something is overdue, has failed, or is complete."""
+        """Act on what is overdue, has failed, or is complete."""
         work = self._work
         if work is None:
             return
@@ -215,7 +219,7 @@ class ElasticJob:
         now = time.monotonic()
         crew.fence(now)
         if self._ending is None:
-            if work.has_state:  # a start has a bound of its own: imports may answer nothing
+            if work.has_state:  # a start has its own time-out: no answers during imports
                 crew.look_for_silence(now, work.survivors)
             self._judge(work, now)
         elif self._deadline is not None and now > self._deadline:
@@ -234,7 +238,7 @@ class ElasticJob:
                 self._gone(self._ending)
 
     def wait_s(self, now: float) -> float:
-        """Longest time until ``check`` has to be called and exits have to be looked for."""
+        """Return the longest time until ``check`` must be called and process ends looked for."""
         if self._work is None:
             return IDLE_WAIT_S
         crew, adjusting = self._work.crew, self._work.adjusting
@@ -260,7 +264,7 @@ class ElasticJob:
 
     def _on_first_step(self, process: Process, message: Mapping[str, Any]) -> None:
         if self._account.phase is not Phase.STARTING or self._failed_at is not None:
-            return  # one of them has failed, and the start with it
+            return  # a founder has failed, and the start with it
         self._account.phase = Phase.RUNNING
         self._deadline = None
         spawn_s = process.ordered_at - process.spawned_at
@@ -284,9 +288,9 @@ class ElasticJob:
             self._deadline = None
 
     def _on_saved(self, process: Process, message: Mapping[str, Any]) -> None:
-        self._account.stand(message)  # perhaps below where it stood before it went back
+        self._account.stand(message)  # perhaps below its last progress, after a rollback
         self._account.phases_s["save"] = message["save_s"]
-        self._account.phases_s["stop"] = -message["saved"]  # the end of the last process is added
+        self._account.phases_s["stop"] = -message["saved"]  # ``_gone`` adds the end
         self._end(Fate.SUSPENDED, kill=False)
 
     def _on_finished(self, process: Process, message: Mapping[str, Any]) -> None:
@@ -306,13 +310,17 @@ class ElasticJob:
             or process.has_failed_of_machine
             or (message.get("of_thread", False) and others)
         )
-        if work.is_joining(process) or (is_survived and work.can_recover):
+        # A difference between workers ends the job, also if a newcomer reports it. The others may
+        # miss the difference: their last sum fails if the newcomer ends before they have it.
+        if message.get("is_of_all", False):
+            self._failed_at = self._failed_at or time.monotonic()
+        elif work.is_joining(process) or (is_survived and work.can_recover):
             work.died(process)
         elif work.is_wanted(process) and (process.name in work.firsts or not work.is_over):
             self._failed_at = self._failed_at or time.monotonic()
 
     def _store_ended(self, end: Exit) -> None:
-        """The job cannot change without its store, but it trains on: start another one."""
+        """Start another store: the job trains on without one, but cannot change its workers."""
         work = self._present
         crew = work.crew
         if self._ending is not None:
@@ -330,7 +338,7 @@ class ElasticJob:
     # What follows.
 
     def _judge(self, work: Workforce, now: float) -> None:
-        """Whether the job can go on, and if not, whether it may be resumed."""
+        """End the job if it cannot go on; ``Fate.LOST`` if it may be resumed."""
         crew = work.crew
         if self._failed_at is not None and (
             now > self._failed_at + FAILURE_GRACE_S or not crew.living()
@@ -344,7 +352,7 @@ class ElasticJob:
             work.overdue(now)
 
     def _failure(self, crew: Crew) -> tuple[Fate, str]:
-        """What follows from the failures that workers have told, and why."""
+        """Return the job's fate after the failures that workers reported, and the reason."""
         failed = [process for process in crew.workers.values() if process.failure]
         own = [process for process in failed if not process.is_collective]
         first = (own or failed)[0]
@@ -360,8 +368,8 @@ class ElasticJob:
         kill: bool = True,
     ) -> None:
         if fate is Fate.LOST and self._failed_at is not None:
-            # A worker has failed by itself, and another's death is heard of only now. The error
-            # that was told ends the job, and would end it again if it were resumed.
+            # A worker has reported its own error, and only now another's death is known. The error
+            # would end the job again if it were resumed, so it decides the fate.
             told, why = self._failure(self._present.crew)
             if told is Fate.FAILED:
                 fate, reason = told, why
@@ -379,10 +387,10 @@ class ElasticJob:
             self._deadline = time.monotonic() + wait_s
             if adjusting is not None and not adjusting.switched:
                 crew.dismiss(adjusting.joiners)
-            crew.tell_all({"kind": "exit"})  # nobody needs their state any more
+            crew.tell_all({"kind": "exit"})  # their state is no longer needed
 
     def _gone(self, ending: Ending) -> None:
-        """Every process has ended: do what was decided."""
+        """Carry out the job's ending, now that every process has ended."""
         crew = self._present.crew
         deaths = crew.deaths()
         of_machine = ending.of_machine or crew.is_of_machine or crew.is_killed_from_outside
@@ -404,7 +412,7 @@ class ElasticJob:
         else:
             kind = self.change.kind if self.change is not None else None
             is_start = kind in (ChangeKind.START, ChangeKind.RESUME)
-            # If it was no start, then not the change but the job has failed.
+            # Unless the change is a start, the job has failed and not the change.
             self._account.say(ReportKind.FAILED, about_change=is_start, reason=ending.reason)
         self._account.change = None
 
@@ -416,7 +424,7 @@ class ElasticJob:
         return self._work
 
     def _speaker(self, connection: Connection) -> Process | None:
-        """Whose connection it is, if it is one of the present processes'."""
+        """Return the present process that has this connection, if any."""
         if self._work is None:
             return None
         found = (p for p in self._work.crew.all() if p.connection is connection)

@@ -1,7 +1,7 @@
-"""The training loop of one elastic worker: steps, and what happens between two of them.
+"""Training loop of one elastic worker: its steps, and what it does between two of them.
 
 Source: EDL, sections 4.2 (stop-free scaling) and 4.3 (forced exit). All workers have the same
-state at every step boundary, and only there does the membership change.
+state at every step boundary, and the membership changes only there.
 """
 
 from __future__ import annotations
@@ -36,18 +36,24 @@ from systems.runtime.state import hyper_parameters
 
 
 def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: float) -> None:
-    """Train until the job's target, until the driver says stop, or until this worker leaves."""
+    """Train until the job's target step, the driver's stop, or this worker's removal."""
     ElasticLoop(order, client, token, Workbench(order, client, ordered_at)).run()
 
 
 class ElasticLoop:
-    """One worker. Other threads only call what ``Handlers`` has, and ``tell``."""
+    """Training loop of one worker; other threads call only ``tell`` and the ``Handlers``."""
 
     def __init__(
         self, order: ElasticOrder, client: ControlClient, token: str, bench: Workbench
     ) -> None:
-        """Args: the order, the connection to the driver, what the job's processes show each
-        other, and what this worker trains with."""
+        """Make the loop of one worker.
+
+        Args:
+            order: this worker's part in the job.
+            client: the connection to the driver.
+            token: secret by which the job's processes know each other.
+            bench: model, optimizer, data and reduction of this worker.
+        """
         self.order = order
         self.client = client
         self.worker = order.worker
@@ -73,13 +79,13 @@ class ElasticLoop:
         self.halt = 0
         """Number of the last recovery that this worker was told to take part in."""
         self.released = 0
-        """Number of the last one for which all that went on before it was ended."""
+        """Number of the last recovery for which the training thread's earlier waits were ended."""
         self.resumed = 0
-        """Number of the last one that it came through."""
+        """Number of the last recovery that this worker has completed."""
         self.last_change_id: int | None = None
-        """Of the last change that this worker went through."""
+        """Id of the last change that this worker went through."""
         self.meeting: Group | None = None
-        """The group over which the state is being broadcast."""
+        """Group over which the state is being broadcast, if any."""
         self.is_dismissed = False
         self.has_state = False
         self.regrouping = Regrouping(
@@ -96,10 +102,10 @@ class ElasticLoop:
         self.taking = Taking(self.state, bench, token, order, self.tell_failed)
         self.pacer = Pacer(0.0, is_before_update=True)
         self.num_overruns = 0
-        """Steps that this worker noted as the first one, and that were late."""
+        """Number of late steps in paced mode, counted while this worker was the first."""
         self.telling = Telling(client, bench, order.worker)
         self.outcome: Outcome | None = None
-        """How this worker's training ended, once it has."""
+        """Way in which this worker's training ended; None before that."""
         self._recovering = Recovering(self)
         self._has_begun = False
         self._is_settled = order.joining
@@ -107,7 +113,7 @@ class ElasticLoop:
         self._is_lost = False
         """Whether the group was lost, and with it the step that was being computed."""
         self._verdict: Verdict | None = None
-        """What follows from the step committed last, until it is done."""
+        """Commands in the last committed step's words, until they are carried out."""
         self._donor: Donor | None = None
         self._switch_at = 0
         self._started_at = 0.0
@@ -122,12 +128,12 @@ class ElasticLoop:
 
     @property
     def is_halted(self) -> bool:
-        """Whether this worker must not train on as it does."""
+        """Return whether this worker must stop training in its present group."""
         return self.halt > self.resumed or self.is_dismissed
 
     @property
     def rank(self) -> int:
-        """Of this worker in the present generation."""
+        """Rank of this worker in the present generation."""
         return self.membership.members.index(self.worker)
 
     def tell(self, kind: str, generation: int, **details: Any) -> None:
@@ -141,7 +147,7 @@ class ElasticLoop:
     # On the training thread.
 
     def run(self) -> None:
-        """From the first step of this worker to its last."""
+        """Train from this worker's first step to its last, then leave."""
         while self.advance():
             try:
                 self.begin_step()
@@ -156,13 +162,13 @@ class ElasticLoop:
             finish(self, self.bench.results())
 
     def advance(self) -> bool:
-        """Between two steps: all that is due before the next. False: there is none.
+        """Do all that is due before the next step. Return False if no step follows.
 
-        Begins or joins, obeys what the last step's words said, and recovers where the group
-        was lost.
+        The worker begins or joins, obeys the commands in the last step's words, and recovers if
+        the group was lost.
 
         Raises:
-            GroupLost: it was, and nothing is to follow (``lose``).
+            GroupLost: the group was lost, and ``lose`` allows no recovery.
         """
         while self.outcome is None:
             try:
@@ -184,11 +190,11 @@ class ElasticLoop:
         return False
 
     def lose(self, error: GroupLost) -> None:
-        """The group is lost, and the step at hand with it; ``advance`` recovers.
+        """Note that the group is lost, and the step at hand with it; ``advance`` then recovers.
 
         Raises:
-            GroupLost: nothing is to follow: ``recovery=none``, or the founders had not agreed yet
-                on what they begin with.
+            GroupLost: recovery is off (``recovery=none``), or the founders were still agreeing on
+                their first state.
         """
         may_recover = self._is_settled and self.order.recovery != "none"
         if not (may_recover or self.is_dismissed):
@@ -212,7 +218,7 @@ class ElasticLoop:
         self._is_settled = True
 
     def _join(self) -> None:
-        """Take the state from a worker that has it, and begin with the others."""
+        """Receive the state from a worker that has it, and begin with the other workers."""
         order, phases_s = self.order, self.bench.phases_s
         self.member.prepared(*self.taking.listen())
         self.bench.mark.now(Doing.COPY)
@@ -231,14 +237,14 @@ class ElasticLoop:
         phases_s["copy"] = time.monotonic() - started
         self.bench.adopt(received)
         self.has_state = True
-        self.target_step = ENDLESS  # the others would not have switched at their last step
+        self.target_step = ENDLESS  # no switch follows a last step; words tell the target
         group = group or self.regrouping.take(generation)
         phases_s["group"] = self.regrouping.build_s[generation]
         self.enter(generation, topology.membership, group, change_id=topology.change_id)
         self.telling.arrived(topology.change_id, None)
 
     def meet(self, generation: int) -> Group:
-        """Take the group of a generation to come, to use it before it is entered."""
+        """Take the group of a generation to come, in order to use it before it is entered."""
         self.meeting = group = self.regrouping.take(generation)
         if self.is_halted:
             group.give_up()
@@ -252,10 +258,18 @@ class ElasticLoop:
         *,
         change_id: int | None = None,
     ) -> None:
-        """Belong to a generation from now on; ``change_id``: of the change that led there, or to
-        the one before where death has made that smaller."""
+        """Enter a generation: train in its group from the next step on.
+
+        Args:
+            generation: its number.
+            membership: its members and their global batch.
+            group: the group of these members.
+            change_id: the change that led to it; after a recovery, the last change that the
+                survivors went through.
+        """
         old, self.group = self.group, group
-        if self.is_halted:  # it came while nobody could give this group up
+        # After the assignment: a later halt finds the group and gives it up (``Hearing``).
+        if self.is_halted:
             group.give_up()
             raise GroupLost("halted")
         if change_id is not None:
@@ -277,7 +291,7 @@ class ElasticLoop:
         self.bench.mark.now(Doing.BETWEEN)
 
     def _obey(self, verdict: Verdict) -> None:
-        """What all workers were told to do at the end of the last step."""
+        """Carry out the commands that all workers read at the end of the last step."""
         self.target_step = verdict.target_step
         if self.bench.session.is_done(verdict.target_step):
             self.outcome = Outcome.FINISHED
@@ -291,32 +305,32 @@ class ElasticLoop:
         if switch and not self._switch(switch):
             self.outcome = Outcome.LEFT
 
-    # One step: these three around the trainer's work. GroupLost: nothing has changed.
+    # One step: calls around the trainer's work. GroupLost from any: the step is not committed.
 
     def begin_step(self) -> None:
-        """Before the step's samples are drawn."""
+        """Begin a step, before its samples are drawn."""
         if self.is_halted:
             raise GroupLost("halted")
         self._donor = self.giving.present()
         self._started_at = time.monotonic()
 
     def begin_words(self, losses: Sequence[tuple[int, float]]) -> None:
-        """Between the forward and the backward pass, with this worker's losses."""
+        """Begin the sum of all workers' words, between the forward and the backward pass."""
         group = self.group
         assert group is not None
         command = self._command() if group.rank == 0 else None
         self.words.begin(group, losses, command, self.straggling.last_s)
 
     def before_backward(self) -> None:
-        """Before a step's first backward pass, which overwrites what a donor sends."""
+        """Wait until a donor has sent the gradients, which the step's backward pass overwrites."""
         if self._donor is not None:
             self._donor.wait_sent()
 
     def end_step(self, *, updates: bool = True) -> tuple[float, ...]:
-        """After the gradients were reduced: the step is committed. Returns its losses.
+        """Commit the step, after its gradients were reduced. Return its losses.
 
         Args:
-            updates: see ``Trainer.commit``; the same in all workers.
+            updates: as for ``Trainer.commit``; the same in all workers.
         """
         donor, session = self._donor, self.bench.session
         self._late = self.pacer.finish(self._started_at)
@@ -328,7 +342,7 @@ class ElasticLoop:
                 with donor.lock:
                     consumed, rate_batch = session.data_state.consumed, self.trainer.rate_batch
                     buckets = self.bench.reduction.buckets
-                    # A script may set them anywhere between two updates; others do it in them.
+                    # A script may set these anywhere between updates; workloads set them in one.
                     groups = hyper_parameters(session.optimizer) if session.carried else None
                     donor.reduced(session.step, rate_batch, consumed, buckets, groups)
                     self.trainer.commit()
@@ -340,13 +354,13 @@ class ElasticLoop:
 
     @property
     def is_over(self) -> bool:
-        """Whether all workers know by now that no step follows."""
+        """Return whether all workers know by now that no step follows."""
         verdict = self._verdict
         target_step = self.target_step if verdict is None else verdict.target_step
         return self.outcome is not None or self.bench.session.is_done(target_step)
 
     def note(self, losses: Sequence[float]) -> None:
-        """Tell of the step that was committed, and of the switch or recovery before it."""
+        """Report the committed step, and the switch or recovery before it, if any."""
         started, ended = self._started_at, self._ended_at
         late = self._late if self.pacer.is_on else None
         self.num_overruns += bool(late) and self.rank == 0
@@ -356,7 +370,7 @@ class ElasticLoop:
         self.telling.step(started, ended, self.generation, self.membership)
 
     def _command(self) -> Verdict:
-        """What the first worker wants all to do at the end of this step."""
+        """Return the first worker's commands to all workers for the end of this step."""
         member, step = self.member, self.bench.session.step
         announced = member.announced if member.announced > self.generation else 0
         if announced and not self._switch_at:
@@ -366,9 +380,9 @@ class ElasticLoop:
         return Verdict(member.stop, member.target_step, switch, member.pause)
 
     def _switch(self, generation: int) -> bool:
-        """Leave the present generation for the next; False if this worker is not in it.
+        """Switch to another generation. Return False if this worker is no member of it.
 
-        The pause of EDL's figure 3 is what this function takes.
+        The time that this method takes is the pause in EDL's figure 3.
         """
         self.bench.mark.now(Doing.SWITCH)
         topology = self.topologies[generation]

@@ -1,4 +1,4 @@
-"""What each process of an elastic job is told, and how it is started."""
+"""Orders and start specifications of an elastic job's processes."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from systems.runtime.processes import mark_path, slot_environment
 WORKER_ENTRY = "systems.elastic.elastic_worker:main"
 STORE_ENTRY = "systems.elastic.store_server:main"
 STORE = "store"
-"""What the store process calls itself in place of a worker's name."""
+"""Name of the store process, in the place of a worker's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a job knows when it gives an order, besides the worker that gets it."""
+    """State of a job when it gives an order, the same for any worker that gets the order."""
 
     members: tuple[str, ...]
-    """The founders, or nobody where the worker joins."""
+    """Founders in rank order; empty if the worker joins."""
     generation: int
     global_batch: int
     logical_workers: int
-    """Of the job."""
+    """Number of the job's logical workers."""
     virtual_workers: tuple[int, ...]
-    """Of each founder, where a plan gives them."""
+    """Virtual workers of each founder; empty if no plan gives them."""
     target_step: int
     checkpoint: str | None
     slots: tuple[int, ...]
-    """Of all workers that will train beside it."""
+    """Slots of all workers that will train, this one included."""
     store: tuple[str, int]
     life: int
-    """A number that no other start or resume of the job has."""
+    """Number of this start or resume, unique in the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElasticProcesses:
-    """Makes orders and specifications of one job's processes."""
+    """Maker of the orders and start specifications of one job's processes."""
 
     order: TrainingOrder
     options: ElasticOptions
@@ -55,15 +55,15 @@ class ElasticProcesses:
 
     @property
     def where(self) -> str:
-        """For a person: where the job's logs are."""
+        """Text for the user that names the folder of the job's logs."""
         return f"logs: {self.order.job_dir}"
 
     def name_of(self, label: str) -> str:
-        """The name that a process of the job has in the launcher."""
+        """Return the name that a process of the job has in the launcher."""
         return f"{self.order.job_id}.{label}"
 
     def worker_order(self, worker: str, slot: int, standing: Standing) -> ElasticOrder:
-        """The order of one worker."""
+        """Return the order of one worker."""
         job, options, runtime = self.order, self.options, self.options.runtime
         place = self.cluster.slots[slot]
         places = [self.cluster.slots[other] for other in standing.slots]
@@ -123,14 +123,14 @@ class ElasticProcesses:
         )
 
     def worker_spec(self, worker: str, slot: int) -> ProcessSpec:
-        """How a worker's process is started on its slot."""
+        """Return the specification by which a worker's process is started on its slot."""
         place = self.cluster.slots[slot]
         return self._spec(
             WORKER_ENTRY, worker, worker, place, place.cores, self.options.runtime.warmth, slot
         )
 
     def store_spec(self, number: int, slots: Sequence[int]) -> ProcessSpec:
-        """How the job's store process is started, on the host of the first of these slots."""
+        """Return the store process's specification, for the host of the first of these slots."""
         warmth = self.options.runtime.warmth
         if warmth.is_kept:  # spares are for workers, which are started more often
             warmth = Warmth.PREIMPORTED
@@ -138,7 +138,7 @@ class ElasticProcesses:
         return self._spec(STORE_ENTRY, STORE, f"{STORE}{number}", place, (), warmth)
 
     def store_order(self, slots: Sequence[int]) -> dict[str, str]:
-        """What the store process is told."""
+        """Return the order of the store process, on the host of the first of these slots."""
         return {"kind": "order", "address": self._address(self.cluster.slots[slots[0]])}
 
     def _spec(
@@ -170,7 +170,7 @@ class ElasticProcesses:
         return kernels_on(place, self.cluster, common=self.options.runtime.common_kernels)
 
     def _etcd_prefix(self, life: int) -> str:
-        """Of keys that no other run, job, or life of this job ever meets."""
+        """Return an etcd key prefix that is unique to this run, job and start or resume."""
         start = hashlib.sha256(self.hands.token.encode()).hexdigest()[:16]
         return f"{KEYS}{self.order.job_id}/{start}/{life}/"
 

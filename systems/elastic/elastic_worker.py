@@ -1,4 +1,4 @@
-"""A worker process of an elastic job: greet the driver, get the order, train, leave."""
+"""Entry point of a worker process: it greets the driver, gets its order, trains and leaves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from systems.runtime.worker import work
 
 
 def main(argv: Sequence[str]) -> NoReturn:
-    """Entry point: ``ADDRESS PORT JOB_ID WORKER``, the token in the environment."""
+    """Run a worker. Arguments: ``ADDRESS PORT JOB_ID WORKER``; the token is in the environment."""
     address, port, job_id, worker = argv
     token = os.environ.pop(TOKEN_VARIABLE, "")
     greeting = {
@@ -35,8 +35,10 @@ def main(argv: Sequence[str]) -> NoReturn:
 
 
 def _end(client: ControlClient, args: threading.ExceptHookArgs) -> NoReturn:
-    """A thread has failed: this worker is of no use to the others, who go on as after its death, if
-    any do."""
+    """End this process, since one of its threads has failed.
+
+    The driver is told the reason. Other workers, if any, go on as after a death.
+    """
     name = args.thread.name if args.thread is not None else "a thread"
     with suppress(OSError):
         traceback.print_exception(args.exc_type, args.exc_value, args.exc_traceback)
@@ -57,7 +59,7 @@ def _end(client: ControlClient, args: threading.ExceptHookArgs) -> NoReturn:
 
 
 def _train(token: str, message: Message, client: ControlClient, ordered_at: float) -> None:
-    # Imports the training library, which the order's environment must precede.
+    # Imported only now: this loads the training library, which needs a complete environment.
     order = ElasticOrder.from_message(message)
     is_script = order.workload == SCRIPT
     name = "systems.elastic.script" if is_script else "systems.elastic.elastic_loop"

@@ -1,19 +1,19 @@
 """Leader election among the workers of a job: compare-and-swap on one key that expires.
 
 Source: EDL (Wu et al., TPDS 2022), section 4.1. The key holds ``address|candidate|count``; its
-leader counts up every ``refresh_s``. Whoever sees the same text for ``expiry_s``, on its own
-clock, may swap it for its own. Nobody's clock is compared with anybody else's.
+leader increments the count every ``refresh_s``. A candidate that sees the same text for
+``expiry_s`` on its own clock may swap in its own. Clocks of two workers are never compared.
 
-What is promised while the store can be reached:
+Promises while the store can be reached:
 
-- A leader that died is replaced within ``expiry_s + refresh_s`` of its last refresh; at once if
-  its death is certain (``presume_dead``) or it resigned.
-- A leader that was replaced (it had been stopped, say) learns that by its next look, at most
-  ``refresh_s`` after it runs again: that long two may believe to lead.
+- A leader that died is replaced within ``expiry_s + refresh_s`` of its last refresh.
+- A leader that resigned, or is dead for certain (``presume_dead``), is replaced at once.
+- A leader that was replaced while it was stopped learns that at its next look, at most
+  ``refresh_s`` after it runs again. For that long two workers may believe that they lead.
 
-Nobody steps down because the store is lost: there is nothing to lose the key to. On a new
-store, or the old one if it comes back without the key, the leader claims it; the others give
-it ``expiry_s`` to do so. One who died meanwhile is not waited for.
+The loss of the store does not depose a leader: no other worker can take the key meanwhile. On a
+new store, or on the old one without the key, the leader claims the key again. The others give it
+``expiry_s`` to do so, unless it is known to be dead.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from systems.elastic.keystore import KeyStore, StoreLost
 EXPIRY_S = 3.0
 REFRESH_S = 1.0
 RETRY_S = 0.1
-"""Between two attempts to reach a store."""
+"""Seconds between two attempts to reach a store."""
 
 _log = logging.getLogger(__name__)
 
 
 class Election:
-    """A worker's part in the election; runs in a thread of its own."""
+    """One worker's part in the leader election, run on a thread of its own."""
 
     def __init__(
         self,
@@ -48,17 +48,18 @@ class Election:
         on_leader: Callable[[str], None] = lambda address: None,
         is_candidate: bool = True,
     ) -> None:
-        """Begin.
+        """Begin to take part.
 
         Args:
-            make_store: opens the store; may raise ``StoreLost``, and is called again then.
-            key: where the leader's address is.
-            me: our address, ``host:port``; nobody else's.
-            expiry_s: how long a key may go without refresh.
-            refresh_s: time between two refreshes, and between two looks; at most half of it.
-            on_leader: called with the address of every new leader, us included, from our
-                thread. It must be brief: the key is not refreshed meanwhile.
-            is_candidate: whether we would lead; if not, we only follow, until ``stand``.
+            make_store: opens the store. It may raise ``StoreLost``, and is then called again.
+            key: the store's key that holds the leader's address.
+            me: this worker's address, ``host:port``; no other worker has it.
+            expiry_s: longest time that the key may go without a refresh.
+            refresh_s: time between two refreshes, and between two looks; at most half of
+                ``expiry_s``.
+            on_leader: called with the address of every new leader, this worker included, on the
+                election's thread. It must be brief: the key is not refreshed meanwhile.
+            is_candidate: whether this worker may lead; if not, it only follows until ``stand``.
 
         Raises:
             ValueError: the times or the address make no sense.
@@ -68,13 +69,13 @@ class Election:
         self._clock = time.monotonic
         self.began_at = self._clock()
         self.first_known: tuple[float, str] | None = None
-        """When a leader was known for the first time, on ``time.monotonic``, and its address."""
+        """Time at which a leader was first known, on ``time.monotonic``, and its address."""
         self._state = ElectionState(me, secrets.token_hex(4), expiry_s, refresh_s, is_candidate)
         self._changed = threading.Condition()
         self._is_awake = False
         self._is_swapping = False
         self._is_lost = False
-        """Whether the store could not be reached when it was last tried."""
+        """Whether the last attempt to reach the store failed."""
         self._is_closed = False
         self._tenure: object = None
         self._told: tuple[str, str] | None = None
@@ -82,28 +83,28 @@ class Election:
 
     @property
     def leader(self) -> str | None:
-        """Address of the leader as far as we know."""
+        """Address of the leader, as far as this worker knows."""
         with self._changed:
             return self._state.leader_address
 
     def presume_dead(self, address: str) -> None:
-        """The process of that address is certainly dead: if it leads, take over now."""
+        """Record that the process at an address is dead for certain; if it led, take over now."""
         with self._changed:
             self._state.presume_dead(address, self._clock())
             self._wake()
 
     def stand(self) -> None:
-        """Be a candidate from now on."""
-        if self._state.is_candidate:  # at every switch: to wake the thread would cost it time
+        """Be a candidate for leader from now on."""
+        if self._state.is_candidate:  # called at every switch: waking costs time
             return
         with self._changed:
             self._state.is_candidate = True
             self._wake()
 
     def resign(self, timeout_s: float = 5.0) -> bool:
-        """Lead no more, now or later; whether the key is known to be out of our hands.
+        """Never lead again. Return whether this worker is known not to hold the key any more.
 
-        A store that is lost is not waited for: if the key is ours there, it will expire.
+        A lost store is not waited for: if this worker holds the key there, the key expires.
         """
         with self._changed:
             self._state.is_candidate = False
@@ -112,21 +113,21 @@ class Election:
             return self._is_free
 
     def replace_store(self, make_store: Callable[[], KeyStore]) -> None:
-        """The old store is lost, here is a new and empty one."""
+        """Go on with a new and empty store in place of a lost one."""
         with self._changed:
             self._state.replaced(self._clock())
-            # A thread of its own: the old one may hang in a store that is stopped.
+            # A new thread, since the old one may hang in a call to the stopped store.
             self._thread = self._start(make_store)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop taking part. A leader that does not resign first keeps the key until it expires."""
+        """Stop taking part. A leader that has not resigned keeps the key until the key expires."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
             thread = self._thread
         if thread is not threading.current_thread():
-            thread.join(1.0)
+            thread.join(1.0)  # bounded: the thread may hang in a call to a stopped store
 
     @property
     def _is_free(self) -> bool:
@@ -177,9 +178,9 @@ class Election:
                 self._changed.notify_all()
 
     def _round(self, store: KeyStore, tenure: object) -> float:
-        """Look until nothing is to be done; how long there will be nothing."""
+        """Read and swap the key until nothing is left to do. Return seconds to the next look."""
         while True:
-            self._is_awake = False
+            self._is_awake = False  # before the read, so that a change during it wakes again
             value = store.get(self._key)
             now = self._clock()
             with self._changed:
@@ -202,7 +203,7 @@ class Election:
                 if self._is_over(tenure):
                     return 0.0
                 if won:
-                    # As of when it was sent: what a reader may count from.
+                    # The time of the request, not of the answer: readers may count from it.
                     self._state.won(swap, now)
                 self._is_swapping = False
                 self._changed.notify_all()

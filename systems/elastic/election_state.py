@@ -1,4 +1,4 @@
-"""What one candidate knows and decides in an election: no clock, no store, no thread."""
+"""Knowledge and decisions of one candidate in an election, without clock, store or thread."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ SHORTEST_PAUSE_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """What to ask of the store."""
+    """Compare-and-swap to ask of the store."""
 
     expected: str | None
     desired: str | None
-    """None: erase it."""
+    """New value; None: erase the key."""
     is_refresh: bool = False
 
 
 class ElectionState:
-    """One candidate's view of the key. ``election.py`` tells what it is for."""
+    """One candidate's view of the leader key (``Election``)."""
 
     def __init__(
         self, me: str, candidate: str, expiry_s: float, refresh_s: float, is_candidate: bool
     ) -> None:
-        """Know nothing yet.
+        """Begin without knowledge of the key.
 
         Args:
-            me: our address.
-            candidate: a text that is ours only, also if the address was someone's before.
-            expiry_s: how long a key may go without refresh.
-            refresh_s: time between two refreshes and two looks.
-            is_candidate: whether we would lead.
+            me: this worker's address.
+            candidate: a text that only this candidate has, even if its address was used before.
+            expiry_s: longest time that the key may go without a refresh.
+            refresh_s: time between two refreshes, and between two looks.
+            is_candidate: whether this worker may lead.
 
         Raises:
-            ValueError: with everything that is wrong.
+            ValueError: an argument is wrong; the text names all problems.
         """
         problems = []
         if not me or "|" in me or "|" in candidate:
@@ -50,7 +50,7 @@ class ElectionState:
         self.refresh_s = refresh_s
         self.is_candidate = is_candidate
         self.leader: tuple[str, str] | None = None
-        """Address and candidate text of the leader, as far as known."""
+        """Address and candidate text of the leader, as far as this worker knows."""
         self._self = (me, candidate)
         self._count = 0
         self._value: str | None = None
@@ -62,16 +62,16 @@ class ElectionState:
 
     @property
     def leader_address(self) -> str | None:
-        """Address of the leader, as far as known."""
+        """Address of the leader, as far as this worker knows."""
         return None if self.leader is None else self.leader[0]
 
     @property
     def is_leader(self) -> bool:
-        """Whether we lead, as far as we know."""
+        """Return whether this worker leads, as far as it knows."""
         return self.leader == self._self
 
     def presume_dead(self, address: str, now: float) -> None:
-        """That address is dead; lapses after ``expiry_s``, as the address may be used again."""
+        """Take an address for dead for ``expiry_s``; after that it may be in use again."""
         if address == self.me:
             return
         self._dead[address] = now + self.expiry_s
@@ -79,24 +79,26 @@ class ElectionState:
             self._patient_until = None
 
     def replaced(self, now: float) -> None:
-        """The store is lost: what is looked at from now on is another one, or this one again,
-        and the key may be void there."""
+        """Forget the key's value, since the store is lost and the next may lack the key.
+
+        A leader that is not known to be dead gets ``expiry_s`` to claim the key again.
+        """
         self._value, self._since, self._looked = None, now, None
         self._patient_until = None
         if self.leader is None or self.is_leader:
             return
         if self._is_dead(now):
-            self._dead[self.leader[0]] = now + self.expiry_s  # nobody can have taken its place
+            self._dead[self.leader[0]] = now + self.expiry_s  # no worker can have replaced it
         else:
             self._patient_until = now + self.expiry_s
 
     def look(self, value: str | None, now: float) -> Swap | None:
-        """The key holds ``value``, read just before ``now``; what to do about it."""
+        """Note that the key held ``value`` just before ``now``. Return the swap to ask for."""
         if value != self._value:
             self._value, self._since = value, now
         elif self._looked is not None:
-            # While we did not look ourselves, a stopped machine's say, we cannot know that
-            # nothing was refreshed in time.
+            # The delay of a late look does not count towards expiry. If this machine was stopped,
+            # say, the leader may have been stopped as well.
             self._since += max(0.0, now - self._looked - self.refresh_s)
         self._looked = now
         if value is None:
@@ -116,7 +118,7 @@ class ElectionState:
         return None
 
     def won(self, swap: Swap, now: float) -> None:
-        """The store has done what ``look`` asked for at ``now``."""
+        """Record that the store has done the swap that ``look`` asked for at ``now``."""
         self._value, self._since = swap.desired, now
         if swap.desired is None:
             self.leader = self._refreshed = None
@@ -125,7 +127,7 @@ class ElectionState:
             self._refreshed = now
 
     def next_look_s(self, now: float) -> float:
-        """How long nothing needs to be looked at, if nobody wakes us."""
+        """Return seconds until the key has to be read, unless a change of it is noticed earlier."""
         pause_s = self.refresh_s
         if self.is_leader and self._refreshed is not None:
             pause_s = self._refreshed + self.refresh_s - now

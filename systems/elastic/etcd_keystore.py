@@ -1,14 +1,14 @@
 """A key store in etcd (3.4 and later), through its HTTP/JSON gateway and the standard library.
 
-A swap is one transaction of etcd. Every key hangs on a lease of the process that wrote it last,
-kept alive while that process goes on writing: what a job leaves behind vanishes ``lease_s``
-after its last refresh. That is for tidiness; elections measure expiry themselves and sooner.
+A swap is one transaction of etcd. Every key belongs to a lease of the process that wrote it last,
+which is kept alive while that process writes. So keys that a job leaves behind vanish ``lease_s``
+after its last refresh. The lease only cleans up: elections measure a shorter expiry themselves.
 
-An ``http`` endpoint is neither encrypted nor protected: it belongs where the control channel
-does, on loopback or on a network that only the cluster's own hosts can reach. With ``https`` the
-certificate must be one that this host trusts (OpenSSL's ``SSL_CERT_FILE`` names others). Where
-etcd asks who we are, name and password come from the environment, so that no stored
-configuration ever has them. Client certificates are not supported.
+An ``http`` endpoint is open and unencrypted. Like the control channel, it belongs on loopback or
+on a network that only the cluster's own hosts can reach. With ``https`` the certificate must be one
+that this host trusts (OpenSSL's ``SSL_CERT_FILE`` names others). If etcd asks for a user, name and
+password come from the environment, so that a stored configuration never contains them. Client
+certificates are not supported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from systems.elastic.keystore import StoreLost
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:2379"
 KEYS = "elastrace/"
-"""What all our keys in an etcd begin with: its user needs to read and write these."""
+"""Prefix of all Elastrace keys in an etcd; its user needs to read and write these."""
 LEASE_S = 10
 TIMEOUT_S = 5.0
 USER_VARIABLE = "ELASTRACE_ETCD_USER"
@@ -40,7 +40,7 @@ _DEFAULT_PORT = 2379
 
 
 def endpoint_problems(endpoints: Sequence[str]) -> list[str]:
-    """What is wrong with the texts of these endpoints, one a line; nobody is asked."""
+    """Return the problems in the texts of these endpoints, without connecting to any."""
     if not endpoints:
         return [f"etcd_endpoints is empty; give one at least, such as {DEFAULT_ENDPOINT}"]
     problems = []
@@ -63,7 +63,7 @@ def endpoint_problems(endpoints: Sequence[str]) -> list[str]:
 
 
 def no_etcd(endpoints: Sequence[str]) -> str | None:
-    """Why none of these endpoints can be used, and what to do; None if one can be."""
+    """Return why these endpoints are unusable, and what to do; None if one is usable."""
     try:
         open_etcd(endpoints, KEYS).close()
     except StoreLost as error:
@@ -75,15 +75,15 @@ def no_etcd(endpoints: Sequence[str]) -> str | None:
 
 
 def open_etcd(endpoints: Sequence[str], prefix: str, expiry_s: float = 0.0) -> EtcdKeyStore:
-    """The store at the first of these endpoints that answers.
+    """Return the store at the first of these endpoints that answers.
 
     Args:
         endpoints: members of one etcd.
-        prefix: put before every key.
-        expiry_s: that of the election; a key outlives it.
+        prefix: text put before every key.
+        expiry_s: expiry of the election; the lease of a key is longer.
 
     Raises:
-        StoreLost: none answers; says what each one's trouble is.
+        StoreLost: no endpoint answers; the text names the trouble of each.
     """
     troubles = []
     for endpoint in endpoints:
@@ -108,13 +108,13 @@ class EtcdKeyStore:
 
         Args:
             endpoint: where etcd listens for clients, as ``http://host:port`` or ``https://``.
-            prefix: put before every key.
+            prefix: text put before every key.
             lease_s: life of a key after its writer's last swap; several times the time between
-                two refreshes. etcd prolongs what is shorter than its own minimum.
-            timeout_s: for one request.
+                two refreshes. etcd prolongs a lease that is shorter than its own minimum.
+            timeout_s: longest time for one request.
 
         Raises:
-            StoreLost: no etcd answers there, or it does not let us in.
+            StoreLost: no etcd answers there, or it refuses this user.
             ValueError: ``lease_s`` is below 1.
         """
         if lease_s < 1:
@@ -126,7 +126,7 @@ class EtcdKeyStore:
         self._prefix = prefix
         self._lease_s = lease_s
         self._timeout_s = timeout_s
-        self._connections = threading.local()
+        self._connections = threading.local()  # a connection carries one request at a time
         self._lease_lock = threading.Lock()
         self._lease: str | None = None
         self._kept_alive = 0.0
@@ -141,35 +141,35 @@ class EtcdKeyStore:
         self.get("")
 
     def get(self, key: str) -> str | None:
-        """As in the contract."""
+        """See ``KeyStore.get``."""
         found = self._call("kv/range", {"key": self._key(key)}).get("kvs")
         return _decode(found[0]["value"]) if found else None
 
     def compare_and_swap(
         self, key: str, expected: str | None, desired: str, quiet: bool = False
     ) -> bool:
-        """As in the contract; watchers are woken even if ``quiet``."""
+        """See ``KeyStore.compare_and_swap``; watchers are woken even if ``quiet``."""
         if not desired:
             raise ValueError(f"key {key!r}: an empty text means a void key; use erase")
         put = {"key": self._key(key), "value": _encode(desired), "lease": self._living_lease()}
         return self._transact(key, expected, {"requestPut": put})
 
     def erase(self, key: str, expected: str) -> bool:
-        """As in the contract."""
+        """See ``KeyStore.erase``."""
         return self._transact(key, expected, {"requestDeleteRange": {"key": self._key(key)}})
 
     def watch(self, key: str, on_change: Callable[[], None]) -> None:
-        """As in the contract."""
+        """See ``KeyStore.watch``."""
         connection = self._connection()
         try:
             wanted = {"create_request": {"key": self._key(key)}}
             connection.request("POST", "/v3/watch", _json(wanted), self._headers)
-            # The response takes the socket over; we keep it for close().
+            # The response takes the socket over; it is kept here for ``close``.
             sock = connection.sock
             response = connection.getresponse()
             if response.status != 200 or b'"created":true' not in response.readline():
                 raise StoreLost(f"etcd at {self._endpoint} refused a watch")
-            sock.settimeout(None)
+            sock.settimeout(None)  # a watch may be silent for any time
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise self._gone(error) from None
@@ -180,7 +180,7 @@ class EtcdKeyStore:
         ).start()
 
     def close(self) -> None:
-        """As in the contract."""
+        """See ``KeyStore.close``."""
         self._is_closed = True
         for connection in self._watching:
             with contextlib.suppress(OSError):
@@ -234,7 +234,7 @@ class EtcdKeyStore:
             self._is_lost = True
             raise self._gone(error) from None
         if response.status != 200:
-            # No leader, no room: as good as gone.
+            # etcd has no leader or no room: the same as lost.
             self._is_lost = True
             raise StoreLost(f"etcd at {self._endpoint} answers {method}: {answer.get('error')}")
         return dict(answer)

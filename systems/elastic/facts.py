@@ -1,4 +1,4 @@
-"""What a worker of an elastic job has told its leader, and tells every later one."""
+"""Facts that a worker of an elastic job has told its leader, and tells every later one."""
 
 from __future__ import annotations
 
@@ -8,33 +8,36 @@ from systems.runtime.control import Message
 
 
 class Facts:
-    """The last message of each kind. Used under one lock (``member``)."""
+    """Last message of each kind that was told. The caller holds ``Member``'s lock."""
 
     def __init__(self) -> None:
-        """Nothing has been told."""
+        """Begin without any fact."""
         self._messages: dict[str, Message] = {}
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self._messages.values())
 
     def note(self, message: Message) -> None:
-        """It is told; what was told of this kind is not true any more."""
+        """Keep a message in place of the earlier one of its kind."""
         self._messages[message["kind"]] = message
 
     def forget(self, kind: str) -> None:
-        """What was told of this kind is not true any more."""
+        """Drop the message of a kind, which is no longer true."""
         self._messages.pop(kind, None)
 
     def lost(self, workers: Sequence[str]) -> Message:
-        """These have died: what is told of it, with all that had died before."""
+        """Return the message that these workers have died, with all that died before them."""
         known = self._messages.get("lost", {"kind": "lost", "workers": [], "parted": []})
         message: Message = {**known, "workers": [*dict.fromkeys([*known["workers"], *workers])]}
         self.note(message)
         return message
 
     def entered(self, generation: int, members: Sequence[str]) -> None:
-        """The worker belongs to a generation: the others have parted from whoever it knows to be
-        dead, and it matters no more whether it could begin with an earlier one."""
+        """Bring the facts up to date when the worker has entered a generation.
+
+        Dead workers outside that generation count as ``parted`` from it. A failure to meet in an
+        earlier generation no longer matters.
+        """
         lost = self._messages.get("lost")
         if lost is not None:
             parted = [worker for worker in lost["workers"] if worker not in members]

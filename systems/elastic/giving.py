@@ -1,4 +1,4 @@
-"""The side of a present member that gives its state to joiners."""
+"""Sending of a member's state to joiners and to workers that are behind."""
 
 from __future__ import annotations
 
@@ -17,13 +17,18 @@ from systems.runtime.reduction import OrderedReduction
 
 END_TIMEOUT_S = 30.0
 _LIST_AT = 20
-"""Before which of a worker's steps its state is listed, which takes some milliseconds: late enough
-that a change which brought the worker is over."""
+"""Number of the worker's step before which its state is listed, which takes some milliseconds.
+
+By then a change that brought the worker is over.
+"""
 Addresses = Sequence[tuple[str, int]]
 
 
 class Giving:
-    """At most one transfer at a time. ``connect`` and ``cancel`` may come from any thread."""
+    """One worker's sending side, with at most one transfer at a time.
+
+    ``connect`` and ``cancel`` may be called from any thread.
+    """
 
     def __init__(
         self,
@@ -33,11 +38,18 @@ class Giving:
         order: ElasticOrder,
         on_failed: Callable[[int, str], None],
     ) -> None:
-        """``on_failed``: called with the generation whose members did not all get the state, and
-        the reason; on the training thread.
+        """Make the sending side.
+
+        Args:
+            state: the state to give.
+            reduction: reduction of the gradients, with their layout.
+            token: secret that receivers expect.
+            order: this worker's part in the job.
+            on_failed: called on the training thread with the generation whose members did not all
+                get the state, and with the reason.
 
         Raises:
-            ControlError: ``transfer=background`` would not give the right state.
+            ControlError: ``transfer=background`` could give a wrong state with this optimizer.
         """
         if order.transfer == "background" and not is_elementwise(state.optimizer):
             raise ControlError(
@@ -54,21 +66,22 @@ class Giving:
         self._is_background = order.transfer == "background"
         self._wanted: Addresses = ()
         self._generation = 0
-        """For which the state is given."""
+        """Generation for which the state is given."""
         self._is_cancelled = False
         self._keeps_gradients = True
         self.donor: Donor | None = None
 
     def connect(self, addresses: Addresses, generation: int) -> None:
-        """Give the state to these receivers, from the next step boundary on, so that they can
-        train in this generation."""
+        """Give the state to receivers from the next step boundary on, for a generation to come."""
         self._generation, self._wanted = generation, addresses
-        self._is_cancelled = False  # last: what was cancelled before has not failed
+        self._is_cancelled = False  # last: else a cancelled transfer could be told as failed
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Around an update. Whether it changes gradients in place, as one that clips them does,
-        decides how a donor may send them; only the update itself shows it."""
+        """Observe an update: whether it changes gradients in place, as clipping does.
+
+        That decides how a donor may send them, and only the update itself shows it.
+        """
         buckets = self._reduction.buckets
         before = [bucket._version for bucket in buckets]
         yield
@@ -76,8 +89,10 @@ class Giving:
             self._keeps_gradients = False
 
     def present(self) -> Donor | None:
-        """The transfer under way, which has to see every update. Call it once before each step: it
-        also lists the state before one of the first."""
+        """Return the transfer under way, if any, which must see every update.
+
+        To be called once before each step. It also lists the state before one of the first steps.
+        """
         self._num_steps += 1
         if self._num_steps == _LIST_AT and self._is_background:
             self._current_listing().make()
@@ -96,7 +111,7 @@ class Giving:
         if donor is not None and (donor.finished or donor.failed is not None):
             if donor.failed is not None and not self._is_cancelled:
                 self._on_failed(self._generation, str(donor.failed))
-            donor.cancel()  # for joiners that have not failed: it sees no more updates
+            donor.cancel()  # also for joiners that have not failed: updates end here
             self.donor = donor = None
         return donor
 
@@ -109,9 +124,9 @@ class Giving:
     def send(
         self, addresses: Addresses, generation: int, step: int, values: Mapping[str, Any]
     ) -> None:
-        """Give the whole state at once, between two steps, for this generation.
+        """Send the whole state at once, between two steps, for a generation.
 
-        Whom it did not reach may still be waiting for it, so the failure is told.
+        A failure is reported, since a receiver may still be waiting for the state.
         """
         try:
             send_state(addresses, self._token, self._state, step, values, timeout_s=self._timeout_s)
@@ -119,7 +134,7 @@ class Giving:
             self._on_failed(generation, str(error))
 
     def cancel(self) -> None:
-        """Give nothing any more."""
+        """Stop giving the state."""
         self._is_cancelled = True
         self._wanted = ()
         donor = self.donor
@@ -127,6 +142,6 @@ class Giving:
             donor.cancel()
 
     def end(self) -> None:
-        """This worker leaves: wait until what it has begun to give has arrived."""
+        """Wait until the transfer under way has arrived, since this worker leaves."""
         if self.donor is not None:
             self.donor.join(END_TIMEOUT_S)

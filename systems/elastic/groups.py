@@ -1,12 +1,13 @@
 """Process groups that can be given up from another thread.
 
 A group belongs to one *generation*: a number that grows whenever a job's members change. Its
-operations are gloo's. Gloo cannot cancel one: where a peer was killed, some members hear of it
-at once and others not before a time-out, and where a peer is stopped nobody does. So nothing
-here waits for gloo itself. Gloo's threads tell whoever waits when an operation has ended, and
-``give_up`` says the same of all operations at once; whatever hung is left behind and freed later.
+operations are gloo's, and gloo cannot cancel an operation. If a peer is killed, some members
+notice at once and others only after a time-out; if a peer is stopped, all wait for the time-out.
 
-Members that have a CUDA device each can have its tensors added up over NCCL (``device_group``).
+So no thread waits for gloo itself. Gloo's threads wake the waiting thread when an operation ends,
+and ``give_up`` ends all waits at once. Operations that hang are left behind and freed later.
+
+If each member has a CUDA device, its tensors can be summed over NCCL (``device_group``).
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ COLLECTIVE_TIMEOUT_S = 1800.0
 
 
 class GroupLost(Exception):  # noqa: N818  the event has this name everywhere
-    """A group was given up, or one of its operations failed; it can do nothing any more."""
+    """Loss of a group: it was given up, or an operation failed. The group is unusable then."""
 
 
 class Pending:
-    """An operation under way. Its tensor must be left alone until ``wait`` has returned."""
+    """Operation under way. Its tensor must not be used until ``wait`` has returned."""
 
     __slots__ = ("_group", "_has_ended", "_is_on_device", "_is_over", "_is_watched", "_work")
 
@@ -40,34 +41,34 @@ class Pending:
         self._group = group
         self._is_on_device = tensor.device.type != "cpu"
         self._work: dist.Work | None = None
-        """None: it is not begun yet, or over, or none of gloo's."""
+        """Gloo's operation; None before its begin, after its end, and over NCCL."""
         self._is_over = False
         self._has_ended = False
-        """Well or not, and somebody has seen it."""
+        """Whether its end was seen, as a success or a failure."""
         self._is_watched = False
-        """Whether it tells by itself when it has ended."""
+        """Whether a callback will tell its end."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the operation has ended well, once somebody has waited for it."""
+        """Return whether the operation has ended well, as far as its end was seen."""
         return self._is_over
 
     def wait(self) -> None:
         """Wait for the end of the operation.
 
         Raises:
-            GroupLost: the group was given up or lost before that. The tensor may hold
-                anything, and what was left behind may still write to it (``is_quiet``).
+            GroupLost: the group was given up or lost before that. The tensor's content is
+                undefined, and gloo may still write to it (``Group.is_quiet``).
         """
         if not self._is_over:
             self._group._await(self)
         if self._work is not None:
-            self._work.wait()  # over already; makes this thread's CUDA stream wait
+            self._work.wait()  # it is over; this makes the thread's CUDA stream wait
             self._work = None
 
 
 class Group:
-    """The members of one generation, as one of them sees them.
+    """One member's view of a generation's process group.
 
     All members must begin the same operations in the same order. Many can be under way at
     the same time.
@@ -82,50 +83,56 @@ class Group:
         collective_timeout_s: float = COLLECTIVE_TIMEOUT_S,
         device_group: DeviceGroup | None = None,
     ) -> None:
-        """Use ``build_group``. ``process_group`` is None where ``size`` is 1; tensors that are
-        not in the host's memory go through ``device_group``, if there is one."""
+        """Make a group; callers use ``build_group`` or ``meet`` instead.
+
+        ``process_group`` is None if ``size`` is 1. Tensors on a device go through
+        ``device_group``, if there is one.
+        """
         self.generation = generation
         self.rank = rank
         self.size = size
         self._process_group = process_group
         self._device_group = device_group
         self._timeout = timedelta(seconds=collective_timeout_s)
-        self._adding = dist.AllreduceOptions()  # adds, if nothing else is said
+        self._adding = dist.AllreduceOptions()  # its default operation is the sum
         self._adding.timeout = self._timeout
         self._condition = threading.Condition()
         self._running: dict[Pending, None] = {}
-        """Begun, and nobody has seen their end."""
+        """Operations that were begun and whose end was not seen yet, in that order."""
         self._watches_all = False
         self._lost: str | None = None
         self._is_dropped = False
 
     @property
     def is_lost(self) -> bool:
-        """Whether it was given up or an operation failed."""
+        """Return whether the group was given up or an operation failed."""
         return self._lost is not None
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no operation can touch a tensor any more, or not before the next begins."""
+        """Return whether no operation can touch a tensor, until another one is begun."""
         with self._condition:
             return all(map(_can_do_no_more, self._running))
 
     def wait_until_quiet(self, timeout_s: float) -> bool:
-        """Wait until ``is_quiet``, which the death of all lost peers brings about."""
+        """Wait until ``is_quiet``, and return whether it is.
+
+        The deaths of all lost peers make a group quiet.
+        """
         with self._condition:
             self._watch_all()
             return self._condition.wait_for(lambda: not self._running, timeout_s)
 
     def check(self) -> None:
-        """Raises GroupLost if the group was given up, lost or dropped."""
+        """Raise GroupLost if the group was given up or lost."""
         if self._lost is not None:
             raise GroupLost(f"the group of generation {self.generation} {self._lost}")
 
     def all_reduce(self, tensor: torch.Tensor) -> Pending:
-        """Begin to add the members' tensors up, in place.
+        """Begin to sum the members' tensors, in place.
 
         Args:
-            tensor: of the same shape and type on all members.
+            tensor: a tensor with the same shape and type on all members.
 
         Raises:
             GroupLost: the group was given up, lost or dropped.
@@ -134,7 +141,7 @@ class Group:
         return self._begin(tensor, lambda group: group.allreduce([tensor], options))
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> Pending:
-        """Begin to copy the tensor of the rank ``root`` to all others; as ``all_reduce``."""
+        """Begin to copy the tensor of rank ``root`` to all members; see ``all_reduce``."""
         options = dist.BroadcastOptions()
         options.rootRank = root
         options.rootTensor = 0
@@ -142,15 +149,15 @@ class Group:
         return self._begin(tensor, lambda group: group.broadcast([tensor], options))
 
     def give_up(self) -> None:
-        """End everything at once with GroupLost, for all threads, now and later.
+        """End all present and later waits at once with GroupLost, in all threads.
 
-        From any thread, any number of times. Also frees the group as ``drop`` does, so that
-        members which still hang in an operation with this one hear of it.
+        It may be called from any thread, any number of times. It also frees the group as ``drop``
+        does, so that members which still hang in an operation with this one notice it.
         """
         self._lose("was given up")
 
     def drop(self) -> None:
-        """Free the group in the background once what is under way has ended.
+        """Free the group in the background once its operations under way have ended.
 
         From now on no operation can be begun. Freeing takes 20 to 50 ms.
         """
@@ -191,7 +198,7 @@ class Group:
             self._over(pending, _failure_of(work))
         with self._condition:
             if not pending._has_ended:
-                # Any that fails is news now.
+                # The failure of any operation must wake this thread.
                 for running in list(self._running):
                     self._watch(running)
             while not pending._is_over:
@@ -199,14 +206,17 @@ class Group:
                 self._condition.wait()
 
     def _watch_all(self) -> None:
-        """With the lock held: have the end of every operation seen, also of those to come."""
+        """Watch the end of every operation, also of later ones. The caller holds the lock."""
         self._watches_all = True
         for running in list(self._running):
             self._watch(running)
 
     def _watch(self, pending: Pending) -> None:
-        """Have an operation's end seen, by gloo's own thread. That costs this thread the
-        interpreter for a moment, so who finds it over anyway does without."""
+        """Have gloo's own thread report the end of an operation.
+
+        That takes the interpreter from the training thread for a moment. So an operation that is
+        over when it is waited for is not watched.
+        """
         work = pending._work
         if work is None:
             return
@@ -217,19 +227,19 @@ class Group:
         work.get_future().add_done_callback(lambda future: self._over(pending, _failure_of(future)))
 
     def _over(self, pending: Pending, failure: str | None) -> None:
-        """An operation has ended; on the thread that saw it, and there may be two."""
+        """Record the end of an operation; two threads may call this for the same one."""
         if self._ended(pending, well=failure is None) and failure is not None:
             self._lose(f"lost an operation: {failure}")
 
     def _ended(self, pending: Pending, *, well: bool) -> bool:
-        """An operation is over. False: that was seen before."""
+        """Record the end of an operation. Return False if it was recorded before."""
         with self._condition:
             if pending._has_ended:
                 return False
             pending._has_ended = True
             pending._is_over = well
             if not (well and pending._is_on_device):
-                pending._work = None  # it holds the connections, which are to end with the group
+                pending._work = None  # else its connections would outlive the group
             del self._running[pending]
             self._condition.notify_all()
             self._free_if_idle()
@@ -248,7 +258,10 @@ class Group:
             self._free_if_idle()
 
     def _free_if_idle(self) -> None:
-        """With the lock held. Never on a thread of gloo's own, which would wait for itself."""
+        """Free a dropped group once it has no operation left. The caller holds the lock.
+
+        It is freed on a new thread: on one of gloo's own threads, gloo would wait for itself.
+        """
         if self._is_dropped and not self._running and self._process_group is not None:
             held, devices = [self._process_group], self._device_group
             self._process_group = self._device_group = None
@@ -258,15 +271,15 @@ class Group:
                 if devices is not None:
                     devices.free()
 
-            # A ``Thread`` waits until it runs, which costs a switch a tenth of a millisecond.
+            # ``Thread.start`` would wait for the new thread: a tenth of a millisecond a switch.
             _thread.start_new_thread(free, ())
 
 
 def _failure_of(ended: dist.Work | torch.futures.Future[list[torch.Tensor]]) -> str | None:
-    """Of an operation that has ended."""
+    """Return why an operation that has ended failed, or None if it did not."""
     try:
         ended.wait()
-    except Exception as error:  # gloo raises nothing narrower; nobody else would see it
+    except Exception as error:  # gloo raises no narrower type; no other code would see it
         return str(error)
     return None
 
@@ -284,15 +297,16 @@ def build_group(
     timeout_s: float,
     collective_timeout_s: float = COLLECTIVE_TIMEOUT_S,
 ) -> Group:
-    """As ``meet``, with a client of the store of its own.
+    """Build a group as ``meet`` does, with a store client of its own.
 
     Args:
-        address: where the job's store listens, with ``port``.
-        generation: never used before for these members.
-        rank: of this process among the members.
-        size: number of members; one alone needs no store and no sockets.
-        timeout_s: longest time to wait for the others.
-        collective_timeout_s: after that long an operation fails; a safety net only.
+        address: address where the job's store listens.
+        port: port where it listens.
+        generation: a number that was never used before for these members.
+        rank: rank of this process among the members.
+        size: number of members; a single member needs no store and no sockets.
+        timeout_s: longest time to wait for the other members.
+        collective_timeout_s: longest time of an operation, as a safety net only.
 
     Raises:
         RuntimeError: the store or a member could not be reached in time.
@@ -304,8 +318,9 @@ def build_group(
 
 
 def connect(address: str, port: int, timeout_s: float) -> TCPStore:
-    """A client of the store that listens there, for one group: a client in use by two threads
-    at once can deadlock both.
+    """Return a new client of the store at an address, for one group alone.
+
+    Two threads that use the same client at once can deadlock.
 
     Raises:
         RuntimeError: it could not be reached in time.
@@ -324,16 +339,16 @@ def meet(
     *,
     on_devices: bool = False,
 ) -> Group:
-    """Meet the other members and connect to each. Blocks; may run beside another group's work.
+    """Connect to all other members and wait for them; another group may work meanwhile.
 
-    The connections use the interface that ``GLOO_SOCKET_IFNAME`` names. CUDA tensors gloo copies
-    through the memory of the host, which also works for several members on one device.
+    The connections use the interface that ``GLOO_SOCKET_IFNAME`` names. Gloo copies
+    CUDA tensors through the host's memory, which also works for several members on one device.
 
     Args:
-        store: a client that nobody else uses.
+        store: a client that is used here only.
         generation: as for ``build_group``, like the others.
-        on_devices: connect the members' devices as well, over NCCL. Whether its sums depend on
-            anything but the members and the sizes, which would cost the same bits, is unverified.
+        on_devices: connect the members' devices as well, over NCCL. It is unverified that NCCL's
+            sums depend only on members and sizes; otherwise results would not be the same bits.
 
     Raises:
         RuntimeError: a member could not be reached in time, or the store has died.

@@ -1,6 +1,6 @@
-"""What a worker does at once when the leader says something, in the middle of a step.
+"""Callbacks for leader messages, run during a step.
 
-All of it on the membership's thread, while the training thread trains or waits.
+They run on the membership's thread, while the training thread trains or waits.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class Hearing:
-    """One worker's."""
+    """One worker's callbacks for leader messages."""
 
     def __init__(self, loop: ElasticLoop) -> None:
         self._loop = loop
 
     def handlers(self) -> Handlers:
-        """For the membership."""
+        """Return the callbacks for the worker's ``Member``."""
         leads = self._loop.bench.mark.leads
         return Handlers(self._topology, self._cancel, self._halt, self._dismissed, leads)
 
     def _topology(self, message: Message) -> None:
         loop = self._loop
         topology = Topology.from_message(message)
-        loop.topologies = {  # the one before may just be in use
+        loop.topologies = {  # keep one more: the training thread may be using it
             **dict(list(loop.topologies.items())[-1:]),
             topology.generation: topology,
         }
@@ -48,10 +48,12 @@ class Hearing:
 
     def _halt(self, number: int) -> None:
         loop = self._loop
+        # ``halt`` first: a group that is taken from now on is given up where it is taken.
+        # ``released`` last: what the training thread begins after it must not be ended here.
         loop.halt = max(loop.halt, number)
         self._release()
         loop.released = max(loop.released, number)
-        if loop.outcome is not None:  # the training thread may be busy with the end
+        if loop.outcome is not None:  # the training thread may be busy leaving
             tell_halted(loop, loop.halt)
 
     def _dismissed(self) -> None:
@@ -59,7 +61,7 @@ class Hearing:
         self._release()
 
     def _release(self) -> None:
-        """End whatever the training thread waits for: it gets GroupLost."""
+        """End every wait of the training thread, which then raises GroupLost."""
         loop = self._loop
         for group in (loop.group, loop.meeting):
             if group is not None:

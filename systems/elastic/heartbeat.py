@@ -1,20 +1,22 @@
-"""Who has been silent for too long: the detection of workers that hang without dying.
+"""Heartbeats between leader and workers, to detect a process that hangs without dying.
 
 Source: EDL, section 4.3, infers liveness from synchronisation requests. Differs: the leader beats
-and workers answer on threads of their own, so that a long step is no silence. Whatever these
-threads do they take from training, where a worker has one core: so a worker has no clock of its
-own for beats, and is woken once for each.
+and workers answer on threads of their own, so that a long step does not count as silence. On a
+worker with one core these threads take time from training. So a worker has no timer of its own
+for beats, and is woken once for each beat of the leader.
 """
 
 from __future__ import annotations
 
 LOOKS = 4
-"""Of a worker at its leader, in the time that a leader may be silent."""
+"""Number of checks of the leader that a worker makes within the hang time-out."""
 
 
 class LeaderWatch:
-    """When a worker heard its leader last. Times are of one clock, seconds. Any thread may
-    ``note``; one looks."""
+    """Watch over one worker's leader. Times are seconds on one clock.
+
+    Any thread may call ``note``; only one thread calls the other methods.
+    """
 
     def __init__(self, hang_timeout_s: float, heartbeat_s: float) -> None:
         self._hang_timeout_s = hang_timeout_s
@@ -23,19 +25,19 @@ class LeaderWatch:
         self._look_at = 0.0
 
     def note(self, now: float) -> None:
-        """The leader was heard, or there is a new one."""
+        """Record that the leader was heard, or that there is a new one."""
         self._heard_at = now
 
     def until_look_s(self, now: float) -> float:
-        """Until ``silent_s`` is to be asked."""
+        """Return the seconds until ``silent_s`` must be called."""
         return max(0.0, self._look_at - now)
 
     def silent_s(self, now: float) -> float | None:
-        """For how long the leader has been silent, if that is for too long; None before it is time
-        to look, too.
+        """Return the seconds for which the leader has been silent, if too long; else None.
 
-        Looks come when the leader would have been silent for too long, and some before that: one
-        that comes late tells that this process was held up, which is no silence of the leader's.
+        Before the next check is due, the answer is None too. Checks are due at the time-out and
+        some times before it. A late check shows that this process itself was held up, so it
+        restarts the leader's silence.
         """
         if now < self._look_at:
             return None

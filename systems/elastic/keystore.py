@@ -1,8 +1,8 @@
-"""The small store by which workers agree on one of them: what an election needs, no more.
+"""Contract of the key-value store that a leader election needs.
 
 EDL (section 4.1) asks for an external store with atomic compare-and-swap. Expiry is not part of
-the contract: whoever waits measures it on the own clock (``election.py``), so that any store
-with compare-and-swap will do.
+the contract: each candidate measures it on its own clock (``election.py``). So any store with
+compare-and-swap will do.
 """
 
 from __future__ import annotations
@@ -12,42 +12,46 @@ from typing import Protocol
 
 
 class StoreLost(Exception):  # noqa: N818
-    """The store cannot be reached. A swap under way may have happened or not: read again."""
+    """Loss of the store: it is out of reach. A swap under way may have happened: read again."""
 
 
 class KeyStore(Protocol):
-    """Texts under keys. Every method may be called from any thread; all raise ``StoreLost``."""
+    """Store of texts under keys.
+
+    Every method may be called from any thread, and may raise ``StoreLost``.
+    """
 
     def get(self, key: str) -> str | None:
-        """What the key holds now, or None if it is void; never waits for it to be set."""
+        """Return the present text of a key at once, or None if it is void."""
         ...
 
     def compare_and_swap(
         self, key: str, expected: str | None, desired: str, quiet: bool = False
     ) -> bool:
-        """Put ``desired`` there if the key holds ``expected``; whether that was done.
+        """Set a key to ``desired`` if it holds ``expected``. Return whether that was done.
 
         Args:
             key: the key.
-            expected: what it must hold; None: it must be void.
-            desired: what it holds then; not empty.
-            quiet: watchers need not be woken (a refresh, which concerns nobody).
+            expected: text that the key must hold; None: it must be void.
+            desired: its new text; not empty.
+            quiet: watchers need not be woken, since this is a mere refresh.
         """
         ...
 
     def erase(self, key: str, expected: str) -> bool:
-        """Make the key void if it holds ``expected``; whether that was done."""
+        """Make a key void if it holds ``expected``. Return whether that was done."""
         ...
 
     def watch(self, key: str, on_change: Callable[[], None]) -> None:
         """Call ``on_change``, from a thread of the store, soon after the key was changed.
 
-        From the return of this method on no change goes unnoticed, except quiet ones and those
-        by someone who died between change and notice: who must not miss those looks again now
-        and then. It may also be called without a change. It ends with ``close``.
+        After this method has returned, every change is noticed, with two exceptions: quiet changes,
+        and changes by a process that died before it gave notice. A caller that must not miss them
+        reads the key again now and then. ``on_change`` may also be called without a change.
+        ``close`` ends the watch.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the connections; the keys stay."""
+        """Close the connections; the keys stay in the store."""
         ...

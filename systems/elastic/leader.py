@@ -1,7 +1,7 @@
-"""The leader's server: a thread in every worker that listens, and leads while it is elected.
+"""Leader's server: a thread in every worker that listens, and leads while the worker is elected.
 
-All inputs reach the coordinator through this one thread: workers' messages over their
-connections, and the driver's requests, which any worker passes on to the leader.
+All inputs reach the ``Coordinator`` on this one thread. They are workers' messages over their
+connections, and the driver's requests, which the leading worker passes on to its own server.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from systems.runtime.heartbeat import HeartbeatWatch
 
 IDLE_WAIT_S = 0.5
 EARLY_WAIT_S = 0.002
+"""Seconds between two checks for a term that begins, while early messages wait for it."""
 EARLY_PATIENCE_S = 1.0
-"""A worker may learn who was elected a moment before the elected one does."""
+"""Seconds that a worker may wait here if it hears of an election before the elected worker."""
 
 
 class LeaderServer:
-    """Listens from the start, so that its address is known; serves from ``lead`` on."""
+    """Server that listens from the start, so that its address is known; leads after ``lead``."""
 
     def __init__(
         self,
@@ -43,18 +44,18 @@ class LeaderServer:
         """Listen on a free port of ``address``.
 
         Args:
-            address: of this machine.
-            worker: in which this server is, and which therefore lives as long as it beats.
-            job_id: of the workers that may connect.
-            token: which they know.
-            to_driver: takes messages for the driver.
+            address: address of this machine.
+            worker: name of this worker; while the server beats, the worker counts as alive.
+            job_id: job of the workers that may connect.
+            token: secret that these workers show.
+            to_driver: sends a message to the driver.
             heartbeat_s: time between two beats.
-            hang_timeout_s: longest silence.
-            arrival_s: within which workers notice a new leader, at the longest.
-            note: called with every message of a worker as it is handled.
+            hang_timeout_s: longest silence of a worker.
+            arrival_s: longest time in which workers notice a new leader.
+            note: called with every message of a worker when it is handled.
 
         Raises:
-            OSError: the address is none of this machine's.
+            OSError: the address is not one of this machine's.
         """
         self._worker = worker
         self._to_driver = to_driver
@@ -64,11 +65,11 @@ class LeaderServer:
         self._watch = HeartbeatWatch(hang_timeout_s)
         self._coordinator: Coordinator | None = None
         self._deposed: Coordinator | None = None
-        """Of the term before, until this thread has seen that it is over."""
+        """Coordinator of the term before, until the server's thread has ended that term."""
         self._connections: dict[str, Connection] = {}
         self._leaving: set[str] = set()
         self._early: list[tuple[Connection, Message]] = []
-        """What workers said that knew of this leader before it did."""
+        """Messages of workers that knew of this leader before it did itself."""
         self._accused: set[str] = set()
         self._closed = threading.Event()
         self._server = ControlServer(
@@ -82,12 +83,12 @@ class LeaderServer:
         self._thread.start()
 
     def lead(self, coordinator: Coordinator) -> None:
-        """Begin a term; called before any worker can know of it."""
-        self._deposed = self._coordinator or self._deposed  # it may follow itself
+        """Begin a term; to be called before this worker follows itself as leader."""
+        self._deposed = self._coordinator or self._deposed  # a worker may follow itself as leader
         self._coordinator = coordinator
 
     def step_down(self) -> None:
-        """Someone else leads: hang up on everybody, who will then look for the leader."""
+        """End the term, since another worker leads; the server's thread then closes connections."""
         coordinator, self._coordinator = self._coordinator, None
         self._deposed = coordinator or self._deposed
 
@@ -106,7 +107,7 @@ class LeaderServer:
                 continue
             early, self._early = self._early, []
             for connection, message in early:
-                if connection.is_open:  # else it has come again, or follows another
+                if connection.is_open:  # else the worker connected again or follows another
                     self._on_message(connection, message)
             now = time.monotonic()
             if now >= beat_at:
@@ -114,13 +115,13 @@ class LeaderServer:
                 for worker, connection in list(self._connections.items()):
                     if worker == self._worker:
                         self._watch.note(worker, now)
-                    else:  # it answers with the same
+                    else:  # the worker answers it
                         self._server.send(connection, stamped({"kind": "beat"}))
                 self._accuse(now)
         self._server.close()
 
     def _hang_up(self) -> None:
-        """This worker does not lead: let those go that think so, but for the very latest."""
+        """Close workers' connections, since this one does not lead; keep new ones for a moment."""
         self._end_term()
         self._watch.rest()
         for connection in list(self._connections.values()):
@@ -132,15 +133,16 @@ class LeaderServer:
         self._early = [entry for entry in self._early if entry[0].is_open]
 
     def _end_term(self) -> None:
-        """The term before is over: the driver waits no more for a recovery that it had begun."""
+        """End the term before: the driver need not wait for a recovery that it had begun."""
         deposed, self._deposed = self._deposed, None
         if deposed is not None and deposed.recovery is not None:
             self._to_driver({"kind": "deposed"})
 
     def _accuse(self, now: float) -> None:
-        """Tell the driver who has been silent for too long; it kills them for certain.
+        """Report workers that were silent for too long to the driver, which kills them.
 
-        Who has not come to this leader may have stopped before it could: it has a while longer.
+        A worker that has not connected to this leader may have hung before it could. It has
+        ``arrival_s`` more before it counts as silent.
         """
         coordinator = self._coordinator
         missing = coordinator.missing() - self._leaving if coordinator is not None else set()
@@ -218,7 +220,7 @@ class LeaderServer:
         coordinator = self._coordinator
         if coordinator is None or self._closed.is_set() or worker in self._leaving:
             return
-        # Its process has ended, or its connection alone: the driver makes certain.
+        # Perhaps only the connection has ended, so the driver kills the process to be certain.
         if worker not in self._accused:
             self._accused.add(worker)
             self._to_driver({"kind": "suspect", "worker": worker, "silent_s": 0.0})

@@ -1,8 +1,8 @@
-"""Which worker leads an elastic job, as its driver hears of it.
+"""Driver's knowledge of which worker leads an elastic job.
 
-Workers say so themselves, each over a connection of its own. So of two that follow each other
-quickly the first may be heard last, and a leader that goes is followed by the question who leads
-now: the answer may have come before.
+Workers announce their leadership themselves, each over a connection of its own. If two leaders
+follow each other quickly, the announcement of the first may arrive last. So when a leader is gone,
+the driver asks all workers which one leads: the announcement may have come earlier.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from systems.elastic.crew import Crew, Process
 
 
 class Leadership:
-    """See the module's text."""
+    """Leader of one job, as far as its driver knows."""
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
         self._leader = ""
-        """Its name; empty while nobody is known to lead."""
+        """Name of the leader; empty while none is known."""
         self._term = 0
-        """Which of its terms that is."""
+        """Number of the leader's present term."""
 
     def claimed(self, process: Process, term: int) -> bool:
-        """A worker says that it leads; whether it can be asked for changes.
+        """Record that a worker announced its leadership. Return whether to ask it for changes.
 
-        One that has left may still be elected for a moment.
+        A worker that has left may still be elected for a moment; it is ignored.
         """
         if process.is_dead or process.end is not None or process.left is not None:
             return False
@@ -34,16 +34,16 @@ class Leadership:
         return True
 
     def ended(self, process: Process) -> None:
-        """A worker has left or died, or leads no more."""
+        """Record that a worker has left, has died or no longer leads."""
         if self._leader == process.name:
             self._leader = ""
             self._crew.tell_all({"kind": "who_leads"})
 
     @property
     def is_known(self) -> bool:
-        """Whether somebody can be asked."""
+        """Return whether a leader is known."""
         return bool(self._leader)
 
     def ask(self, request: Mapping[str, Any]) -> None:
-        """Ask the leader, which has to be known."""
+        """Send a request to the leader, which must be known."""
         self._crew.tell([self._leader], {**request, "term": self._term})

@@ -1,4 +1,4 @@
-"""The way out of a job, when a worker's last step has ended."""
+"""Steps by which a worker leaves a job after its last training step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """How a worker's training ends."""
+    """Way in which a worker's training ends."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -22,14 +22,14 @@ class Outcome(StrEnum):
 
 
 ENDS = (Outcome.FINISHED, Outcome.STOPPED)
-"""Outcomes that are the whole job's."""
+"""Outcomes that end the whole job."""
 
 
 def agree_to_end(loop: ElasticLoop) -> bool:
-    """Tell the other workers of a script that this one's loop has ended; whether theirs have, too.
+    """Tell a script's other workers that this one's loop has ended. Return whether all have.
 
-    The words of a step carry that. A worker that goes on sends its own words in its next step, and
-    the sum of the two says that the workers disagree.
+    A step's words carry this. A worker that goes on sends the usual words of its next step, and
+    the sum of both shows that the workers disagree.
 
     Raises:
         GroupLost: a worker was lost meanwhile.
@@ -41,15 +41,16 @@ def agree_to_end(loop: ElasticLoop) -> bool:
 
 
 def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
-    """Say that no step follows, and part from the others as the outcome asks.
+    """Tell the driver that no step follows, and part from the other workers.
 
-    True: the job is finished and this worker is the first, so ``finish`` is to follow.
+    Returns:
+        True if the job is finished and this worker is the first: ``finish`` must follow.
     """
     report, member = loop.bench.report, loop.member
     loop.bench.mark.now(Doing.LEAVE)
     report.flush()
     if outcome in ENDS:
-        loop.giving.cancel()  # the job is over, also for those that were about to join it
+        loop.giving.cancel()  # the job is over for workers about to join as well
     loop.giving.end()
     loop.client.send(
         {
@@ -59,11 +60,11 @@ def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
             **report.standing(),
         }
     )
-    if loop.halt > loop.resumed:  # it came before the outcome was known to whoever heard it
+    if loop.halt > loop.resumed:  # it came before the outcome: ``Hearing`` did not answer
         tell_halted(loop, loop.halt)
     if outcome is Outcome.LEFT:
-        # It leads on, if it did: newcomers cannot before they have entered. Who never had the state
-        # is of no use to others.
+        # A leaving leader leads on meanwhile: newcomers cannot lead before they have entered.
+        # Other workers do not need a worker that never had the state.
         if loop.has_state and not loop.is_dismissed:
             _stand_by(loop)
     elif loop.membership.members[0] == loop.worker or _stand_by(loop):
@@ -76,12 +77,13 @@ def leave(loop: ElasticLoop, outcome: Outcome) -> bool:
 
 
 def _stand_by(loop: ElasticLoop) -> bool:
-    """Wait until this worker may go, at the service of those that need its state.
+    """Wait until this worker may go, and give its state to workers that need it meanwhile.
 
-    A worker that went at once could break the connection on which another still receives the
-    end of the last sum; and one that died may have been the only other with the last step.
+    A worker that went at once could break the connection over which another still receives the
+    end of the last sum. If another worker dies, this one may be the last with the last step.
 
-    True: the job is over, its first worker has died, and this one is the first now.
+    Returns:
+        True if the job is over, its first worker has died, and this worker is now the first.
     """
     while True:
         message = loop.member.directives.get()
@@ -100,7 +102,7 @@ def _stand_by(loop: ElasticLoop) -> bool:
 
 
 def tell_halted(loop: ElasticLoop, number: int) -> None:
-    """Tell the leader where this worker stopped, and where it would take a state."""
+    """Tell the leader where this worker stopped, and the address where it can receive a state."""
     outcome = loop.outcome
     topology = loop.topologies.get(loop.generation)
     ahead = [each for each in loop.topologies.values() if each.generation > loop.generation]
@@ -120,8 +122,10 @@ def tell_halted(loop: ElasticLoop, number: int) -> None:
 
 
 def give(loop: ElasticLoop, message: Mapping[str, Any]) -> None:
-    """As the one whose state all go on from: log what the dead could not, and give the state
-    to those that are behind."""
+    """Serve as the source of a recovery, from whose state all workers go on.
+
+    The source completes the log for the dead, and sends its state to the workers behind.
+    """
     loop.bench.report.complete()
     behind = [(str(address), int(port)) for address, port in message["behind"].values()]
     if behind:

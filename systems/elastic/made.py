@@ -1,7 +1,7 @@
-"""Objects of torch that a script has made, noted as they are made.
+"""Record of torch objects that a script makes, such as schedulers, scalers and averages.
 
-A script hands over its model and its optimizer. Its schedulers, scalers and averages, and
-optimizers that it forgot, would otherwise be known only where it names them.
+A script hands over only its model and its optimizer. Without this record its other objects, and
+optimizers that it forgot, would be known only if it named them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Made:
     def __init__(self) -> None:
         self._references: list[weakref.ref[Any]] = []
         self.is_closed = False
-        """Whether the job trains, so that what is made now would not travel to joining workers."""
+        """Whether training has begun: the state of later objects would not reach joiners."""
 
     def watch(self) -> None:
         """Note every object of ``KINDS`` from now on, until the process ends.

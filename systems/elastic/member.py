@@ -1,7 +1,7 @@
-"""A worker's part in the membership: it stands for election, follows the leader, and obeys.
+"""One worker's part in the membership: it takes part in elections and obeys the leader.
 
-Everything but the training happens on threads of their own, so that a word is heard in the
-middle of a step. What the worker has told a leader is told to the next one again.
+All this happens on threads other than the training thread, so that messages are handled during a
+step. The facts that the worker told one leader are told to the next one again.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from systems.runtime.control import ControlClient, ControlError, Message
 
 LEADER_KEY = "leader"
 LINE = "line"
-"""Key of what a leader says, in the inbox: on which of this worker's lines to leaders it came."""
+"""Key that marks a leader's message in the inbox: number of the connection that it came over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What the training side wants to hear at once, on the membership's thread."""
+    """Callbacks of the training side for leader messages, run on the membership's thread."""
 
     topology: Callable[[Message], None]
     cancel: Callable[[int], None]
     halt: Callable[[int], None]
     dismissed: Callable[[], None]
     leads: Callable[[bool], None]
-    """Whether this worker leads from now on; on any thread of the membership's."""
+    """Called with whether this worker leads from now on, on any of the membership's threads."""
 
 
 class Member:
-    """One worker in one job.
+    """Membership of one worker in its job.
 
-    Attributes are read by the training thread. ``stop``, ``target_step``, ``announced``
-    (generation to switch to; 0: none) and ``pause`` (1 more than the change to stop for; 0:
-    none) are commands that the first worker puts into its words.
-    ``directives`` are what a worker that does not train waits for: ``halt``, ``resume``,
-    ``dismissed``, ``exit``, ``announce``, ``cancel``.
+    The training thread reads the attributes. ``stop``, ``target_step``, ``announced`` (generation
+    to switch to; 0: none) and ``pause`` (id of the change to stop for, plus 1; 0: none) are
+    commands that the first worker puts into its words. ``directives`` holds the messages that a
+    worker waits for while it does not train: ``halt``, ``resume``, ``dismissed``, ``exit``,
+    ``announce`` and ``cancel``.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Member:
         self.announced = 0
         self.pause = 0
         self.standing = (order.generation, order.membership)
-        """The present generation and its members."""
+        """Number of the present generation, and its membership."""
         self.directives: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._order = order
         self._token = token
@@ -70,21 +70,24 @@ class Member:
         self._handlers = handlers
         self._highest = order.generation
         self._change_id: int | None = None
-        """Of the last change that this worker went through, if of any."""
+        """Id of the last change that this worker went through, if any."""
         self._receiver: tuple[str, int] | None = None
         self._facts = Facts()
         self._request: Message | None = None
-        """What the driver asked for while this worker led, and had not greeted itself."""
+        """Driver's request that came while this worker led but had not greeted itself yet."""
         self._lock = threading.Lock()
         self._obeying = threading.Lock()
-        """Held while a leader's word is obeyed and while another is greeted; before the other."""
+        """Lock held while a leader's message is obeyed, and while a new leader's greeting is made.
+
+        To be taken before ``_lock`` if both are needed: the other order could deadlock.
+        """
         self._line = 0
         self._leader: ControlClient | None = None
         self._leader_worker = ""
         self._leader_address = ""
         self._leads = False
         self._term = 0
-        """How often this worker has been elected."""
+        """Number of times that this worker was elected."""
         self._leader_watch = LeaderWatch(order.hang_timeout_s, order.heartbeat_s)
         self._is_accused = False
         self._is_closed = False
@@ -114,30 +117,35 @@ class Member:
         self._thread = threading.Thread(target=self._listen, name="membership", daemon=True)
         self._thread.start()
 
-    # What the training side says.
+    # Calls of the training side.
 
     def tell(self, message: Message) -> None:
-        """Tell the leader, and every later one; a later message of a kind replaces it."""
+        """Tell the leader and every later one a fact; a later message of its kind replaces it."""
         with self._lock:
             self._facts.note(message)
             self._send(message)
 
     def forget(self, kind: str) -> None:
-        """What this worker has told of this kind is true no more: no later leader is told."""
+        """Stop telling later leaders this worker's message of a kind, which is no longer true."""
         with self._lock:
             self._facts.forget(kind)
 
     def prepared(self, address: str, port: int) -> None:
-        """This worker can take a state at this address."""
+        """Tell the leader that this worker can receive a state at this address."""
         self._receiver = (address, port)
         self.tell({"kind": "prepared", "address": address, "port": port})
 
     def switched(
         self, generation: int, membership: Membership, change_id: int | None = None
     ) -> None:
-        """This worker belongs to a new generation now; ``change_id``: of the last change that it
-        went through, if of any."""
-        self.standing = (generation, membership)  # at once: other threads read it
+        """Tell the leader that this worker has entered a generation.
+
+        Args:
+            generation: its number.
+            membership: its members and their global batch.
+            change_id: the last change that this worker went through; None: none.
+        """
+        self.standing = (generation, membership)  # one assignment: other threads read both
         self.announced = 0
         self.pause = 0
         self._highest = max(self._highest, generation)
@@ -155,15 +163,15 @@ class Member:
         self._election.stand()
 
     def resign(self) -> None:
-        """Lead no more: others do from now on."""
+        """Give up the leadership for good, so that another worker leads."""
         self._step_down()
         self._election.resign()
 
     def leave(self, *, hands_over: bool) -> None:
-        """Leave in order: whoever sees the connection end knows that this is no death.
+        """Leave in order: the leader is told first, so that this is not taken for a death.
 
         Args:
-            hands_over: whether others go on, so that one of them has to lead.
+            hands_over: whether other workers go on, so that one of them has to lead.
         """
         self._is_closed = True
         if hands_over:
@@ -174,10 +182,10 @@ class Member:
         self._server.close()
 
     def write_log(self) -> None:
-        """Write down what was noted of the coordination, once this worker has left."""
+        """Write the coordination log; to be called once this worker has left."""
         self._log.write(self._order, self._election)
 
-    # What it hears.
+    # Messages of the leader and the driver.
 
     def _listen(self) -> None:
         while not self._is_closed:
@@ -189,7 +197,7 @@ class Member:
                 self._accuse_leader(silent_s)
 
     def _receive(self, line: int, message: Message) -> None:
-        """What a leader says, on the thread that reads: that it lives is answered with the same."""
+        """Answer a leader's beat at once, on the reading thread, and queue other messages."""
         if message["kind"] != "beat":
             self._driver.inbox.put({**message, LINE: line})
             return
@@ -206,8 +214,11 @@ class Member:
         self._tell_driver({"kind": "suspect", "worker": self._leader_worker, "silent_s": silent_s})
 
     def _hear(self, message: Message) -> None:
-        """What a leader says counts until another is greeted: the greeting tells what has been
-        obeyed by then, and nobody would tell the new leader of what is obeyed after it."""
+        """Handle a message, unless it is of a leader before the one greeted last.
+
+        The greeting tells the new leader what this worker has obeyed so far. The new leader could
+        not know of a former leader's message that is obeyed after the greeting.
+        """
         line = message.pop(LINE, None)
         with self._obeying:
             if line is None or line == self._line:
@@ -262,7 +273,10 @@ class Member:
                 raise ControlError(f"a worker that trains was sent {kind!r}")
 
     def _asked(self, message: Message) -> None:
-        """For the leader that the driver means, and in that term: it asks every other one again."""
+        """Pass a driver's request on, if this worker leads in the term that the driver means.
+
+        Otherwise the request is dropped, since the driver asks again in each new term.
+        """
         if not self._leads:
             self._tell_driver({"kind": "leads_not"})
             return
@@ -270,7 +284,7 @@ class Member:
             message = {**message, "global_batch": self.standing[1].global_batch}
         with self._lock:
             if self._leader is None:
-                self._request = message  # its term is looked at when it is sent
+                self._request = message  # its term is checked when it is sent
             elif message["term"] == self._term:
                 self._send(message)
 
@@ -286,10 +300,14 @@ class Member:
         self._election.presume_dead(address)
 
     def _follow(self, worker: str, address: str) -> int:
-        """From now on this leader's words count and no other's; empty: nobody's.
+        """Drop the connection to the former leader and accept only a new one's messages.
+
+        Args:
+            worker: the new leader; empty: none is known.
+            address: its address in the election.
 
         Returns:
-            The number of the line on which they come.
+            Number of the connection over which its messages will come.
         """
         with self._lock:
             if self._leader is not None:
@@ -300,7 +318,7 @@ class Member:
             self._line += 1
             return self._line
 
-    # Who leads.
+    # Election of the leader.
 
     def _make_store(self) -> KeyStore:
         order = self._order
@@ -309,7 +327,7 @@ class Member:
         return TcpKeyStore(*self.store)
 
     def _on_leader(self, address: str) -> None:
-        """Called by the election's thread."""
+        """Follow a new leader, or begin to lead; called on the election's thread."""
         generation, membership = self.standing
         if address == self._me:
             coordinator = Coordinator(
@@ -327,7 +345,7 @@ class Member:
         host, _, port = place.rpartition(":")
         with self._obeying:
             with self._lock:
-                self._send({"kind": "bye"})  # the one before may still think that it leads
+                self._send({"kind": "bye"})  # the former leader may not know yet
             line = self._follow(leader, address)
             if address == self._me:
                 self._leads = True
@@ -360,7 +378,7 @@ class Member:
             inbox.put(gone)
             return
         with self._lock:
-            if self._line != line:  # it has gone meanwhile, or so it was said
+            if self._line != line:  # meanwhile it died, or was said to
                 with suppress(OSError):
                     client.send({"kind": "bye"})
                 client.close()
@@ -378,7 +396,10 @@ class Member:
         self._tell_driver({"kind": "leader", "term": self._term})
 
     def _tell_driver(self, message: Message) -> None:
-        """From any thread. Once this worker has left, its line to the driver may be closed."""
+        """Send the driver a message, from any thread.
+
+        Once this worker has left, a closed connection to the driver is no error.
+        """
         try:
             self._driver.send(message)
         except OSError:
@@ -391,10 +412,10 @@ class Member:
         self._handlers.leads(False)
 
     def _send(self, message: Message) -> None:
-        """To the leader, if there is one; the lock is held."""
+        """Send a message to the leader, if there is one; the caller holds ``_lock``."""
         if self._leader is None:
             return
         try:
             self._leader.send(stamped(message))
         except OSError:
-            return  # its reader notices as well, and the next leader is told
+            return  # the reading thread notices it too, and the next leader is told

@@ -1,4 +1,4 @@
-"""What stop-free training lets its user choose, beside what all backends on this runtime do."""
+"""Options of stop-free training, in addition to those of every backend on this runtime."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TIMES = (
 
 @dataclass(frozen=True, slots=True)
 class ElasticOptions:
-    """See the module's text; every worker of a job has the same.
+    """Options of stop-free training, the same for every worker of a job.
 
     Raises:
         ValueError: options out of range or in the wrong order, all at once, one a line.
@@ -36,50 +36,65 @@ class ElasticOptions:
 
     runtime: RuntimeOptions = field(default_factory=RuntimeOptions)
     transfer: str = "background"
-    """How joiners get the state: ``background``, while the others train; ``peer``, at the
-    switch from one of them; ``broadcast``, at the switch over the new group (EDL's way)."""
+    """How joiners get the state.
+
+    ``background``: while the others train; ``peer``: at the switch, from one of them;
+    ``broadcast``: at the switch, over the new group (EDL's way).
+    """
     recovery: str = "exact"
-    """What follows a worker's death. ``none``: the job is lost; ``consistent``: the others go
-    back to the last checkpoint; ``approximate``: they go on, perhaps without the last step;
-    ``exact``: they go on from the last step that any of them committed."""
+    """What follows a worker's death.
+
+    ``none``: the job is lost; ``consistent``: the others go back to the last checkpoint;
+    ``approximate``: they go on, perhaps without the last step; ``exact``: they go on from the last
+    step that any of them committed.
+    """
     store: str = "embedded"
-    """Where the workers elect their leader. ``embedded``: in the job's own store process, in
-    which their groups meet in any case; ``etcd``: in an etcd that is there already."""
+    """Store in which the workers elect their leader.
+
+    ``embedded``: the job's own store process, in which their groups meet in any case; ``etcd``: an
+    etcd cluster that runs already.
+    """
     etcd_endpoints: tuple[str, ...] = (DEFAULT_ENDPOINT,)
-    """Where its members listen, for ``etcd``; the first that answers is used."""
+    """Addresses of the members of etcd, for ``store=etcd``; the first that answers is used."""
     collectives: str = "gloo"
-    """How gradients are added up. ``gloo``: in the memory of the host, also for several slots on
-    one device; ``nccl``: between devices, where each slot has a CUDA device of its own. That
-    one has not been tried on such a machine yet."""
+    """Backend of the collectives that sum gradients.
+
+    ``gloo``: in host memory, also for several slots on one device; ``nccl``: between devices, where
+    each slot has a CUDA device of its own. ``nccl`` was never tried on such a machine.
+    """
     heartbeat_s: float = 0.1
-    """How often leader and workers show each other that they live."""
+    """Interval of the heartbeats between leader and workers."""
     leader_expiry_s: float = 3.0
-    """Age of the leader's last refreshment at which another worker takes over."""
+    """Age of the leader's claim, since its last refresh, at which another worker takes over."""
     leader_refresh_s: float = 1.0
-    """How often the leader refreshes its claim."""
+    """Interval at which the leader refreshes its claim."""
     switch_allowance_s: float = 0.0
-    """Least time between the leader's word and the switch (T_a of the EDL paper)."""
+    """Least time between the leader's announcement and the switch (T_a of the EDL paper)."""
     adjust_timeout_s: float = 300.0
     """Longest time from the request of a change of workers until they have switched."""
     leave_timeout_s: float = 30.0
-    """How long a worker that leaves may take after the switch; then it is killed."""
+    """Longest time that a leaving worker may take after the switch; then it is killed."""
     recovery_timeout_s: float = 30.0
     """Longest time from a worker's death until the others go on; then the job is lost."""
     straggler: str = "off"
-    """What is done about a worker that is slower than the others, as ``straggler_ratio`` and
-    ``straggler_window`` say. ``off``: nothing; ``remove``: it leaves in order (EDL, section
-    5.2), and the scheduler hears that the grant has shrunk."""
+    """What follows when a worker is slow by ``straggler_ratio`` and ``straggler_window``.
+
+    ``off``: nothing; ``remove``: the worker leaves in order (EDL, section 5.2), and the scheduler
+    is told that the grant has shrunk.
+    """
     straggler_ratio: float = 1.2
-    """Times the median of all workers' times of a step, above which one is slow."""
+    """Ratio of a worker's step time to the median of all workers, above which it is slow."""
     straggler_window: int = 10
-    """Steps in succession in which a straggler was slow."""
+    """Number of consecutive steps in which a straggler was slow."""
     stops_first: bool = False
-    """All stop before a change is prepared, as in a restart; what ``warm_restart`` does."""
+    """Whether all workers stop before a change is prepared, as in a restart (``warm_restart``)."""
 
     @property
     def hang_timeout_s(self) -> float:
-        """Silence after which a worker is taken for hanging, and killed: by its peers' word, or
-        by the driver's own look."""
+        """Time without a heartbeat after which a worker counts as hanging and is killed.
+
+        Its peers report the silence, or the driver notices it.
+        """
         return self.runtime.hang_timeout_s
 
     def __post_init__(self) -> None:
@@ -151,11 +166,11 @@ class ElasticOptions:
 
 
 _HANG_TIMEOUT_S = 2.0
-"""Where workers look at each other's beats, which needs no patience with the driver."""
+"""Default of ``hang_timeout_s`` here; workers watch each other's heartbeats, so it can be short."""
 
 
 def elastic_options(**options: Any) -> ElasticOptions:
-    """Options from their names, those of ``RuntimeOptions`` among them.
+    """Return options from their names, with those of ``RuntimeOptions`` among them.
 
     Raises:
         ValueError: options out of range or in the wrong order, all at once, one a line.
@@ -169,7 +184,8 @@ def elastic_options(**options: Any) -> ElasticOptions:
         runtime = RuntimeOptions(reduction="ordered", **of_runtime)
     except ValueError as error:
         problems.append(str(error))
-        # What the others are compared with still is the user's, unless it is refused itself.
+        # The other options are still compared with the user's hang_timeout_s, unless that is
+        # refused.
         hang_timeout_s = of_runtime["hang_timeout_s"]
         given_s = hang_timeout_s if hang_timeout_s > 0 else _HANG_TIMEOUT_S
         runtime = RuntimeOptions(hang_timeout_s=given_s)

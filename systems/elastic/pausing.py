@@ -1,4 +1,4 @@
-"""A worker that has stopped for a change which is made while nobody trains (``stops_first``)."""
+"""Pause of a worker that has stopped for a change made while no worker trains (``stops_first``)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ if TYPE_CHECKING:
 
 
 def wait_for_switch(loop: ElasticLoop, change_id: int) -> int:
-    """Train no more until the leader says in which generation, or 0 for the present one.
+    """Wait until the leader says how to go on, and return the generation to switch to.
+
+    Returns:
+        The generation; 0 to go on in the present one.
 
     Raises:
-        GroupLost: all are halted meanwhile, or this worker is let go.
+        GroupLost: all workers are halted meanwhile, or this worker is dismissed.
     """
     _tell(loop, change_id)
     while True:

@@ -1,7 +1,7 @@
 """State of a script's objects as JSON values, with the types that JSON does not have.
 
-A ``MultiStepLR`` keeps a ``Counter`` by step number. JSON alone would bring it back as a
-dictionary by texts, and the schedule would silently never change again.
+A ``MultiStepLR`` keeps a ``Counter`` by step number. JSON alone would return a dictionary by texts,
+and the learning rate would never change again, without any error.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ import torch
 from systems.elastic.script_error import ScriptError
 
 MAX_TENSOR_BYTES = 1 << 16
-"""Larger tensors belong in a module, whose tensors travel as they are and not as text."""
+"""Most bytes of a tensor that is sent as text.
+
+A larger tensor belongs in a module, whose tensors are sent as bytes.
+"""
 
 
 def encode(value: Any, what: str) -> Any:
-    """Return a value as JSON can hold it; ``decode`` gives an equal one of the same types.
+    """Return a value as JSON can hold it; ``decode`` returns an equal one of the same types.
 
     Args:
-        value: numbers, texts, None, small tensors, and lists, tuples, dictionaries and counters
-            of these.
+        value: numbers, texts, None, small tensors, and lists, tuples, dictionaries and counters of
+            these.
         what: the name of the value, for the error.
 
     Raises:
@@ -48,7 +51,7 @@ def encode(value: Any, what: str) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """Return what ``encode`` was given.
+    """Return the value that ``encode`` was given.
 
     Raises:
         ValueError: ``encode`` did not make this.
@@ -72,7 +75,7 @@ def decode(value: Any) -> Any:
 
 
 def _number(value: Any, what: str) -> bool | int | float:
-    """Return a subclass of a number, or a scalar of NumPy, as Python's own number."""
+    """Return an instance of a number's subclass, or a scalar of NumPy, as Python's own number."""
     plain = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
     for kind in (bool, int, float):
         if isinstance(plain, kind):

@@ -1,7 +1,7 @@
-"""A job's throughput at one size after the other, by successive scale-in.
+"""Profile of a job's throughput at several sizes, measured by successive scale-in.
 
-Source: EDL (papers/systems.md, 1.9): from the largest size down, some mini-batches at each;
-``t(p) = S(p)/p``, and the efficiency of p is ``t(p)`` over the largest ``t``.
+Source: EDL (papers/systems.md, 1.9): from the largest size down, some mini-batches at each; ``t(p)
+= S(p)/p``, and the efficiency of p is ``t(p)`` over the largest ``t``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from systems.runtime.step_log import LineReader
 
 
 class Profiling:
-    """One profile that is being made."""
+    """One profile under way."""
 
     def __init__(
         self,
@@ -25,12 +25,12 @@ class Profiling:
         steps_log: Path,
         answer: Callable[[Mapping[str, Any]], None],
     ) -> None:
-        """Begin.
+        """Begin a profile.
 
         Args:
             sizes: numbers of workers, in the order in which they are measured.
-            steps: to measure at each.
-            size_after: what the job goes back to.
+            steps: number of steps to measure at each size.
+            size_after: size that the job goes back to.
             steps_log: the job's ``steps.jsonl``.
             answer: called with the result, or with what prevented it.
 
@@ -45,19 +45,19 @@ class Profiling:
         self._size_after = size_after
         self._log = LineReader(steps_log)
         self._last: deque[Mapping[str, Any]] = deque(maxlen=steps)
-        """Steps of the present generation."""
+        """Last steps of the present generation."""
         self._num_steps = 0
-        """Of it, those included that are no longer kept."""
+        """Number of steps in the present generation, with those no longer kept."""
         self._samples_per_s: dict[int, float] = {}
         self._failure = ""
         self._is_stuck = False
         """Whether the job could not go back to its size."""
 
     def wanted(self, size: int) -> int | None:
-        """How many workers there have to be now; None: it is over.
+        """Return the number of workers that the profile needs now; None: the profile is over.
 
         Args:
-            size: how many there are.
+            size: present number of workers.
         """
         if self._sizes and size == self._sizes[0]:
             rate = self._measure(size)
@@ -68,22 +68,25 @@ class Profiling:
         return None if size == self._size_after or self._is_stuck else self._size_after
 
     def on_rescaled(self, answer: Mapping[str, Any]) -> None:
-        """What became of a change of the size. One that failed ends the profile, after the way
-        back; one that has to wait for another is asked for again."""
+        """Note the answer to a change of the size.
+
+        A failed change ends the profile, after the way back. A change that has to wait for another
+        is requested again.
+        """
         if answer["status"] != "failed":
             return
-        self._is_stuck = bool(self._failure)  # on the way back, too
+        self._is_stuck = bool(self._failure)  # the way back has failed, too
         self._failure = self._failure or str(answer.get("reason", ""))
         self._sizes.clear()
 
     def result(self) -> dict[str, Any]:
-        """What is answered when it is over; what had been measured until a failure is in it."""
+        """Return the final answer; after a failure, with the sizes measured before it."""
         if self._failure:
             return {"status": "failed", "reason": self._failure, "profile": self.rows()}
         return {"status": "done", "profile": self.rows()}
 
     def rows(self) -> list[dict[str, float]]:
-        """The result, by size."""
+        """Return the measurements, by size."""
         rates = dict(sorted(self._samples_per_s.items()))
         best = max((rate / size for size, rate in rates.items()), default=1.0)
         return [
@@ -92,7 +95,7 @@ class Profiling:
         ]
 
     def _measure(self, size: int) -> float | None:
-        """Samples per second over the last steps of the present generation; None: not yet.
+        """Return samples per second over the last steps of the present generation; None: too few.
 
         The first step of a generation does not count.
         """

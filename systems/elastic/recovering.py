@@ -1,6 +1,6 @@
-"""A survivor's way from the loss of a group to the next one.
+"""A survivor's recovery, from the loss of its group to the next group.
 
-Source: EDL, section 4.3; what the leader decides is in ``recovery``.
+Source: EDL, section 4.3. The leader's decisions are in ``recovery``.
 """
 
 from __future__ import annotations
@@ -22,29 +22,32 @@ from systems.runtime.control import ControlError, Message
 QUIET_TIMEOUT_S = 5.0
 ENDLESS = 2**62
 MEETINGS = 3
-"""So often a group that cannot be built is tried before a recovery has taken too long."""
+"""Number of times that the timeout for building a group fits into the recovery's timeout."""
 
 if TYPE_CHECKING:
     from systems.elastic.elastic_loop import ElasticLoop
 
 
 class Recovering:
-    """What a worker's training thread does instead of training."""
+    """Recovery of one worker, on its training thread."""
 
     def __init__(self, loop: ElasticLoop) -> None:
         self._loop = loop
         self._attempted = 0
 
     def recover(self) -> Outcome | None:
-        """Go on with the other survivors; if this worker is not to, how it has ended.
+        """Go on training with the other survivors.
+
+        Returns:
+            None if the worker trains on; else the outcome with which its training has ended.
 
         Raises:
-            ControlError: nobody has said how in time.
+            ControlError: no message said in time how to go on.
         """
         loop = self._loop
         loop.bench.mark.now(Doing.RECOVER)
         loop.trainer.undo()
-        loop.words = loop.words.fresh()  # what was left behind may still write to the old ones
+        loop.words = loop.words.fresh()  # an abandoned all-reduce may still write to the old ones
         if loop.group is not None:
             loop.group.give_up()
         if loop.meeting is not None:
@@ -61,7 +64,7 @@ class Recovering:
                 message = self._attempt()
                 break
             except (GroupLost, TransferError):
-                continue  # another one died meanwhile, or the leader was told of the failure
+                continue  # another worker died meanwhile, or the leader was told of the failure
         if message is None:
             return Outcome.LEFT
         if message["outcome"]:
@@ -72,11 +75,14 @@ class Recovering:
         return None
 
     def _attempt(self) -> Message | None:
-        """One recovery from the leader's halt to the new group, or to the end of the job if
-        others have come to it; None: not for us.
+        """Make one attempt, from the leader's halt to the new group.
+
+        Returns:
+            The leader's ``resume`` message; its outcome is set if the job is over. None if this
+            worker does not go on.
 
         Raises:
-            GroupLost: another began before it was over.
+            GroupLost: another recovery began before this one was over.
             TransferError: the state did not come.
         """
         loop = self._loop
@@ -96,7 +102,7 @@ class Recovering:
         if is_member:
             timeout_s = loop.order.recovery_timeout_s / MEETINGS
             loop.regrouping.begin(number, membership, timeout_s)
-            if loop.halt != number:  # it came in between, and found nothing to cancel
+            if loop.halt != number:  # a later halt came before ``begin`` and cancelled nothing
                 loop.regrouping.cancel_all()
                 raise GroupLost("another recovery has begun")
         self._settle_state(message)
@@ -104,12 +110,12 @@ class Recovering:
             return None
         group = loop.regrouping.take(number)
         loop.resumed = number
-        loop.target_step = ENDLESS  # the others would not go on after their last step
+        loop.target_step = ENDLESS  # a job past its last step has an outcome
         loop.enter(number, membership, group, change_id=message["change_id"])
         return message
 
     def _settle_state(self, message: Message) -> None:
-        """Have the state that all go on from."""
+        """Bring this worker to the state from which all survivors go on."""
         loop = self._loop
         if message["from_checkpoint"]:
             loop.bench.roll_back()
@@ -122,16 +128,22 @@ class Recovering:
         loop.has_state = True
 
     def _next_halt(self) -> int | None:
-        """The number of a recovery that was not tried yet; None if this worker is dismissed.
+        """Wait for a recovery that was not tried yet, and return its number.
 
-        Whoever was lost is known by the time that a hang takes to be noticed. If nobody was, the
-        others may not know that the group is of no use any more: the leader is told.
+        A worker that died or hangs is noticed within ``hang_timeout_s``. If no halt came by then,
+        the other workers may not know that the group is lost, and the leader is told.
+
+        Returns:
+            The number; None if this worker is dismissed.
+
+        Raises:
+            ControlError: no halt came within ``recovery_timeout_s``.
         """
         loop = self._loop
         now = time.monotonic()
         until = now + loop.order.recovery_timeout_s
         tell_at = now + loop.order.hang_timeout_s
-        # Not ``halt``: what this worker begins anew must not be ended with what was before.
+        # Not ``halt``: the waits of the new attempt must begin after the old ones were ended.
         while loop.released <= self._attempted:
             if loop.is_dismissed:
                 return None
@@ -141,7 +153,7 @@ class Recovering:
             except queue.Empty:
                 if tell_at < until:
                     tell_at = math.inf
-                    if loop.generation:  # else it was only joining, and is missed by nobody
+                    if loop.generation:  # else it was only joining, and no group misses it
                         loop.tell_failed(loop.generation, "its group was lost")
                     continue
                 raise ControlError(
@@ -153,7 +165,7 @@ class Recovering:
         return None if loop.is_dismissed else loop.released
 
     def _directive(self, kind: str, number: int) -> Message | None:
-        """The leader's message of this kind in this recovery; None if dismissed.
+        """Return the leader's message of this kind in this recovery; None if dismissed.
 
         Raises:
             GroupLost: another recovery has begun.

@@ -1,11 +1,13 @@
-"""How the survivors of a worker's death go on: who, from which step, with whose state.
+"""Plan after a worker's death: which survivors go on, from which step and with whose state.
 
-Source: EDL, section 4.3 (forced exit). ``approximate``: the survivors redo the mini-batch, and
-where their counts differ the lowest rank's state is everybody's. ``consistent``: they go back
-to the last checkpoint. ``exact`` is ours: they go on from the last step that anybody committed.
-A step is committed only once its gradients and words came from all workers, and the state is
-the same on all of them at every boundary; so this is bitwise what would have followed if the
-dead had left gracefully at that step.
+Source: EDL, section 4.3 (forced exit). ``approximate``: the survivors redo the mini-batch. If their
+step counts differ, all take the lowest rank's state. ``consistent``: they go back to the last
+checkpoint.
+
+``exact`` is ours: the survivors go on from the last step that any of them committed. A worker
+commits a step only when gradients and words came from all workers, and at every step boundary all
+workers have the same state. So the result is bitwise that of a job which the dead workers had left
+gracefully at that step.
 """
 
 from __future__ import annotations
@@ -19,15 +21,15 @@ from systems.runtime.control import Message
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Who trains, by rank, and the global batch they share."""
+    """Workers that train, by rank, and the global batch that they share."""
 
     members: tuple[str, ...]
     global_batch: int
     virtual_workers: tuple[int, ...] = ()
-    """Virtual workers of each member, where a plan gives them; else they share evenly."""
+    """Virtual workers of each member; empty if no plan gives them, and the members share evenly."""
 
     def to_message(self) -> dict[str, Any]:
-        """As a part of control messages."""
+        """Return this membership as fields of a control message."""
         return {
             "members": list(self.members),
             "global_batch": self.global_batch,
@@ -36,75 +38,78 @@ class Membership:
 
     @classmethod
     def from_message(cls, message: Message) -> Membership:
-        """The one in a control message."""
+        """Return the membership in a control message."""
         virtual_workers = tuple(message.get("virtual_workers", ()))
         return cls(tuple(message["members"]), message["global_batch"], virtual_workers)
 
 
 @dataclass(frozen=True, slots=True)
 class Halted:
-    """Where a survivor stopped."""
+    """A survivor's report of where it stopped."""
 
     generation: int
-    """In whose group it worked last; 0 if in none."""
+    """Generation in whose group the worker trained last; 0 if in none."""
     step: int
-    """Steps it has committed; -1 if it has not the whole state."""
+    """Number of steps that the worker has committed; -1 if it does not have the whole state."""
     address: str
     port: int
-    """Where it takes a state; nothing where it will not."""
+    """Port at ``address`` where the worker takes a state; 0 if it takes none."""
     outcome: str = ""
-    """How its training has ended (``leaving.Outcome``), if it has: no step follows."""
+    """How the worker's training has ended (``leaving.Outcome``); empty if it has not."""
     membership: Membership | None = None
-    """Of that generation, which the leader may not have heard of: one before it led there."""
+    """Membership of ``generation``; a leader that followed another leader may not know it."""
     change_id: int | None = None
-    """Of the last change that it went through, if of any."""
+    """Id of the last change that the worker went through; None if there was none."""
     newcomers: tuple[str, ...] = ()
-    """Who joins in a generation that it has heard of and not entered: they may have entered it."""
+    """Joiners of generations that this worker has heard of, but not entered.
+
+    They may have entered one already.
+    """
 
 
 @dataclass
 class Recovery:
-    """One attempt to go on; another death begins another."""
+    """One attempt to go on; another death begins another attempt."""
 
     number: int
-    """Also the number of the generation that follows."""
+    """Number of the recovery, and of the generation that follows it."""
     reason: str
-    """Why, to whom a change fails by it."""
+    """Reason that is given if a change fails because of this recovery."""
     told: set[str] = field(default_factory=set)
-    """Who was told to halt."""
+    """Workers that were told to halt."""
     halted: dict[str, Halted] = field(default_factory=dict)
     resumed: Membership | None = None
 
     @property
     def newcomers(self) -> set[str]:
-        """Who may work in a generation that none of those has entered that have halted."""
+        """Joiners that may train in a generation which no halted worker has entered."""
         return {worker for report in self.halted.values() for worker in report.newcomers}
 
     def halt_message(self) -> Message:
-        """What survivors are told first."""
+        """Return the first message to the survivors."""
         return {"kind": "halt", "generation": self.number}
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
-    """What the survivors are told next."""
+    """Content of the second message to the survivors: how they go on."""
 
     membership: Membership
     from_generation: int
-    """The generation whose members go on: the present one, or the one being switched to."""
+    """Generation whose members go on: the present one, or the one being switched to."""
     step: int
     source: str
-    """Who gives its state to those that are behind."""
+    """Worker that gives its state to the workers behind."""
     behind: Mapping[str, tuple[str, int]]
-    """Who takes it, and where."""
+    """Workers that take the source's state, each with the address and port where it listens."""
     from_checkpoint: bool
     change_id: int | None
-    """The last change that they have gone through, if any."""
+    """Id of the last change that the survivors went through; None if there was none."""
     outcome: str = ""
-    """If not empty, the job's training is over, and the first member only says so."""
+    """How the job has ended; empty if training goes on. The first member then only reports it."""
 
     def message(self, recovery: Recovery) -> Message:
-        """This plan as a control message."""
+        """Return this plan as a control message."""
         return {
             "kind": "resume",
             "generation": recovery.number,
@@ -124,23 +129,23 @@ def plan_resume(
     dead: Collection[str],
     mode: str,
 ) -> ResumePlan | None:
-    """How survivors go on; None if none of them has the whole state.
+    """Return how the survivors go on; None if no survivor has the whole state.
 
     Args:
-        halted: every survivor; leavers and joiners of a switch under way are among them. A
-            member that is not has left.
-        memberships: of the generations that somebody may be in.
-        dead: all that have ever died.
+        halted: reports of all survivors, with the leavers and joiners of a switch under way. A
+            member without a report has left.
+        memberships: memberships of the generations that a survivor may be in.
+        dead: all workers that have ever died.
         mode: ``consistent``, ``approximate`` or ``exact``.
     """
     whole = {worker: at for worker, at in halted.items() if at.step >= 0}
-    # Also of those that a leader after the one that led there has not heard of.
+    # A new leader may not have heard of the generation that an earlier one led the workers to.
     known = {at.generation: at.membership for at in whole.values() if at.membership is not None}
     known |= memberships
     generations = [at.generation for at in whole.values() if at.generation in known]
     if not generations:
         return None
-    from_generation = max(generations)  # if one has switched, all were about to
+    from_generation = max(generations)  # if one worker has switched, all were about to
     target = known[from_generation]
     change_id = next(at.change_id for at in whole.values() if at.generation == from_generation)
     members = tuple(w for w in target.members if w in halted and w not in dead)
@@ -148,7 +153,7 @@ def plan_resume(
     if over:
         return _end(over, members, from_generation, target.global_batch, halted, change_id)
     candidates = [worker for worker in members if worker in whole]
-    candidates += sorted(set(whole) - set(members))  # a leaver may be the only one that knows
+    candidates += sorted(set(whole) - set(members))  # only a leaver may have the last step's state
     if not members:
         return None
     if mode == "exact":
@@ -181,8 +186,10 @@ def _end(
     halted: Mapping[str, Halted],
     change_id: int | None,
 ) -> ResumePlan:
-    """Somebody has made the last step, so there is nothing to go on to, whatever the mode: who
-    has its state comes first, and the others need it no more."""
+    """Return the plan of a job that is over: a survivor has made the last step.
+
+    The survivors with that state come first. The others need no state, whatever the mode.
+    """
     others = tuple(worker for worker in members if worker not in over)
     return ResumePlan(
         membership=Membership((*over, *others), global_batch),

@@ -1,4 +1,4 @@
-"""When the workers of a job have to go on at the latest after they have lost their group."""
+"""Deadline by which workers that have lost their group must train again."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ import time
 
 
 class RecoveryDeadline:
-    """As the job's driver counts it."""
+    """Deadline of a job's recovery, kept by the driver."""
 
     def __init__(self, limit_s: float) -> None:
-        """Args: ``limit_s``: for a recovery."""
+        """Begin without a deadline.
+
+        Args:
+            limit_s: longest time of a recovery.
+        """
         self._limit_s = limit_s
         self.at: float | None = None
-        """On ``time.monotonic``; None: nothing was lost."""
+        """Deadline on ``time.monotonic``; None: no recovery is awaited."""
         self._leader = ""
-        """On whose word alone they are awaited; empty: a worker has died."""
+        """Leader on whose word alone a recovery is awaited; empty if a worker has died."""
 
     def died(self) -> None:
-        """A worker has: however long the others have taken for another's death."""
+        """Set the deadline after a death, in full again if a recovery is under way."""
         self.at = time.monotonic() + self._limit_s
         self._leader = ""
 
     def halted(self, leader: str) -> None:
-        """A leader has halted the workers, perhaps though nobody has died."""
+        """Set a deadline, if there is none: a leader has halted the workers, even without a death.
+
+        A later leader takes the place of an earlier one.
+        """
         if self.at is None:
             self.at = time.monotonic() + self._limit_s
             self._leader = leader
@@ -30,11 +37,13 @@ class RecoveryDeadline:
             self._leader = leader
 
     def deposed(self, leader: str) -> None:
-        """It leads no more: on its word nobody is awaited any longer. Those that it has halted say
-        so to the next leader, who then says so to the driver."""
+        """Drop the deadline if only this leader, which leads no more, has halted the workers.
+
+        The halted workers tell the next leader, which then tells the driver.
+        """
         if self._leader == leader:
             self.met()
 
     def met(self) -> None:
-        """They have gone on."""
+        """Drop the deadline: the workers train again."""
         self.at, self._leader = None, ""

@@ -1,4 +1,4 @@
-"""Groups of generations to come, built beside the training.
+"""Construction of the groups of future generations during training.
 
 Source: EDL, section 4.2: the new topology is made while the old one goes on working.
 """
@@ -23,14 +23,14 @@ STORE_RETRY_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Who will train in a generation to come, and who gives the state to whom."""
+    """Members of a future generation, and which member gives the state to which joiner."""
 
     generation: int
     change_id: int
     membership: Membership
     joiners: tuple[str, ...]
     donors: Mapping[str, tuple[tuple[str, int], ...]]
-    """Addresses of the joiners that a present member gives the state to."""
+    """Addresses of the joiners that each donor gives the state to, by donor."""
 
     @property
     def survivors(self) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ class Topology:
 
     @classmethod
     def from_message(cls, message: Message) -> Topology:
-        """The topology in a leader's message."""
+        """Return the topology in a leader's message."""
         return cls(
             message["generation"],
             message["change_id"],
@@ -53,7 +53,7 @@ class Topology:
 
 
 class Regrouping:
-    """Builds groups in threads; the training thread takes them when they are there."""
+    """Builder of groups, one thread each; the training thread takes a group when it is built."""
 
     def __init__(
         self,
@@ -67,16 +67,18 @@ class Regrouping:
         *,
         on_devices: bool = False,
     ) -> None:
-        """Args:
-        worker: this one.
-        store: where the job's store is now.
-        timeout_s: longest time for all members to meet.
-        collective_timeout_s: of the groups that are built.
-        prepare: called by the building thread before anyone can use a group, with its generation,
-            this worker's rank and the number of members.
-        on_built: called by the building thread with the generation.
-        on_failed: as ``on_built``, with the reason as well.
-        on_devices: groups connect the members' devices, too.
+        """Prepare to build groups.
+
+        Args:
+            worker: name of this worker.
+            store: returns the present address of the job's store.
+            timeout_s: longest time until all members have met.
+            collective_timeout_s: time-out of the collectives of the groups.
+            prepare: called by the building thread before the group can be used, with its
+                generation, this worker's rank and the number of members.
+            on_built: called by the building thread with the generation.
+            on_failed: called by the building thread with the generation and the reason.
+            on_devices: whether groups connect the members' devices, too.
         """
         self._worker = worker
         self._store = store
@@ -91,17 +93,17 @@ class Regrouping:
         self._failures: dict[int, str] = {}
         self._wanted: set[int] = set()
         self.build_s: dict[int, float] = {}
-        """How long each group took to build."""
+        """Seconds that each group took to build, by generation."""
 
     def begin(
         self, generation: int, membership: Membership, timeout_s: float | None = None
     ) -> None:
-        """Build the group of a generation; a worker that is not in it has nothing to build.
+        """Begin to build a generation's group; a worker that is no member has nothing to build.
 
         Args:
-            generation: of the group.
-            membership: who is to meet.
-            timeout_s: longest time for that; None: the usual one.
+            generation: number of the generation.
+            membership: the workers that are to meet.
+            timeout_s: longest time for that; None: the usual time.
         """
         if self._worker not in membership.members:
             self._on_built(generation)
@@ -114,7 +116,7 @@ class Regrouping:
         ).start()
 
     def cancel(self, generation: int) -> None:
-        """Forget a group that will not be used; who waits for it gets GroupLost."""
+        """Forget a group that will not be used; a thread that waits for it gets GroupLost."""
         with self._changed:
             self._wanted.discard(generation)
             group = self._groups.pop(generation, None)
@@ -128,10 +130,10 @@ class Regrouping:
             self.cancel(generation)
 
     def take(self, generation: int) -> Group:
-        """The group of a generation; waits until it is built. It is the caller's then.
+        """Wait until a generation's group is built, and hand it over to the caller.
 
         Raises:
-            GroupLost: it could not be built, or was cancelled.
+            GroupLost: the group could not be built, or was cancelled.
         """
         with self._changed:
             while generation not in self._groups:
@@ -156,6 +158,7 @@ class Regrouping:
             if wanted:
                 self._on_failed(generation, str(error).splitlines()[0])
             return
+        # Before the group is handed over, so that the first step finds everything prepared.
         self._prepare(generation, members.index(self._worker), len(members))
         with self._changed:
             wanted = generation in self._wanted
@@ -184,16 +187,18 @@ class Regrouping:
         )
 
     def _living_store(self, generation: int, until: float) -> TCPStore:
-        """A client of the job's store. One that has died is soon replaced by another, so none
-        is waited for long: it may have died just now, and its address still answer.
+        """Return a client of the job's store.
+
+        A store that has died is soon replaced by another. So each attempt is short: the store may
+        have died just now, while its address still answers.
 
         Raises:
-            RuntimeError: there was none in time, or nobody wants the group any more.
+            RuntimeError: no store answered in time, or the group was cancelled.
         """
         while True:
             address, port = self._store()
             try:
-                # A store's client itself goes on trying, and fills stderr meanwhile.
+                # Tried first, since TCPStore's own client retries and fills stderr meanwhile.
                 socket.create_connection((address, port), STORE_CONNECT_S).close()
                 return connect(address, port, STORE_CONNECT_S)
             except (OSError, RuntimeError) as error:

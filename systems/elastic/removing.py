@@ -1,9 +1,8 @@
-"""The driver's own changes: workers that are too slow are asked to leave (EDL, section 5.2).
+"""Removals: the driver asks workers that are too slow to leave (EDL, section 5.2).
 
-A removal is a scale-in like any other, but nobody has requested it, so it is reported as a grant
-that has shrunk. A request of the scheduler's that comes meanwhile is answered with RETRY when
-the removal is over, since one adjustment goes on at a time; not at once, or it would be
-repeated in vain until then.
+A removal is a scale-in, but no scheduler has requested it. So it is reported as a grant that has
+shrunk. The job makes one adjustment at a time. A scheduler's request during a removal is answered
+with RETRY once the removal is over: an immediate RETRY would be repeated in vain until then.
 """
 
 from __future__ import annotations
@@ -25,15 +24,16 @@ def removal_of(
     number: int,
     options: ElasticOptions,
 ) -> Adjusting | None:
-    """The change that takes stragglers out, the slowest first; None: none can be spared.
+    """Return the change that removes stragglers, the slowest first; None: none can be spared.
 
     Args:
         slowness: each straggler's time over the median.
-        slots: of the workers that train now, by rank.
-        job: whose workers they are; it keeps its least number of slots.
+        slots: slots of the workers that train now, by worker in the order of ranks.
+        job: job of these workers; it keeps its least number of slots.
         global_batch: stays as it is.
-        number: above 0, and given once in the job's life: the change's id is no request's.
-        options: ratio and window, for the reason, and the longest time it may take.
+        number: above 0, and unique in the job's life; its negative is the change's id, which no
+            request has.
+        options: ratio and window, for the reason, and the longest time that the removal may take.
     """
     members = list(slots)
     known = [worker for worker in members if worker in slowness]

@@ -1,7 +1,7 @@
-"""How other processes of the same user ask a job for something: a socket on the loopback.
+"""Requests to a job from other processes of the same user, over a loopback socket.
 
-Where it is and the token to show are in the file ``control.json`` of the job's folder, which
-only its owner can read. Messages are those of the control channel (``runtime.control``).
+The file ``control.json`` in the job's folder, which only its owner can read, has the port and the
+token. Messages are those of the control channel (``runtime.control``).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ LOOPBACK = "127.0.0.1"
 
 
 class RequestServer:
-    """The job's end; works inside ``serve``."""
+    """The job's end of the channel; it works only inside ``serve``."""
 
     def __init__(self, job: UserJob, job_dir: Path) -> None:
-        """Listen, and write the file.
+        """Listen, and write ``control.json``.
 
         Raises:
-            OSError: the file is there, or cannot be written.
+            OSError: the file is there already, or cannot be written.
         """
         self._job = job
         self._token = secrets.token_hex(32)
@@ -37,6 +37,7 @@ class RequestServer:
         self._path = job_dir / FILE
         address, port = self._server.address
         place = {"address": address, "port": port, "token": self._token}
+        # Renamed when complete, so that no reader sees half of it; 0600, since it has the token.
         partial = self._path.with_suffix(".partial")
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -53,7 +54,7 @@ class RequestServer:
         self._server.wait(0.0)
 
     def close(self) -> None:
-        """Hang up, and remove the file."""
+        """Close the connections, and remove the file."""
         self._server.close()
         self._path.unlink(missing_ok=True)
 
@@ -71,7 +72,7 @@ class RequestServer:
 
 
 def ask(job_dir: Path, request: Mapping[str, Any], timeout_s: float) -> Message:
-    """Ask a job; waits for the answer.
+    """Send a request to a job, and wait for the answer.
 
     Raises:
         ControlError: there is no such job, it is gone, or it does not answer in time.
@@ -86,8 +87,8 @@ def ask(job_dir: Path, request: Mapping[str, Any], timeout_s: float) -> Message:
     greeting = {"kind": "greeting", "job_id": JOB_ID, "token": token}
     gone: Message = {"status": "failed", "reason": "the job is gone"}
     try:
-        # Whatever address the file says: a job listens on the loopback, and the folder may be a
-        # stranger's.
+        # Never the address in the file: a job listens on the loopback only, and a folder of another
+        # user could name any host.
         client = ControlClient(LOOPBACK, port, greeting, on_end=lambda: client.inbox.put(gone))
         client.send({"kind": "request", **request})
     except (OSError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""A job's workers, and what can be asked about them: who joins, who is wanted, who survives."""
+"""Members of an elastic job, and queries about them: who joins, is wanted, or survives."""
 
 from __future__ import annotations
 
@@ -12,19 +12,26 @@ from systems.elastic.recovery_deadline import RecoveryDeadline
 from systems.runtime.job_life import Phase
 
 LEAVING = (Phase.STOPPING, Phase.FINISHING)
-"""A worker that has left then waits, with the last step's state, until the job has ended."""
+"""Phases in which a worker that has left waits, with the last step's state, for the job's end."""
 
 
 class Roll:
-    """Of one life of a job. It decides nothing (``workforce``)."""
+    """Members and their present change in one life of a job. It decides nothing (``workforce``)."""
 
     def __init__(
         self, crew: Crew, account: Account, options: ElasticOptions, members: tuple[str, ...]
     ) -> None:
-        """Args: the job's processes, what it knows of itself, its options and its founders."""
+        """Begin with the founders.
+
+        Args:
+            crew: processes of the job.
+            account: what the job knows of itself.
+            options: options of the job.
+            members: the founders, by rank.
+        """
         self.crew = crew
         self.members = members
-        """By rank, as far as is known."""
+        """Members by rank, as far as the driver knows."""
         self.adjusting: Adjusting | None = None
         self.recovery = RecoveryDeadline(options.recovery_timeout_s)
         self._account = account
@@ -32,12 +39,11 @@ class Roll:
 
     @property
     def recover_by(self) -> float | None:
-        """When the workers have to go on at the latest after a death, or another loss of their
-        group; None: there was none."""
+        """Time by which the workers must train again after losing their group; None: no loss."""
         return self.recovery.at
 
     def is_joining(self, process: Process) -> bool:
-        """Whether it was to join and nobody knows yet that it has."""
+        """Return whether the worker is a joiner whose change is still open."""
         adjusting = self.adjusting
         return (
             adjusting is not None
@@ -47,7 +53,7 @@ class Roll:
         )
 
     def is_wanted(self, process: Process) -> bool:
-        """Whether the job needs this worker now."""
+        """Return whether the job needs this worker now."""
         adjusting = self.adjusting
         if self._account.phase in LEAVING:
             trains = adjusting is not None and process.name in adjusting.switched
@@ -62,18 +68,20 @@ class Roll:
 
     @property
     def has_state(self) -> bool:
-        """Whether the job has begun and not ended: its members have the state."""
+        """Whether the members have the job's state: it has begun, and has not ended."""
         return self._account.phase in (Phase.RUNNING, *LEAVING)
 
     @property
     def can_recover(self) -> bool:
-        """Whether a death now may be survived: while the others have the state."""
+        """Whether the job may survive a death now: it recovers, and the members have the state."""
         return self._options.recovery != "none" and self.has_state
 
     @property
     def is_over(self) -> bool:
-        """Whether the first worker has made its last step, and lives to say how the job ended;
-        whatever happens to the others then is all the same."""
+        """Whether the first worker has made its last step, and lives to report how the job ended.
+
+        What happens to the other workers then has no effect.
+        """
         if self._account.phase not in LEAVING:
             return False
         adjusting = self.adjusting
@@ -82,24 +90,27 @@ class Roll:
         return first.left is not None and not first.is_dead and first.end is None
 
     def survivors(self) -> list[str]:
-        """Workers that have the state and live."""
+        """Return the living workers that have the state."""
         trained = set(self.members)
         if self.adjusting is not None and self.adjusting.switched:
             trained |= set(self.adjusting.new)
-        # Who has left stands by, with the state, until nobody needs it.
+        # A worker that has left waits, with the state, until no other worker can need it.
         return [worker for worker in self.crew.living(or_left=True) if worker in trained]
 
     @property
     def firsts(self) -> tuple[str, ...]:
-        """Who may be the first worker, as far as is known."""
+        """Workers that may be the first worker now, as far as the driver knows."""
         if self.adjusting is not None:
             return (self.members[0], self.adjusting.new[0])
         living = [w for w in self.members if not self.crew.workers[w].is_dead]
         return (self.members[0], *living[:1])
 
     def open_change(self, change_id: int, attempt: int) -> Adjusting | None:
-        """The change of this number, if it is under way, nobody knows what becomes of it, and this
-        was the last attempt to say what is wanted."""
+        """Return the change under way if this answer of a leader is about it, else None.
+
+        The change must be undecided, and the attempt the last request that the driver made for it.
+        So answers to earlier requests are ignored.
+        """
         adjusting = self.adjusting
         if adjusting is None or adjusting.change.change_id != change_id:
             return None
@@ -108,5 +119,5 @@ class Roll:
         return adjusting if adjusting.verdict is Verdict.OPEN else None
 
     def not_dead(self, workers: Iterable[str]) -> set[str]:
-        """Those of these that have not died, as far as is known."""
+        """Return the given workers that are not known to be dead."""
         return {worker for worker in workers if not self.crew.workers[worker].is_dead}

@@ -1,13 +1,12 @@
-"""A worker of an elastic job whose program is a script of the user's.
+"""Worker of an elastic job whose program is a user's script.
 
-The script has the loop; what ``ElasticLoop.run`` does around each step is done here, when the
-script asks for a batch, calls its model, and updates. Nothing that happens to a group is seen
-in the script: a step that is lost with a worker ends without an update, and its samples are
-drawn again.
+The script has the training loop. When it draws a batch, calls its model or updates, this module
+does what ``ElasticLoop.run`` does around each step. The script sees nothing of a lost group: a step
+that is lost with a worker ends without an update, and its samples are drawn again.
 
 The membership changes only where the script draws a batch, and never between the last batch of an
-epoch and what the script does after it. So a joining worker finds whole iterations: whatever
-follows ``optimizer.step()`` in the loop, a scheduler's step for instance, belongs to its step.
+epoch and the code after it. So a joining worker finds whole iterations: whatever follows
+``optimizer.step()`` in the loop, for instance a scheduler's step, belongs to the same step.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ from systems.runtime.state import hyper_parameters
 from systems.runtime.trainer import seed_all
 
 RATES_PLACE = 2
-"""Place of the words in which workers tell the checksum of their hyper-parameters."""
+"""Place among the words' losses for the checksum of a worker's hyper-parameters."""
 
 
 class _Stage(Enum):
-    """Where the script is in a step."""
+    """Stage of the script within a step."""
 
     BETWEEN = "between"
     DRAWN = "drawn"
@@ -60,10 +59,10 @@ class _Stage(Enum):
 
 
 def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: float) -> None:
-    """Run the order's script as one worker, until it ends or this worker leaves.
+    """Run the order's script as one worker, until the script ends or this worker leaves.
 
     Raises:
-        ScriptError: it used the calls wrongly, or ended with an exit code that is not 0.
+        ScriptError: the script used the calls wrongly, or ended with an exit code that is not 0.
     """
     run = ScriptRun(order, client, token, ordered_at)
     path = str(order.options["path"])
@@ -84,12 +83,19 @@ def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: fl
 
 
 class ScriptRun:
-    """What ``api`` calls, for one process."""
+    """A script's run in one worker process; ``api`` calls its methods."""
 
     def __init__(
         self, order: ElasticOrder, client: ControlClient, token: str, ordered_at: float
     ) -> None:
-        """Args: as for ``ElasticLoop``, and when the order came, on ``time.monotonic``."""
+        """Prepare to run the script.
+
+        Args:
+            order: this worker's part.
+            client: the connection to the driver.
+            token: token that the workers of the job show each other.
+            ordered_at: when the order came, on ``time.monotonic``.
+        """
         self._order = order
         self._client = client
         self._token = token
@@ -101,14 +107,13 @@ class ScriptRun:
         self._checks: StepChecks | None = None
         self._carried: Carried | None = None
         self._snapshot: Snapshot | None = None
-        """What is carried, at the beginning of the step at hand."""
+        """Carried objects' state at the beginning of the present step."""
         self._is_repeated = False
-        """Whether what the script does until its next draw is to be taken back."""
+        """Whether changes of carried state until the next draw are taken back."""
         self._is_lost_step = False
-        """Whether the last step was lost, and with it what the script did to the model since."""
+        """Whether the last step was lost; the next draw then undoes changes of the model."""
         self._kept_parameters: list[tuple[torch.Tensor, torch.Tensor]] = []
-        """Parameters, and copies from the beginning of the step at hand, if the script may change
-        them."""
+        """Parameters and copies from the step's beginning; empty if they may not be changed."""
         self._comparison: StateComparison | None = None
         self._compared_generation = -1
         self._last_rates: tuple[int, int] | None = None
@@ -117,28 +122,28 @@ class ScriptRun:
         """Number of the step whose batch was drawn last, from 0."""
         self._stage = _Stage.BETWEEN
         self._is_noted = True
-        """Whether the step that was committed last is logged."""
+        """Whether the last committed step is logged."""
         self._plan: Plan | None = None
         self._lost: GroupLost | None = None
         self._is_first: bool | None = None
-        """Once this worker has left: whether it has the results to tell."""
+        """Whether this worker is the first, which reports the results; None before it has left."""
 
     # What the script asks.
 
     @property
     def is_training(self) -> bool:
-        """Whether the model is about to be called for the gradients of a step."""
+        """Whether a call of the model now is for the gradients of a step."""
         ready = (_Stage.DRAWN, _Stage.FORWARD, _Stage.REDUCED)
         return self._stage in ready and torch.is_grad_enabled()
 
     @property
     def step(self) -> int:
-        """Steps executed so far."""
+        """Number of steps executed so far."""
         return self._loop.bench.session.step if self._loop is not None else 0
 
     @property
     def rank(self) -> int:
-        """Rank of this worker now; 0 is the first."""
+        """Present rank of this worker, from 0."""
         loop = self._loop
         if loop is not None and loop.membership.members:
             return loop.rank
@@ -147,7 +152,7 @@ class ScriptRun:
 
     @property
     def num_workers(self) -> int:
-        """Workers of the job now."""
+        """Present number of workers of the job."""
         return len(self._present.membership.members)
 
     @property
@@ -156,7 +161,7 @@ class ScriptRun:
         return self._loop is not None and self._loop.is_over
 
     def record(self, metrics: dict[str, float]) -> None:
-        """Add to the results."""
+        """Add metrics to the results."""
         assert self._workload is not None
         self._workload.metrics.update(metrics)
 
@@ -175,12 +180,13 @@ class ScriptRun:
         return loop.bench.session.data_state.consumed // len(self.program.feed.dataset)
 
     def draw(self, epoch: int | None) -> Any:
-        """The next batch of this worker; None when the epoch, or all training, is over.
+        """Return this worker's next batch; None when the epoch, or all training, is over.
 
         Args:
             epoch: counted from 0; None: epochs do not matter.
 
         Raises:
+            ScriptError: the epoch begins before all samples of the epochs before it were used.
             SystemExit: this worker has left.
         """
         loop = self._loop or self._open()
@@ -201,7 +207,7 @@ class ScriptRun:
             assert self._snapshot is not None
             self._carried.restore(self._snapshot)
         if has_stepped and session.data_state.consumed >= end:
-            return None  # what the script does after an epoch comes before any change
+            return None  # the script's code after an epoch runs before any change of members
         self._check_parameters()
         self.gradients.see_old()
         before = session.step
@@ -233,10 +239,11 @@ class ScriptRun:
         return None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The model, as its workers share it.
+        """Call the model as all workers share it, and begin the reduction.
 
         Raises:
-            ScriptError: it was called for this step before, or what is trained has changed.
+            ScriptError: the model was called for this step before, or the trained parameters have
+                changed.
         """
         if self._stage is not _Stage.DRAWN:
             raise ScriptError(
@@ -262,8 +269,10 @@ class ScriptRun:
         return outputs
 
     def _end_backward(self) -> None:
-        """Make the gradients the workers' mean, which is what the script sees after
-        ``backward()``, as under DistributedDataParallel."""
+        """Finish the reduction: the script sees the workers' mean gradients after ``backward()``.
+
+        DistributedDataParallel does the same.
+        """
         if self._stage is not _Stage.FORWARD:
             return
         assert self._plan is not None
@@ -279,15 +288,15 @@ class ScriptRun:
         seed_all(step_seed(session.seed, session.step, EVERY_RANK), session.device)
 
     def zeroed(self) -> None:
-        """Note that gradients were set to zero, by the script and not by a draw."""
+        """Note that the script set gradients to zero; calls during a draw do not count."""
         if self._stage is not _Stage.BETWEEN:
             self.gradients.zeroed()
 
     def update(self) -> None:
-        """Commit the step with the gradients as they are, or draw it again if it is lost.
+        """Commit the step with the gradients as they are; a lost step is drawn again instead.
 
         Raises:
-            ScriptError: there are no gradients of this step.
+            ScriptError: there are no gradients of this step, or a check of the script failed.
         """
         if self._stage is _Stage.FORWARD:
             raise ScriptError(self._why_no_gradients())
@@ -342,7 +351,7 @@ class ScriptRun:
             self._present.note((math.nan if loss is None else loss,))
 
     def shutdown(self) -> bool:
-        """Training is over; whether this is the first worker.
+        """End training, and return whether this is the first worker.
 
         Raises:
             ScriptError: other workers train on, or have another state.
@@ -360,7 +369,7 @@ class ScriptRun:
         return self._is_first
 
     def end(self) -> None:
-        """The script has ended."""
+        """End training after the script has ended; the first worker reports the results."""
         if self.shutdown():
             finish(self._present, self._present.bench.results())
 
@@ -383,7 +392,7 @@ class ScriptRun:
     # Checks.
 
     def _keep(self) -> None:
-        """Copy what the script may change in the step at hand, in case the step is lost."""
+        """Copy what the script may change in the present step, in case the step is lost."""
         assert self._carried is not None
         self._snapshot = self._carried.snapshot()
         if self.program.may_change_parameters:
@@ -396,7 +405,7 @@ class ScriptRun:
         if loop.generation == self._compared_generation:
             return
         self._compared_generation = loop.generation
-        self._comparison = None  # the step of the one before was lost
+        self._comparison = None  # an unfinished comparison belongs to a lost step
         if len(loop.membership.members) > 1:
             self._comparison = self._begin_comparison()
 
@@ -409,16 +418,22 @@ class ScriptRun:
 
     @property
     def _told_rates(self) -> int:
-        """The checksum that this worker tells the others in the step at hand; 0 in the first step
-        of a generation, for which a worker that has joined has none."""
+        """Checksum that this worker tells the others in the present step.
+
+        It is 0 in the first step of a generation, since a worker that has joined has none yet.
+        """
         generation, rates = self._last_rates or (-1, 0)
         return rates if generation == self._present.generation else 0
 
     def _check_rates(self, total: float) -> None:
         """Compare the hyper-parameters of the update before this one among all workers.
 
+        Args:
+            total: sum of all workers' checksums.
+
         Raises:
-            ScriptError: a script sets them by something that is not the same in all workers.
+            ScriptError: the script's hyper-parameters or parameters are not the same in all
+                workers.
         """
         if total != self._told_rates * len(self._present.membership.members):
             raise ScriptError(
@@ -428,7 +443,7 @@ class ScriptRun:
             )
 
     def _end_alike(self) -> None:
-        """See whether all workers end here, and with the same state.
+        """Check that all workers end here, and with the same state.
 
         Raises:
             ScriptError: they do not.
@@ -455,7 +470,13 @@ class ScriptRun:
                 loop.advance()
 
     def _check_parameters(self) -> None:
-        """Refuse what a joiner's copy would miss: it replays updates and nothing else."""
+        """Refuse parameters that the script has changed outside updates.
+
+        A joiner replays only updates, so it would miss such a change.
+
+        Raises:
+            ScriptError: a parameter was changed.
+        """
         assert self._checks is not None
         if self.program.may_change_parameters:
             return
@@ -481,7 +502,8 @@ class ScriptRun:
         """Make this worker ready, and warm it up.
 
         Raises:
-            ScriptError: the script has not said what it trains, or keeps what cannot travel.
+            ScriptError: the script has not said what it trains, or carries state that cannot be
+                sent.
         """
         order = self.program.order(self._order)
         program, self._workload, self._carried = self.program.complete(order)

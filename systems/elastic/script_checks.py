@@ -1,4 +1,4 @@
-"""What must be true of a script's model and optimizer, checked before and while they train."""
+"""Checks of a script's model and optimizer, before and during training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from systems.runtime.state import hyper_parameters, parameters_of
 
 
 def check_init(model: object, optimizer: object) -> None:
-    """Check what ``init`` was given.
+    """Check the model and the optimizer that ``init`` was given.
 
     Raises:
         ScriptError: the two cannot be trained together.
@@ -63,9 +63,9 @@ def check_alone(
     """Check that the script has no other optimizer when it begins to train.
 
     Args:
-        model: of the script.
-        optimizer: of the script.
-        made: all that the script has made.
+        model: model of the script.
+        optimizer: optimizer of the script.
+        made: all objects of torch's classes that the script has made.
 
     Raises:
         ScriptError: there is another optimizer.
@@ -87,13 +87,15 @@ def check_alone(
 
 
 PART_BYTES = 1 << 17
-"""Of the parameters whose checksum is compared in a step: 0.06 ms, computed from the measured
-2.4 GB/s (``StateComparison``)."""
+"""Bytes of parameters whose checksum is compared in a step.
+
+They take 0.06 ms, computed from the measured 2.4 GB/s (``StateComparison``).
+"""
 DEVICE_STEPS = 16
 
 
 class StepChecks:
-    """What must stay as it was when the first batch was drawn."""
+    """Checks that a script leaves alone what must stay as it was at the first batch."""
 
     def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
         self._named = list(model.named_parameters())
@@ -104,7 +106,7 @@ class StepChecks:
         self.note_parameters()
 
     def note_parameters(self) -> None:
-        """Take the parameters as they are: an update or another worker's state has come."""
+        """Accept the parameters as they are: an update or another worker's state has come."""
         self._versions = [parameter._version for _, parameter in self._named]
 
     def changed_outside_updates(self) -> str | None:
@@ -118,10 +120,10 @@ class StepChecks:
         return None
 
     def check_parameters(self) -> None:
-        """Before a forward pass.
+        """Check before a forward pass that the trained parameters are those of the first batch.
 
         Raises:
-            ScriptError: other parameters are trained than at the first batch.
+            ScriptError: they have changed, or a parameter has a hook on its gradient.
         """
         for (name, parameter), flag in zip(self._named, self._flags, strict=True):
             if parameter.requires_grad != flag:
@@ -143,14 +145,14 @@ class StepChecks:
             )
 
     def part_checksum(self, step: int, start: int) -> int:
-        """Return a CRC-32 of a part of the parameters, another one after every step.
+        """Return a CRC-32 of a part of the parameters, of another part after every step.
 
-        So workers that drift find that within as many steps as there are parts. On accelerators
+        Workers that differ are so found within as many steps as there are parts. On accelerators
         only every ``DEVICE_STEPS`` steps have a part, since reading waits for the device.
 
         Args:
-            step: steps executed.
-            start: value to begin with.
+            step: number of steps executed.
+            start: value that the checksum begins with.
         """
         _, parameter = self._named[step % len(self._named)]
         if parameter.device.type != "cpu" and step % DEVICE_STEPS:
@@ -162,7 +164,7 @@ class StepChecks:
 
     @property
     def num_trained(self) -> int:
-        """Parameters that want a gradient."""
+        """Number of parameters that need a gradient."""
         return sum(self._flags)
 
     def without_gradient(self) -> list[str]:
@@ -175,5 +177,5 @@ class StepChecks:
 
 
 def _late_hooks(parameter: torch.nn.Parameter) -> object:
-    """Return what ``register_post_accumulate_grad_hook`` has registered, if anything."""
+    """Return the hooks of ``register_post_accumulate_grad_hook`` on a parameter, if any."""
     return getattr(parameter, "_post_accumulate_grad_hooks", None)

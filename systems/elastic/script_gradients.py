@@ -1,9 +1,10 @@
-"""The gradients of a script between its backward pass and its update.
+"""Gradients of a script between its backward pass and its update.
 
-A script may clip them, mask them or add noise to them, in place or by new tensors: what it leaves
-is what the update gets, in all workers alike, since all of them see the workers' mean. What cannot
-be right is refused: gradients of the step before that were never set to zero, a second backward
-pass in a step, and a gradient that was taken away.
+A script may clip or mask its gradients or add noise to them, in place or by new tensors. The update
+gets what the script leaves. All workers do the same, since all see the workers' mean.
+
+Refused is what cannot be right: gradients of the last step that were never set to zero, a second
+backward pass in a step, and a gradient that was set to None.
 """
 
 from __future__ import annotations
@@ -18,22 +19,23 @@ from systems.runtime.reduction import OrderedReduction
 
 
 class ScriptGradients:
-    """What a script does to its gradients, in one process."""
+    """Watch over a script's gradients, in one process."""
 
     def __init__(self) -> None:
         self._reduction: OrderedReduction | None = None
-        """Of the step at hand, from the end of its backward pass to its update."""
+        """Reduction of the present step, from its backward pass to its update; else None."""
         self._old: OrderedReduction | None = None
-        """Whose gradients of the step before may still be there."""
+        """Reduction of the last step, whose gradients may still be there."""
         self._versions: list[int] = []
         self._are_stale = False
-        """Whether a script without us would have added this step's gradients to the last one's."""
+        """Whether a plain script would have added this step's gradients to the last step's."""
         self._was_added_to = False
 
     def watch(self) -> None:
-        """See every backward pass from now on, until the process ends.
+        """Watch every backward pass from now on, until the process ends.
 
-        DistributedDataParallel would not share what a second one in a step adds.
+        A second backward pass in a step is refused, since only the first is reduced, as in
+        DistributedDataParallel.
         """
         backward = torch.autograd.backward
 
@@ -51,8 +53,7 @@ class ScriptGradients:
         torch.autograd.backward = watched
 
     def see_old(self) -> None:
-        """Before a batch is drawn: see whether the script has left the last step's gradients, and
-        set them to None."""
+        """Note before a draw whether the last step's gradients are left, and set them to None."""
         reduction, self._old = self._old, None
         self._reduction = None
         self._are_stale = False
@@ -70,18 +71,18 @@ class ScriptGradients:
         self._are_stale = False
 
     def are_new(self, reduction: OrderedReduction) -> None:
-        """After the backward pass of a step."""
+        """Begin to watch the gradients after the backward pass of a step."""
         self._reduction = reduction
         self._was_added_to = False
 
     def are_old(self, reduction: OrderedReduction) -> None:
-        """After the update with them."""
+        """Note that an update was made with the gradients."""
         self._reduction = None
         self._old = reduction
         self._versions = _versions(reduction)
 
     def check(self, reduction: OrderedReduction, checks: StepChecks) -> None:
-        """Before an update: bring replaced gradients into the buckets.
+        """Check the gradients before an update, and copy replaced ones into the buckets.
 
         Raises:
             ScriptError: the update would not be that of a plain script.

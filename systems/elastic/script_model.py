@@ -1,8 +1,8 @@
-"""A script's model that is shared in training, and the script's own everywhere else.
+"""A script's model, which the job shares in training and which is the script's own otherwise.
 
-The model stays the same object. Only its class is exchanged for a subclass that hands calls in
-training to the job, as ``torch.distributed.fsdp.fully_shard`` does it. So whatever holds the model
-already (an optimizer, a scheduler, an average, another module) goes on to hold the right one.
+The model stays the same object. Only its class is exchanged for a subclass that passes calls in
+training to the job, as ``torch.distributed.fsdp.fully_shard`` does. So an optimizer, a scheduler,
+an average or another module that holds the model already still holds the right object.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def make_elastic(model: torch.nn.Module, run: ScriptRun) -> None:
-    """Have the model's calls in training go through the job.
+    """Make the model's calls in training go through the job.
 
     Raises:
         ScriptError: the model's class cannot be exchanged.
@@ -34,8 +34,11 @@ def make_elastic(model: torch.nn.Module, run: ScriptRun) -> None:
         return plain.__call__(self, *args, **kwargs)
 
     def state_dict(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        """Return the model's state with copies of its buffers: they share one piece of memory,
-        whatever their types, which ``torch.save`` does not allow."""
+        """Return the model's state with copies of its buffers.
+
+        In training all buffers share one piece of memory, whatever their types, which
+        ``torch.save`` does not allow.
+        """
         state = plain.state_dict(self, *args, **kwargs)
         for name, _ in self.named_buffers():
             key = kwargs.get("prefix", "") + name
@@ -77,14 +80,14 @@ def make_elastic(model: torch.nn.Module, run: ScriptRun) -> None:
 
 
 def own_buffers(model: torch.nn.Module) -> None:
-    """Give every buffer memory of its own again; in training they share one piece."""
+    """Give every buffer its own memory again; in training all buffers share one piece."""
     for module in model.modules():
         for name, buffer in module._buffers.items():
             module._buffers[name] = None if buffer is None else buffer.clone()
 
 
 def _plain_copy(model: torch.nn.Module, plain: type, memo: dict[int, Any]) -> torch.nn.Module:
-    """Return a copy of the script's own class, which no job knows."""
+    """Return a copy that has the script's own class and no link to the job."""
     found: torch.nn.Module = object.__new__(plain)
     memo[id(model)] = found
     object.__setattr__(found, "__dict__", copy.deepcopy(model.__dict__, memo))

@@ -1,7 +1,7 @@
-"""A script's optimizer whose steps are the job's.
+"""A script's optimizer, whose steps go through the job.
 
-The optimizer stays the same object, so that schedulers made before or after ``init`` hold the
-right one. Its ``step`` asks the job to commit the step; the job calls the optimizer's own.
+The optimizer stays the same object, so that schedulers made before or after ``init`` hold the right
+one. Its ``step`` asks the job to commit the step; the job then calls the optimizer's own ``step``.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ CLOSURE = (
 
 
 def make_elastic(optimizer: torch.optim.Optimizer, run: ScriptRun) -> Callable[[], None]:
-    """Have the optimizer's steps go through the job, and return its own ``step``."""
+    """Make the optimizer's steps go through the job, and return its own ``step``."""
     own_step, own_zero_grad = optimizer.step, optimizer.zero_grad
 
     def step(self: Any, closure: object = None) -> None:
         if closure is not None:
             raise ScriptError(CLOSURE)
-        self._opt_called = True  # what a scheduler looks at before its first step
+        self._opt_called = True  # a scheduler checks this before its first step
         run.update()
 
     def zero_grad(self: Any, set_to_none: bool = True) -> None:
@@ -43,8 +43,8 @@ def make_elastic(optimizer: torch.optim.Optimizer, run: ScriptRun) -> Callable[[
     instance: Any = optimizer
     instance.step = MethodType(step, optimizer)
     instance.zero_grad = MethodType(zero_grad, optimizer)
-    # A gradient scaler would not call ``step`` where it skips an update. With this it always does,
-    # and hands over its scale and whether it has found gradients that are not finite.
+    # A gradient scaler does not call ``step`` for an update that it skips. With this flag it always
+    # calls, and passes its scale and whether gradients are not finite.
     instance._step_supports_amp_scaling = True
 
     def update() -> None:
@@ -58,10 +58,11 @@ def make_elastic(optimizer: torch.optim.Optimizer, run: ScriptRun) -> Callable[[
 
 
 def unscale(optimizer: torch.optim.Optimizer) -> bool:
-    """Divide the gradients by the scale of the script's gradient scaler, if one calls ``step``.
+    """Divide the gradients by the scale of the script's gradient scaler, if it calls ``step``.
 
-    False: a gradient is not finite, and the update is to be skipped. The gradients are the workers'
-    mean, so all workers find the same.
+    Returns:
+        False if a gradient is not finite, so that the update is to be skipped. The gradients are
+        the workers' mean, so all workers return the same.
     """
     scale = getattr(optimizer, "grad_scale", None)
     found_inf = getattr(optimizer, "found_inf", None)
@@ -79,6 +80,6 @@ def unscale(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def _taken(instance: Any) -> dict[str, Any]:
-    """Take away what the scaler has set: a fused optimizer would divide once more."""
+    """Remove and return what the scaler has set: a fused optimizer would divide a second time."""
     names = ("grad_scale", "found_inf")
     return {name: instance.__dict__.pop(name) for name in names if name in instance.__dict__}

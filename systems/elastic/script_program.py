@@ -1,4 +1,4 @@
-"""What a script says before its first batch: what it trains, on which samples, what it keeps."""
+"""What a script declares before its first batch: model, optimizer, samples and carried objects."""
 
 from __future__ import annotations
 
@@ -24,35 +24,47 @@ if TYPE_CHECKING:
 
 
 class ScriptProgram:
-    """The parts of a script's training, gathered call by call."""
+    """Parts of a script's training, gathered call by call."""
 
     def __init__(self) -> None:
         self.made = Made()
-        """What the script has made of torch's classes."""
+        """Objects of torch's classes that the script has made."""
         self.may_change_parameters = False
-        """Whether parameters change outside updates."""
+        """Whether the script may change parameters outside updates."""
         self._trained: tuple[torch.nn.Module, torch.optim.Optimizer] | None = None
         self._own_update: Callable[[], None] = lambda: None
         self._before_update: Callable[[int], None] | None = None
         self._is_replayable = True
         self._kept: dict[str, Any] = {}
-        """What the script says that it keeps, by name."""
+        """Objects that the script gave to ``carry``, by name."""
         self._feed: Feed | None = None
         self._is_complete = False
 
     @property
     def model(self) -> torch.nn.Module:
-        """Of the script. Raises ScriptError: there is none."""
+        """Model of the script.
+
+        Raises:
+            ScriptError: there is none.
+        """
         return self._parts[0]
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """Of the script. Raises ScriptError: there is none."""
+        """Optimizer of the script.
+
+        Raises:
+            ScriptError: there is none.
+        """
         return self._parts[1]
 
     @property
     def feed(self) -> Feed:
-        """The script's samples. Raises ScriptError: there are none."""
+        """Samples of the script.
+
+        Raises:
+            ScriptError: there are none.
+        """
         return self._parts[2]
 
     @property
@@ -71,10 +83,10 @@ class ScriptProgram:
         changes_gradients: bool,
         changes_parameters: bool,
     ) -> None:
-        """Take what the script trains; see ``api.init``.
+        """Take the model and the optimizer that the script trains; see ``api.init``.
 
         Raises:
-            ScriptError: it cannot be trained, or there is something already.
+            ScriptError: they cannot be trained, or ``init`` was called before.
         """
         if self._trained is not None:
             raise ScriptError(
@@ -96,14 +108,14 @@ class ScriptProgram:
         """Take the script's samples.
 
         Raises:
-            ScriptError: there are some already.
+            ScriptError: ``batches`` was called before.
         """
         if self._feed is not None:
             raise ScriptError("batches() was called twice; a script trains on one data set")
         self._feed = feed
 
     def carry(self, objects: dict[str, Any]) -> None:
-        """Take objects whose state is to travel with the model's.
+        """Take objects whose state travels with the model's.
 
         Raises:
             ScriptError: the first batch was drawn already, or a name is taken.
@@ -115,9 +127,9 @@ class ScriptProgram:
         self._kept |= objects
 
     def order(self, order: ElasticOrder) -> ElasticOrder:
-        """Return a worker's order as the script changes it: batch, steps, transfer."""
+        """Return a worker's order with the script's batch, number of steps and transfer."""
         _, optimizer, feed = self._parts
-        # Samples of a script may draw random numbers, so nobody else can fetch them in advance.
+        # A script's samples may draw random numbers, so only its training thread can fetch them.
         order = replace(order, global_batch=feed.batch_size, prefetch_steps=0, loader_processes=0)
         if feed.num_steps is not None:
             order = replace(order, target_step=min(order.target_step, feed.num_steps))
@@ -135,10 +147,10 @@ class ScriptProgram:
         """Return all parts, as a worker trains them.
 
         Args:
-            order: of the worker.
+            order: order of the worker.
 
         Raises:
-            ScriptError: a part is missing, or the script keeps what cannot travel.
+            ScriptError: a part is missing, or the script carries state that cannot be sent.
         """
         model, optimizer, feed = self._parts
         self._is_complete = True
@@ -149,10 +161,10 @@ class ScriptProgram:
         return Program(workload, model, optimizer, device, carried=carried), workload, carried
 
     def _carry_all(self, order: ElasticOrder) -> Carried:
-        """Gather what the script keeps: what it has named, and what it has made of torch's.
+        """Gather what travels with the model: carried objects, and objects of torch's classes.
 
         Raises:
-            ScriptError: some of it cannot travel.
+            ScriptError: the state of an object cannot be sent.
         """
         model, optimizer, _ = self._parts
         made = self.made.living()

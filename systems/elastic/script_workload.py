@@ -1,4 +1,4 @@
-"""What a user's script has built, as the workload that the mechanism trains."""
+"""A user's script as a workload that elastic workers train."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from harness.contracts.training import Batch
 from systems.runtime.checkpoint import CheckpointError
 
 BATCH = "batch"
-"""The one entry of what ``samples`` returns: a batch as the script's loop gets it."""
+"""Only key in the result of ``samples``: a batch as the script's loop gets it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Where a script's samples come from."""
+    """Source of a script's samples."""
 
     dataset: Any
-    """With ``len`` and an item for each id: a map-style ``Dataset`` of torch."""
+    """Map-style ``Dataset`` of torch: it has ``len`` and an item for each id."""
     batch_size: int
-    """Of all workers together."""
+    """Samples of a step, of all workers together."""
     epochs: int | None
-    """None: until the job ends in another way."""
+    """Number of epochs; None: samples are drawn until the job ends in another way."""
     collate: Callable[[list[Any]], Any] = default_collate
     inputs: Callable[[Any], Any] | None = None
-    """What of a batch the model is called with; None: see ``inputs_of``."""
+    """Function that returns the model's inputs from a batch; None: ``inputs_of``."""
 
     @property
     def num_steps(self) -> int | None:
-        """Steps until every epoch is over; the last one may reach into one more."""
+        """Number of steps until every epoch is over; the last step may reach into the next one."""
         if self.epochs is None:
             return None
         return -(-self.epochs * len(self.dataset) // self.batch_size)
 
 
 class ScriptWorkload:
-    """A ``Workload``, of objects that are there already."""
+    """A ``Workload`` of objects that the script has made already."""
 
     name = "script"
     size = ""
@@ -55,9 +55,9 @@ class ScriptWorkload:
         """Keep what the script has built.
 
         Args:
-            model: of the script.
+            model: model of the script.
             own_update: the optimizer's own ``step``.
-            feed: its samples.
+            feed: samples of the script.
             before_update: as for ``api.init``.
         """
         self._model = model
@@ -66,10 +66,10 @@ class ScriptWorkload:
         self._before_update = before_update
         self.num_samples = len(feed.dataset)
         self.metrics: dict[str, float] = {}
-        """What the script says of the trained model."""
+        """Results that the script has recorded about the trained model."""
 
     def build_model(self, seed: int) -> torch.nn.Module:
-        """Never: nobody knows whether the script would build the same model once more.
+        """Refuse: a script might build another model the second time.
 
         Raises:
             CheckpointError: always.
@@ -77,7 +77,7 @@ class ScriptWorkload:
         raise CheckpointError("a script cannot be begun again; set checkpoint_every")
 
     def build_optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """Never, as ``build_model``.
+        """Refuse, as ``build_model``.
 
         Raises:
             CheckpointError: always.
@@ -85,9 +85,9 @@ class ScriptWorkload:
         raise CheckpointError("a script cannot be begun again; set checkpoint_every")
 
     def samples(self, ids: Sequence[int], epochs: Sequence[int] | None = None) -> Batch:
-        """A batch of the script's data set, under the one name ``BATCH``.
+        """Return a batch of the script's data set, under the only key ``BATCH``.
 
-        The data set is not told the epoch: it draws what it varies from the random state.
+        The data set is not told the epoch: it draws its variations from the random state.
         """
         dataset = self._feed.dataset
         if hasattr(dataset, "__getitems__"):
@@ -97,9 +97,10 @@ class ScriptWorkload:
         return cast(Batch, {BATCH: self._feed.collate(items)})
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Not the script's loss, which nobody here knows: a sum of all that the model returns.
+        """Return a stand-in for the script's loss, which is unknown here: the sum of all outputs.
 
-        For passes that are forgotten: gradients come in the same order.
+        It is for warm-up passes, whose results are discarded: gradients become ready in the same
+        order.
 
         Raises:
             ValueError: the model cannot be called this way.
@@ -135,18 +136,18 @@ class ScriptWorkload:
         step: int,
         samples: int | None = None,
     ) -> None:
-        """The script's ``before_update``, and the optimizer's step."""
+        """Call the script's ``before_update``, then the optimizer's step."""
         if self._before_update is not None:
             self._before_update(step)
         self._own_update()
 
     def evaluate(self, model: torch.nn.Module) -> dict[str, float]:
-        """What the script has recorded."""
+        """Return the metrics that the script has recorded."""
         return dict(self.metrics)
 
 
 def inputs_of(batch: Any) -> Any:
-    """What a model is called with, of a batch: its first item, or all of a mapping's."""
+    """Return what a model is called with: the first item of a tuple or list; else the batch."""
     return batch[0] if isinstance(batch, tuple | list) else batch
 
 

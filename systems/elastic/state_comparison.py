@@ -1,12 +1,12 @@
-"""A comparison of the training state among all workers of a job.
+"""Comparison of the training state among all workers of a job.
 
 All workers must have the same parameters, buffers, optimizer state and hyper-parameters at every
-step boundary. A user's script can break that: with a learning rate that depends on the worker,
-or with a parameter that it changes itself. Its workers compare checksums after every change of
-the membership and at the end of the job, so that no such difference is ever silent.
+step boundary. A user's script can break that, for instance with a learning rate that depends on the
+worker, or with a parameter that it changes itself. So its workers compare checksums after every
+change of the membership and at the end of the job. A difference then raises an error.
 
-Cost: one pass over the state, 2.4 GB/s on a core of an Intel Xeon (zlib's CRC-32), in a thread
-next to the forward and backward pass, and two small broadcasts.
+The cost is one pass over the state, in a thread next to the forward and backward pass, and two
+small broadcasts. The pass reads 2.4 GB/s on a core of an Intel Xeon (zlib's CRC-32).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from systems.elastic.groups import Group
-from systems.elastic.script_error import ScriptError
+from systems.elastic.script_error import DifferentWorkersError
 from systems.elastic.transfer.memory import as_bytes
 from systems.elastic.transfer.training_state import TrainingState
 
@@ -28,7 +28,7 @@ HYPER_PARAMETERS = "the optimizer's hyper-parameters"
 CARRIED = "what the script carries"
 FEED = "the data set's length, the batch size or the number of epochs"
 CAUSES = (FEED, HYPER_PARAMETERS, CARRIED)
-"""Named first: where they differ, parameters soon do as well."""
+"""Names that an error lists first: where they differ, parameters soon differ, too."""
 
 
 class StateComparison:
@@ -37,12 +37,13 @@ class StateComparison:
     def __init__(self, state: TrainingState, values: Mapping[str, Any]) -> None:
         """Begin to read the state in a thread.
 
-        The buffers are read before this returns, since the next forward pass changes them. The
-        rest changes only in an update, and ``end`` comes before that.
+        Buffers are read before this returns, since the next forward pass changes them. The rest
+        changes only in an update, and ``end`` comes before that.
 
         Args:
-            state: of this worker.
-            values: what else must be the same in all workers, by name, as JSON can hold it.
+            state: state of this worker.
+            values: other values that must be the same in all workers, by name, in the form that
+                JSON can hold.
         """
         self._state = state
         self._checksums = {
@@ -55,16 +56,16 @@ class StateComparison:
         self._thread.start()
 
     def end(self, group: Group, step: int) -> None:
-        """Compare with the group's first worker; on the training thread, before the next update.
+        """Compare with the group's first worker, on the training thread, before the next update.
 
-        All workers raise the error, so that none of them goes on or ends the job as finished.
+        All workers raise the error, so that none goes on or ends the job as finished.
 
         Args:
-            group: of all workers.
-            step: steps executed, for the error.
+            group: group of all workers.
+            step: number of steps executed, for the error.
 
         Raises:
-            ScriptError: some worker's state is another one.
+            DifferentWorkersError: the states of some workers differ.
             GroupLost: a worker was lost meanwhile.
         """
         self._thread.join()
@@ -79,7 +80,7 @@ class StateComparison:
         found = zip([*known, "the number of tensors"], total.tolist(), strict=True)
         names = [name for name, count in found if count]
         if names:
-            raise ScriptError(
+            raise DifferentWorkersError(
                 f"after step {step} the workers differ in {_listed(names)}. Something that the"
                 " script does depends on the worker: a value that only some workers compute or"
                 " keep, or a change of parameters outside optimizer.step(). Compute it alike in"

@@ -1,7 +1,7 @@
-"""What a worker writes down and tells the driver about its steps.
+"""Logs of a worker's steps, and the worker's messages to the driver about them.
 
-The first worker of a generation writes the job's log, line by line at once: the next first
-worker, which may be another process, goes on in the same file.
+The first worker of a generation writes the job's log, each line at once. The next first worker,
+which may be another process, continues the same file.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ from systems.runtime.step_log import LineWriter
 
 PROGRESS_EVERY_S = 0.2
 RECENT_STEPS = 10
-"""The time of a step is the mean of so many (EDL, section 4.2, as T_b)."""
+"""Number of steps over which the time of a step is averaged (EDL, section 4.2, as T_b)."""
 _BLOCK_BYTES = 4096
 
 
 class StepReport:
-    """One worker's. Only the first worker's ``begin_generation`` is called, and only its steps are
-    written to the job's log."""
+    """Logs and reports of one worker's steps.
+
+    Only the first worker's ``begin_generation`` is called, and only its steps are written to the
+    job's log.
+    """
 
     def __init__(
         self,
@@ -44,8 +47,15 @@ class StepReport:
         phases_s: dict[str, float],
         mark: Mark,
     ) -> None:
-        """Args: ``phases_s``, which others add to: how long each phase of a change took; ``mark``:
-        the worker's."""
+        """Prepare to report.
+
+        Args:
+            order: order of the worker.
+            client: connection to the driver.
+            session: what the worker trains.
+            phases_s: how long each phase of a change took; other objects add to it.
+            mark: mark of the worker.
+        """
         self._order = order
         self._client = client
         self._session = session
@@ -68,16 +78,17 @@ class StepReport:
         return sum(self._recent) / len(self._recent) if self._recent else 0.0
 
     def take_phases(self) -> dict[str, float]:
-        """The phases noted since the last call."""
+        """Return the phases noted since the last call."""
         taken = dict(self._phases_s)
         self._phases_s.clear()
         return taken
 
     def complete(self) -> None:
-        """Log the last step if nobody has: its first worker may have died just before.
+        """Log the last step if the job's log lacks it: the first worker may have died before.
 
-        For whoever has the last step's state when all others have halted or died. The log may
-        have more steps, of an earlier generation, which were given up with who had made them.
+        The worker that has the last step's state calls this when all others have halted or died.
+        The log may have more steps of an earlier generation, which were lost with the workers that
+        made them.
         """
         last, path = self._last, self._folder / "steps.jsonl"
         if last is None:
@@ -89,7 +100,7 @@ class StepReport:
             lines.flush()
 
     def begin_generation(self, generation: int, membership: Membership) -> None:
-        """This worker is the first one of a new generation."""
+        """Begin the log of a generation whose first worker is this one."""
         self._recent.clear()
         if self._steps is None:
             self._steps = LineWriter(self._folder / "steps.jsonl", at_once=True)
@@ -116,18 +127,19 @@ class StepReport:
         late: bool | None,
         losses: Sequence[float] = (),
     ) -> None:
-        """A step was committed. The first worker logs it, tells the driver now and then, and
-        saves when it is due.
+        """Note a committed step; the first worker logs it and reports its progress.
+
+        The first worker also saves if a checkpoint is due.
 
         Args:
-            started: on ``time.monotonic``, as ``ended``.
-            ended: when the state was the new one.
-            generation: in which it was made.
-            membership: of that generation.
-            global_batch: its samples.
+            started: start of the step, on ``time.monotonic``.
+            ended: time at which the state was the new one, on the same clock.
+            generation: generation that made the step.
+            membership: membership of that generation.
+            global_batch: samples of the step.
             loss: mean over the global batch.
-            late: whether it missed its pace; None: no pace.
-            losses: those that the workers gave; logged where there are several.
+            late: whether the step missed its pace; None: no pace.
+            losses: losses that the workers gave; logged if there are several.
         """
         session, order = self._session, self._order
         self._ended_at = ended
@@ -167,7 +179,7 @@ class StepReport:
             self._periodic.write(session.step)
 
     def standing(self) -> dict[str, Any]:
-        """Where this worker stands, for any message."""
+        """Return this worker's progress as fields for any message."""
         return {
             "worker": self._order.worker,
             "step": self._session.step,
@@ -177,10 +189,12 @@ class StepReport:
         }
 
     def save(self, kind: str) -> None:
-        """Write a checkpoint and say so; the logs first, so that no saved step is without its line.
+        """Write a checkpoint and report it.
+
+        The logs are written first, so that no saved step lacks its line.
 
         Raises:
-            OSError: the disk has no room; the checkpoint before is as it was.
+            OSError: the disk has no room; the checkpoint before is kept.
         """
         session = self._session
         started = time.monotonic()
@@ -192,7 +206,7 @@ class StepReport:
             {"kind": kind, "path": str(manifest), "saved": now, "save_s": now - started}
             | self.standing()
         )
-        keep_only(manifest.parent, manifest)  # the driver would have wanted the one before
+        keep_only(manifest.parent, manifest)  # after the report: else the driver needs the older
 
     def flush(self) -> None:
         """Write out what is still in memory.
@@ -209,12 +223,12 @@ class StepReport:
 
 
 def _last_logged(path: Path) -> tuple[int, int]:
-    """Step and generation of the last whole line of a log of steps; zeros if there is none."""
+    """Return step and generation of the last whole line of a step log; zeros if there is none."""
     if not path.exists():
         return 0, 0
     with path.open("rb") as file:
         start, tail = file.seek(0, os.SEEK_END), b""
-        while start > 0 and tail.count(b"\n") < 2:  # the end of the last line, and its begin
+        while start > 0 and tail.count(b"\n") < 2:  # until the last line's start and end are read
             block = min(_BLOCK_BYTES, start)
             start = file.seek(start - block)
             tail = file.read(block) + tail

@@ -1,7 +1,7 @@
-"""Who has stopped for a change that is made while nobody trains, as the leader has heard.
+"""Workers that have stopped for a change which is made while no worker trains, for the leader.
 
-All members stop at the end of the same step. A leader that another follows may have said how they
-go on, and some not have read it: the next one says it again where it can know.
+All members stop at the end of the same step. An earlier leader may have told some of them how to go
+on, before the others read it. The next leader repeats that message where it can know it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from systems.runtime.control import Message
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where a worker stopped, and for which change."""
+    """Place where a worker stopped, and the change that it stopped for."""
 
     generation: int
     change_id: int
@@ -23,15 +23,15 @@ class Stop:
 
 
 class Stops:
-    """A leader's."""
+    """Stopped workers, as a leader has heard of them."""
 
     def __init__(self) -> None:
         self._at: dict[str, Stop] = {}
         self._ended: set[Stop] = set()
-        """That somebody has gone on from in the same generation, as all others are to."""
+        """Stops after which a worker went on in the same generation; the others must, too."""
 
     def note(self, worker: str, at: Stop, *, goes_on: bool) -> None:
-        """A worker has stopped, or was told by some leader to go on in the same generation."""
+        """Record that a worker has stopped, or was told to go on in the same generation."""
         if goes_on:
             self._ended.add(at)
             self._at.pop(worker, None)
@@ -39,11 +39,11 @@ class Stops:
             self._at[worker] = at
 
     def told(self, change_id: int) -> None:
-        """Everybody who has stopped for a change was told what becomes of it."""
+        """Forget the workers that have stopped for a change: they were told what becomes of it."""
         self._at = {worker: at for worker, at in self._at.items() if at.change_id != change_id}
 
     def clear(self) -> None:
-        """All halt, those who have stopped too."""
+        """Forget all stopped workers: a recovery halts them, too."""
         self._at.clear()
 
     def free(
@@ -53,14 +53,14 @@ class Stops:
         members: Collection[str],
         is_open: Callable[[int], bool | None],
     ) -> list[Tell]:
-        """What workers may have missed; each is told once.
+        """Return messages that stopped workers may have missed; each worker is told once.
 
         Args:
             present: the leader's generation.
-            announced: one that somebody was told to switch to by a leader before this one.
-            members: who trains in it.
-            is_open: whether the leader is at this change; None: it has not heard of it. If the
-                driver still wants that one, it will ask again.
+            announced: a generation that an earlier leader told a worker to switch to.
+            members: workers that train in ``present``.
+            is_open: returns whether the leader is at this change; None if it has not heard of it.
+                The driver asks again for a change that it still wants.
         """
         actions: list[Tell] = []
         everybody_at = {self._at.get(worker) for worker in members}

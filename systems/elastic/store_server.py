@@ -1,13 +1,13 @@
-"""A job's store process: torch's TCPStore server, alone.
+"""Store process of a job: torch's TCPStore server, alone.
 
-It is a process of its own so that it outlives every worker, and because a process that runs the
-server must never fork. TCPStore knows no token: whoever reaches its port may read and write it,
-so it listens on the job's address only (TCPStore by itself would listen on all).
+It has its own process because it must outlive every worker, and because a process that runs the
+server must never fork. TCPStore checks no token: any process that reaches its port may read and
+write it. So it listens on the job's address only (TCPStore by itself listens on all).
 
 Conversation on the control channel: greeting (``worker`` is ``"store"``); the driver sends
-``{"kind": "order", "address": A}``; the store answers ``{"kind": "store", "address": A,
-"port": P}`` and from then on ``{"kind": "beat"}`` twice a second, by which a driver can see that it
-has not stopped. It lives until the driver says ``exit`` or has gone.
+``{"kind": "order", "address": A}``; the store answers ``{"kind": "store", "address": A, "port":
+P}``. From then on it sends ``{"kind": "beat"}`` twice a second, so that the driver sees that it has
+not stopped. It lives until the driver sends ``exit`` or has gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BEAT_S = 0.5
 
 
 def main(argv: Sequence[str]) -> int:
-    """Entry point: ``ADDRESS PORT JOB_ID WORKER``, the token in the environment."""
+    """Run the store: ``ADDRESS PORT JOB_ID WORKER``, with the token in the environment."""
     address, port, job_id, worker = argv
     greeting = {
         "kind": "greeting",
@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _is_over(client: ControlClient) -> bool:
-    """Whether the driver has said so; waits for a beat's time."""
+    """Return whether the driver has sent ``exit``; wait for it as long as one beat."""
     with suppress(ControlError):  # it has said nothing
         return client.receive(BEAT_S).get("kind") == "exit"
     return False
@@ -67,19 +67,19 @@ def _is_over(client: ControlClient) -> bool:
 class StoreServer:
     """TCPStore's server on a free port of one address; it ends with the process.
 
-    If the address is a plain number, this process asks no name server any more: one lost
-    answer would hold up all clients.
+    If the address is a plain number, this process makes no name look-ups: one lost answer of a name
+    server would delay all clients.
     """
 
     def __init__(self, address: str) -> None:
         """Begin to serve.
 
         Raises:
-            OSError: the address is none of this machine's.
+            OSError: the address is not one of this machine.
         """
         if is_plain(address):
             never_look_up_names()
-        # Imported here: the greeting shall not wait for it.
+        # Imported here, so that the greeting does not wait for it.
         from torch._C._distributed_c10d import TCPStore
 
         family = socket.AF_INET6 if ":" in address else socket.AF_INET

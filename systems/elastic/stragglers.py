@@ -1,14 +1,15 @@
-"""Which workers of a job are stragglers: a pure state machine, fed with the times of every step.
+"""Straggler rule for the workers of a job: a pure state machine, fed with every step's times.
 
-Source: EDL, section 5.2: a worker whose time per mini-batch is longer than 1.2 times the median
-of all workers in 10 consecutive mini-batches is one; several can be at once. Differs:
+Source: EDL, section 5.2: a worker is a straggler if its time per mini-batch is longer than 1.2
+times the median of all workers in 10 consecutive mini-batches; several can be at once. Differs:
 
-- Where workers' shares of the batch differ in size, a worker has to be slow by its time and by
-  its time per sample. Five workers that share 12 samples have 3 or 2 each; those with 3 take
-  1.5 times the median and are not slow. With equal shares this is the paper's rule.
-- Fewer than 3 workers have no stragglers: of two, the slower one's time is half of the median.
-- Half of the workers or more are never stragglers. The median would be theirs, and what makes
-  half of a job slow is not a worker.
+- Where workers' shares of the batch differ in size, a straggler must be slow by its time and by its
+  time per sample. Five workers that share 12 samples have 3 or 2 each. Those with 3 take 1.5 times
+  the median, and are not slow. With equal shares this is the paper's rule.
+- Fewer than 3 workers have no stragglers: of two, the slower one's own time makes up half of the
+  median.
+- Half of the workers or more are never stragglers. The median would be theirs, and what makes half
+  of a job slow is not a worker.
 - A time that is not known ends a worker's run of slow steps.
 """
 
@@ -23,16 +24,16 @@ LEAST_WORKERS = 3
 
 @dataclass(frozen=True, slots=True)
 class StragglerRule:
-    """When a worker counts as a straggler.
+    """Rule by which a worker counts as a straggler.
 
     Raises:
         ValueError: options out of range, all at once, one a line.
     """
 
     ratio: float = 1.2
-    """To the median of all workers; a time above it is slow."""
+    """Ratio to the median of all workers, above which a time is slow."""
     window: int = 10
-    """Steps in succession in which the worker has to be slow."""
+    """Number of consecutive steps in which the worker must be slow."""
 
     def __post_init__(self) -> None:
         problems = []
@@ -48,21 +49,25 @@ class StragglerRule:
 
 
 class StragglerWatch:
-    """Kept by the first worker; a new membership begins with no memory of the one before."""
+    """Search for stragglers by the first worker; each membership begins with empty counts."""
 
     def __init__(self, rule: StragglerRule) -> None:
-        """Args: when a worker is a straggler."""
+        """Begin without workers.
+
+        Args:
+            rule: when a worker is a straggler.
+        """
         self._rule = rule
         self._workers: tuple[str, ...] = ()
         self._shares: tuple[int, ...] = ()
         self._slow: dict[str, list[float]] = {}
-        """Of every worker, its times over the median in the slow steps up to the last one."""
+        """Each worker's times over the median, in its present run of slow steps."""
 
     def begin(self, workers: Sequence[str], shares: Sequence[int]) -> None:
-        """Other members, or other shares: every count starts anew.
+        """Begin all counts again, with other members or other shares.
 
         Args:
-            workers: by rank.
+            workers: workers by rank.
             shares: samples of a step that each of them computes.
 
         Raises:
@@ -74,13 +79,13 @@ class StragglerWatch:
         self._slow = {worker: [] for worker in workers}
 
     def observe(self, times_s: Sequence[float]) -> Mapping[str, float]:
-        """The times of one step; the stragglers, with how slow each is.
+        """Take the times of one step, and return each straggler with its slowness.
 
-        That is the mean, over the window, of its time over the median. Whoever is returned
-        is counted anew, so that it is named again if it stays slow for another window.
+        Slowness is the mean, over the window, of the worker's time over the median. The count of a
+        returned worker begins again, so it is returned again if it stays slow for another window.
 
         Args:
-            times_s: of each worker, by rank; 0: not known.
+            times_s: time of each worker, by rank; 0: not known.
 
         Raises:
             ValueError: there are not as many times as workers.
@@ -106,8 +111,11 @@ class StragglerWatch:
         return found
 
     def _ratios(self, times_s: Sequence[float]) -> dict[str, float]:
-        """Each worker's time over the median, whole or per sample, whichever is less; of those
-        whose time is known. Nobody's, if too few are."""
+        """Return the ratio of each worker's time to the median of all, whole or per sample.
+
+        The smaller ratio counts. Workers without a known time are left out, and the result is empty
+        if too few times are known.
+        """
         known = [index for index, time_s in enumerate(times_s) if time_s > 0]
         if len(known) < LEAST_WORKERS:
             return {}

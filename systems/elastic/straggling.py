@@ -1,8 +1,8 @@
-"""A worker's part in the straggler rule: its own times for all, and at the first worker all's.
+"""A worker's part in the straggler rule: it tells its times; the first worker applies the rule.
 
-A worker's time of a step is from its begin until its own gradients are ready: drawing the
-samples, the forward and the backward pass, and no waiting for others. All learn it in the words
-of the next step (``words``).
+A worker's time of a step is from the step's start until its own gradients are ready: drawing the
+samples, the forward and the backward pass, without any wait for others. All workers learn it in the
+words of the next step (``words``).
 """
 
 from __future__ import annotations
@@ -17,20 +17,25 @@ from systems.runtime.data_order import share
 
 
 class Straggling:
-    """One worker's; does nothing where the rule is off."""
+    """Straggler rule in one worker; it does nothing if the rule is off."""
 
     def __init__(self, order: ElasticOrder, client: ControlClient) -> None:
-        """Args: this worker's order, and the connection to the driver."""
+        """Prepare the rule.
+
+        Args:
+            order: order of this worker.
+            client: connection to the driver.
+        """
         self.is_on = order.straggler != "off"
         self.last_s = 0.0
-        """This worker's time of the step before; 0: not known."""
+        """This worker's time of the last step; 0: not known."""
         self._worker = order.worker
         self._client = client
         self._watch = StragglerWatch(StragglerRule(order.straggler_ratio, order.straggler_window))
         self._membership = Membership((), 0)
 
     def enter(self, membership: Membership) -> None:
-        """Other members from now on: what was measured among those before is forgotten."""
+        """Enter another membership, and forget the times of the one before."""
         self._membership = membership
         self.last_s = 0.0
         if self.is_on:
@@ -41,14 +46,14 @@ class Straggling:
     def step(
         self, started: float, computed: float, times_s: Sequence[float], *, is_donor: bool
     ) -> None:
-        """A step was committed; the first worker tells the driver of stragglers.
+        """Note a committed step; the first worker tells the driver of stragglers.
 
         Args:
             started: when this worker began it, on ``time.monotonic``.
             computed: when its own gradients were ready.
-            times_s: of all workers in the step before, by rank; empty where the rule is off.
-            is_donor: whether it gave its state to newcomers meanwhile, which takes time and
-                says nothing about the worker.
+            times_s: times of all workers in the step before, by rank; empty if the rule is off.
+            is_donor: whether the worker gave its state to newcomers meanwhile, which takes time and
+                does not make it a straggler.
         """
         self.last_s = 0.0 if is_donor else computed - started
         members = self._membership.members

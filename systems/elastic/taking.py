@@ -1,4 +1,4 @@
-"""The side of a worker that takes the state from another: a joiner, or a survivor behind."""
+"""Reception of the state by a worker: a joiner, or a survivor that is behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from systems.elastic.workbench import Workbench
 
 
 class Taking:
-    """One worker's. ``expect`` and ``cancel`` come from the membership's thread."""
+    """Reception of the state by one worker; the membership's thread may expect and cancel."""
 
     def __init__(
         self,
@@ -28,8 +28,16 @@ class Taking:
         order: ElasticOrder,
         on_failed: Callable[[int, str], None],
     ) -> None:
-        """``on_failed``: called with the generation that this worker has not got the state for,
-        and the reason, unless that is a ``cancel``; on the training thread."""
+        """Prepare to take a state.
+
+        Args:
+            state: this worker's state, which is filled.
+            bench: what the worker trains with.
+            token: token that a donor must show.
+            order: the worker's order.
+            on_failed: called on the training thread with the generation whose state did not come,
+                and the reason. A ``cancel`` does not call it.
+        """
         self._state = state
         self._bench = bench
         self._token = token
@@ -39,7 +47,7 @@ class Taking:
         self._receiver: Receiver | None = None
 
     def listen(self) -> tuple[str, int]:
-        """Be ready to take a state; the address and port where."""
+        """Begin to listen for a donor, and return the address and port."""
         if self._receiver is not None:
             self._receiver.close()
         reduction = self._bench.reduction
@@ -49,26 +57,26 @@ class Taking:
             reduction.layout,
             self._apply,
             bind=self._order.address,
-            # New memory would have to be touched first, for which the donor's training waits.
+            # Not new memory: its pages would be touched first, while the donor's training waits.
             buckets=reduction.backward_memory,
             timeout_s=self._order.recovery_timeout_s,
         )
         return self._order.address, self._receiver.port
 
     def expect(self, topology: Topology) -> None:
-        """A topology in which this worker may be new."""
+        """Hand over a topology to ``topology``, if this worker joins in it."""
         if self._order.worker in topology.joiners:
             self._topologies.put(topology)
 
     def cancel(self) -> None:
-        """End whatever is being waited for or taken; the training thread gets GroupLost."""
+        """End every wait and transfer; the training thread gets GroupLost."""
         self._topologies.put(None)
         receiver = self._receiver
         if receiver is not None:
             receiver.cancel()
 
     def topology(self) -> Topology:
-        """Wait until the leader counts this worker in.
+        """Wait until the leader counts this worker in, and return the topology.
 
         Raises:
             GroupLost: cancelled.
@@ -82,13 +90,13 @@ class Taking:
         """Take a state from the donor that connects: ``Donor`` or ``send_state``.
 
         Args:
-            generation: that this worker needs it for.
+            generation: generation that this worker needs the state for.
             on_caught_up: called when at most one step is missing.
 
         Raises:
-            GroupLost: cancelled, or the donor has gone: it may be known here first that it has
-                died. The state may be of no use now.
-            TransferError: what was sent makes no sense.
+            GroupLost: cancelled, or the donor has gone. This worker may be the first to notice that
+                the donor died, and may not need the state any more.
+            TransferError: the donor sent something that makes no sense.
         """
         assert self._receiver is not None
         try:
@@ -96,7 +104,7 @@ class Taking:
         except Cancelled as error:
             raise GroupLost(str(error)) from None
         except TransferError as error:
-            # The donor may be alive and nobody else miss anything, so nobody else would say it.
+            # The donor may be alive, and no other worker notices this failure: so report it here.
             self._on_failed(generation, str(error))
             if isinstance(error, PeerLost):
                 raise GroupLost(str(error)) from None

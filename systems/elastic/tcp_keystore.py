@@ -1,17 +1,17 @@
-"""A key store in torch's TCPStore, the store that a job has anyway.
+"""Key store in torch's TCPStore, the store that a job has in any case.
 
-What TCPStore does, as our tests hold it to (torch 2.11 and later):
+Behaviour of TCPStore that our tests check (torch 2.11 and later):
 
-- ``compare_set(key, "", x)`` sets a key that is missing or empty and only that.
-- ``compare_set(key, y, x)`` of a missing key sets nothing *and returns y*: success can be read
-  from its answer only if ``x`` is a text that nobody else ever writes. It is also the only way
-  to read without waiting, for ``get`` of a missing key waits.
-- A wait holds its client's lock, and one that times out writes a warning to stderr. So every
-  thread has a client of its own, and nothing here waits with a time-out.
+- ``compare_set(key, "", x)`` sets a key only if it is missing or empty.
+- ``compare_set(key, y, x)`` of a missing key sets nothing *and returns y*. So its answer tells
+  success only if no other client ever writes the text ``x``. It is also the only way to read
+  without waiting, since ``get`` of a missing key waits.
+- A wait holds its client's lock, and a wait that times out writes a warning to stderr. So every
+  thread has its own client, and nothing here waits with a time-out.
 - A call to a store that is stopped, but not dead, hangs whatever the client's time-out is.
 
-So a value is stored as ``nonce|value``: no two writes are alike, and the answer is certain.
-Void is a missing key or an empty value: a key is never deleted.
+So a value is stored as ``nonce|value``: no two writes are alike, and the answer is certain. A key
+is void if it is missing or its value is empty; no key is ever deleted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from systems.runtime.name_lookups import no_name_lookups
 
 CONNECT_TIMEOUT_S = 5.0
 _NOTHING = "?"
-"""A text that is never stored: it has no nonce."""
+"""A text that is never stored, since it has no nonce."""
 _PREFIX = "keystore/"
 _FOREVER = timedelta(days=365)
 
@@ -38,15 +38,15 @@ _FOREVER = timedelta(days=365)
 class TcpKeyStore:
     """A ``KeyStore`` in the TCPStore that listens at an address.
 
-    Watchers are woken through a queue each, whose names are kept beside the key; what a watcher
-    that has gone leaves behind is its name and one byte per change.
+    Each watcher is woken through its own queue, whose name is stored next to the key. A watcher
+    that has gone leaves its queue's name and one byte per change behind.
     """
 
     def __init__(self, address: str, port: int) -> None:
         """Connect.
 
         Raises:
-            StoreLost: nobody listens there.
+            StoreLost: no store listens there.
         """
         self._address = address
         self._port = port
@@ -57,24 +57,24 @@ class TcpKeyStore:
         self._client()
 
     def get(self, key: str) -> str | None:
-        """As in the contract."""
+        """Implement ``KeyStore.get``."""
         with self._guard() as client:
             return _value(_stored(client, key))
 
     def compare_and_swap(
         self, key: str, expected: str | None, desired: str, quiet: bool = False
     ) -> bool:
-        """As in the contract."""
+        """Implement ``KeyStore.compare_and_swap``."""
         if not desired:
             raise ValueError(f"key {key!r}: an empty text means a void key; use erase")
         return self._swap(key, expected, desired, quiet)
 
     def erase(self, key: str, expected: str) -> bool:
-        """As in the contract."""
+        """Implement ``KeyStore.erase``."""
         return self._swap(key, expected, "", quiet=False)
 
     def watch(self, key: str, on_change: Callable[[], None]) -> None:
-        """As in the contract."""
+        """Implement ``KeyStore.watch``."""
         queue = f"{_PREFIX}{key}/watcher/{secrets.token_hex(8)}"
         with self._guard() as client:
             waiting = self._connect()
@@ -86,7 +86,7 @@ class TcpKeyStore:
         ).start()
 
     def close(self) -> None:
-        """As in the contract."""
+        """Implement ``KeyStore.close``."""
         if self._is_closed:
             return
         with contextlib.suppress(StoreLost), self._guard() as client:
@@ -105,7 +105,8 @@ class TcpKeyStore:
                 ours = f"{secrets.token_hex(8)}|{desired}"
                 if client.compare_set(_PREFIX + key, stored, ours).decode() == ours:
                     break
-                # Someone was faster, possibly with the very value that we expect: look again.
+                # Another client was faster, possibly with the very value that is expected: read
+                # again.
             if not quiet:
                 watchers = client.compare_set(_watchers(key), _NOTHING, _NOTHING).decode()
                 for queue in watchers.split() if watchers != _NOTHING else []:
@@ -141,7 +142,7 @@ class TcpKeyStore:
 
     def _connect(self) -> TCPStore:
         try:
-            # TCPStore itself goes on trying, and fills stderr meanwhile.
+            # Tried first, since TCPStore's own client retries and fills stderr meanwhile.
             socket.create_connection((self._address, self._port), CONNECT_TIMEOUT_S).close()
             with no_name_lookups(self._address):
                 return TCPStore(

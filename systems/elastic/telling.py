@@ -1,4 +1,4 @@
-"""What a worker tells of a switch or a recovery, once a step has ended after it."""
+"""A worker's messages to the driver after its first step since a switch or a recovery."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from systems.runtime.control import ControlClient
 
 
 class Telling:
-    """One worker's, to the driver."""
+    """Messages of one worker to the driver."""
 
     def __init__(self, client: ControlClient, bench: Workbench, worker: str) -> None:
         self._client = client
@@ -21,23 +21,25 @@ class Telling:
         self._lost: Mapping[str, Any] | None = None
 
     def arrived(self, change_id: int, old_ended: float | None) -> None:
-        """The next step is the first of this worker in a generation.
+        """Record that the next step is this worker's first step in a generation.
 
         Args:
-            change_id: that asked for it.
+            change_id: id of the change that asked for the generation.
             old_ended: end of the worker's last step before; None for a joiner.
         """
         self._arrival = {"change_id": change_id, "old_ended": old_ended}
 
     def recovered(self, lost: Sequence[str], change_id: int | None) -> None:
-        """The next step is the first without these workers.
+        """Record that the next step is the first step without these workers.
 
-        ``change_id``: of the last change that it went through, if of any.
+        Args:
+            lost: the workers.
+            change_id: last change that this worker went through; None if there was none.
         """
         self._lost = {"lost": list(lost), "change_id": change_id}
 
     def over(self, generation: int, membership: Membership) -> None:
-        """This worker says how the job ended, in the place of one that has died."""
+        """Report the job's last state in place of the first worker, which has died."""
         group = {"generation": generation, "members": list(membership.members)}
         details: dict[str, Any] = {"lost": [], "change_id": None, "phases_s": {}}
         self._client.send(
@@ -45,7 +47,7 @@ class Telling:
         )
 
     def step(self, started: float, ended: float, generation: int, membership: Membership) -> None:
-        """A step was committed: tell what it was the first one after, if anything."""
+        """Report the switch or recovery after which this committed step is the first, if any."""
         bench = self._bench
         arrival, self._arrival = self._arrival, None
         lost, self._lost = self._lost, None

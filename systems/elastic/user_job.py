@@ -1,4 +1,4 @@
-"""A job whose program is a user's script, on this machine: its driver, and what it can be asked.
+"""Driver of a job on this machine whose program is a user's script, with the requests to it.
 
 Source: EDL, section 3 (papers/systems.md, 1.1 and 1.9): scale_out, scale_in and migrate are
 acknowledged after the switch; one at a time, RETRY otherwise; profile scales in step by step.
@@ -22,7 +22,7 @@ from systems.elastic.profiling import Profiling
 ENDLESS = 2**50
 JOB_ID = "job"
 Answer: TypeAlias = Callable[[Mapping[str, Any]], None]
-"""Called once with what became of a request: ``status`` (done, retry, failed) and details."""
+"""Callback for the one answer to a request: ``status`` (done, retry, failed) and details."""
 
 
 class RequestError(Exception):
@@ -33,22 +33,28 @@ class UserJob:
     """One job on an open backend."""
 
     def __init__(self, backend: Backend, cluster: Cluster, job_dir: Path) -> None:
-        """Args: an open backend, its cluster, and the folder for the job's logs."""
+        """Prepare the job.
+
+        Args:
+            backend: an open backend.
+            cluster: cluster of the backend.
+            job_dir: folder for the job's logs.
+        """
         self._backend = backend
         self._cluster = cluster
         self._job_dir = job_dir
         self._spec = JobSpec(JOB_ID, 0.0, SCRIPT, 1, 1.0, 1)
         self._ids = count(1)
         self._asked: tuple[Change, Answer] | None = None
-        """The request in flight."""
+        """Request in flight; None: there is none."""
         self._profiling: Profiling | None = None
         self.slots: tuple[int, ...] = ()
         self.step = 0
         self.end: Report | None = None
-        """How the job ended, once it has."""
+        """Report of the job's end; None before it."""
 
     def start(self, script: Path, arguments: Sequence[str], workers: int, seed: int) -> None:
-        """Start the job with so many workers."""
+        """Start the job with this number of workers."""
         options = {"path": str(script.absolute()), "arguments": list(arguments)}
         order = TrainingOrder(
             job_id=JOB_ID,
@@ -63,10 +69,10 @@ class UserJob:
         self._backend.start(change, order)
 
     def request(self, message: Mapping[str, Any], answer: Answer) -> None:
-        """Do what a scheduler asks for: ``action`` with its arguments; see ``_slots_for``.
+        """Carry out a request: ``action`` with its arguments; see ``_slots_for``.
 
-        ``profile`` has ``steps``, and ``min`` and ``max``, without which it measures the job as it
-        is; ``status`` and ``finish`` have none.
+        ``profile`` has ``steps``, and ``min`` and ``max``; without these the job is measured at its
+        present size. ``status`` and ``finish`` have no arguments.
         """
         action = message.get("action")
         if action == "status":
@@ -94,7 +100,7 @@ class UserJob:
             answer({"status": "failed", "reason": str(error)})
 
     def poll(self, timeout_s: float) -> None:
-        """Let the job go on; answers come from here."""
+        """Handle what the backend reports; answers are given from here."""
         for report in self._backend.poll(timeout_s):
             self._on_report(report)
         if self._profiling is not None and self._asked is None:
@@ -152,15 +158,17 @@ class UserJob:
         self._backend.rescale(change)
 
     def _change(self, kind: ChangeKind, slots: tuple[int, ...]) -> Change:
-        # Nobody here knows the script's batch; this one is large enough for any slots.
+        # The script's batch is not known here; this one is large enough for any number of slots.
         batch = self._cluster.num_slots
         before = () if kind is ChangeKind.START else self.slots
         return Change(next(self._ids), kind, self._spec, before, slots, batch)
 
     def _slots_for(self, message: Mapping[str, Any]) -> tuple[int, ...]:
-        """The slots after ``scale_out`` (``to``: workers, or ``join``: free slots to take besides),
-        ``scale_in`` (``to``, or ``leave``: slots to leave), or ``migrate`` (``leave``: each for a
-        free one).
+        """Return the job's slots after a request.
+
+        ``scale_out`` has ``to``, a number of workers, or ``join``, free slots to add. ``scale_in``
+        has ``to``, or ``leave``, slots to leave. ``migrate`` has ``leave``: each of these slots is
+        exchanged for a free one.
 
         Raises:
             RequestError: there are no such slots.
@@ -194,17 +202,21 @@ class UserJob:
         raise RequestError(f"unknown action {message.get('action')!r}")
 
     def _slots_of(self, workers: int) -> tuple[int, ...]:
-        """The present slots cut to so many, or with free ones added."""
+        """Return this number of slots: the present ones, cut or with free ones added.
+
+        Raises:
+            RequestError: too few slots are free.
+        """
         slots = self.slots[:workers] + tuple(self._free()[: max(0, workers - len(self.slots))])
         if len(slots) < workers:
             raise RequestError(f"{workers} workers need as many slots; {len(slots)} can be had")
         return slots
 
     def _occupied(self, slots: Sequence[Any]) -> list[int]:
-        """These slots, each once.
+        """Return these slots, each once.
 
         Raises:
-            RequestError: no worker is on one of them.
+            RequestError: a slot has no worker.
         """
         wanted = list(dict.fromkeys(int(slot) for slot in slots))
         if unknown := set(wanted) - set(self.slots):
@@ -226,7 +238,7 @@ class UserJob:
         return Profiling(sizes, int(message["steps"]), len(self.slots), steps_log, answer)
 
     def _profile_on(self) -> None:
-        """Go on with a profile as far as it goes by now."""
+        """Continue a profile as far as it can go now."""
         profiling = self._profiling
         assert profiling is not None
         wanted = profiling.wanted(len(self.slots))

@@ -1,8 +1,8 @@
-"""What all workers tell each other in every step, at no cost.
+"""Words: a small sum over all workers in every step, with the first worker's commands.
 
-One small sum over all workers carries the first worker's commands beside everybody's share of
-the loss. It travels while the gradients are computed, so that it is there when the step ends.
-Only the first worker commands: it is the same for all by construction, whoever leads.
+The sum also carries each worker's share of the loss. It runs while the gradients are computed, so
+that it is complete when the step ends. Only the first worker commands, even if another worker
+leads. So all workers read the same commands at the same step.
 """
 
 from __future__ import annotations
@@ -15,37 +15,36 @@ import torch
 from systems.elastic.groups import Group, Pending
 
 _FIXED = 4
-"""Words before the losses and the times: commands."""
+"""Number of command words, which come before the losses and the times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What all workers know when a step has ended."""
+    """Content of the words, which all workers know when a step has ended."""
 
     stop: bool
-    """Save and leave now."""
+    """Whether all workers save and leave now."""
     target_step: int
     switch: int
     """Generation to switch to now; 0: none."""
     pause: int = 0
-    """Stop now, until there is a generation to switch to: 1 more than the change's id."""
+    """Id of a change plus 1: stop now until it has a generation to switch to; 0: no change."""
     losses: tuple[float, ...] = ()
-    """As all workers gave them, by place."""
+    """Sums over all workers of the losses, by place."""
     times_s: tuple[float, ...] = ()
-    """What each worker said of itself, by rank; empty where the words have no times."""
+    """Each worker's time, by rank; empty if the words have no times."""
 
 
 class Words:
-    """One worker's side."""
+    """Words of one worker."""
 
     def __init__(self, num_losses: int = 1, *, has_times: bool = False) -> None:
-        """Args: what is said beside the commands.
+        """Allocate the words.
 
         Args:
-            num_losses: places for losses, see ``Trainer``.
-            has_times: whether every worker tells a time of its own, too. That makes the sum
-                longer, and gloo may then add the workers' losses in another order: their last
-                bit.
+            num_losses: number of places for losses, see ``Trainer``.
+            has_times: whether every worker also tells a time. That makes the sum longer, and gloo
+                may then add the workers' losses in another order, which can change their last bit.
         """
         self._has_times = has_times
         self._num_losses = num_losses
@@ -53,7 +52,7 @@ class Words:
         self._pending: Pending | None = None
 
     def fresh(self) -> Words:
-        """Words like these in memory of their own."""
+        """Return words of the same form in memory of their own."""
         return Words(self._num_losses, has_times=self._has_times)
 
     def begin(
@@ -83,7 +82,7 @@ class Words:
         self._pending = group.all_reduce(self._words) if group.size > 1 else None
 
     def end(self) -> Verdict:
-        """Wait for what all workers gave.
+        """Wait for all workers' words, and return them.
 
         Raises:
             GroupLost: the group was given up.

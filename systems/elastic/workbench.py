@@ -1,4 +1,4 @@
-"""All that one elastic worker trains with, and how it is made ready before there is a group."""
+"""Model, optimizer, data and reduction of one elastic worker, made ready before it has a group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from systems.virtual.workers import ordered_reduction, trainer_of
 
 
 class Workbench:
-    """Model, optimizer, data and their reduction; each stage timed as a phase."""
+    """Objects that one elastic worker trains with; each stage is timed as a phase."""
 
     def __init__(
         self,
@@ -38,24 +38,24 @@ class Workbench:
         ordered_at: float,
         program: Program | None = None,
     ) -> None:
-        """Import, build, and make passes that are forgotten.
+        """Import, build, and make warm-up passes, whose results are discarded.
 
-        They fix the layout of the gradient buckets, and make the first real step a quick one.
+        The passes fix the layout of the gradient buckets, and make the first real step fast.
 
         Args:
             order: this worker's part.
             client: the connection to the driver.
             ordered_at: when the order came, on ``time.monotonic``.
-            program: what a script has built already; None: the order's workload is built.
+            program: parts that a script has built already; None: the order's workload is built.
 
         Raises:
-            RuntimeError: NCCL was asked for, and cannot be had here.
+            RuntimeError: NCCL was asked for, and is not available here.
         """
         self._order = order
         self.mark = Mark(order.mark)
         self._watch = watch = Stopwatch(ordered_at)
         self.phases_s = watch.phases_s
-        """How long each phase of the present change took; others add to it."""
+        """Seconds of each phase of the present change; other objects add to it."""
         self._is_script = program is not None
         if program is None:
             takes_state = order.joining or order.checkpoint is not None
@@ -79,13 +79,13 @@ class Workbench:
 
     @property
     def _batch(self) -> int:
-        """As many samples as a step of this worker's will have."""
+        """Number of samples in a step of this worker."""
         order = self._order
         start, stop = share(order.global_batch, order.logical_workers or order.num_workers, 0)
         return stop - start
 
     def _dummy_loss(self) -> torch.Tensor:
-        """Which samples it is of is all the same."""
+        """Return the loss of some samples for warm-up; which samples does not matter."""
         session = self.session
         ids = [index % session.workload.num_samples for index in range(self._batch)]
         batch = session.workload.samples(ids)
@@ -94,11 +94,13 @@ class Workbench:
         return session.workload.loss(self.reduction.parallel, batch)
 
     def prepare(self, generation: int, rank: int, num_workers: int) -> None:
-        """Have ready what takes time when a generation begins: memory for sums, and the file that
-        will say what this worker consumes. From any thread."""
+        """Prepare what takes time when a generation begins; called from any thread.
+
+        That is memory for the reduction, and the file of the samples that this worker consumes.
+        """
         if num_workers > 1:
             self.reduction.reserve()
-        with suppress(OSError):  # whoever opens it says what is wrong
+        with suppress(OSError):  # opening the file later reports the error
             samples_path(self.session.job_dir, generation, rank).touch()
 
     def load(self) -> None:
@@ -110,16 +112,16 @@ class Workbench:
         order = self._order
         is_first = order.worker == order.members[0]
         load(self.session, order.checkpoint, verify=is_first)
-        if is_first:  # ``roll_back`` is not to find one of another job, or of a life that was lost
+        if is_first:  # else ``roll_back`` could find one of another job, or of a lost life
             checkpoint = None if order.checkpoint is None else Path(order.checkpoint)
             keep_only(self.session.job_dir / "checkpoints", checkpoint)
         self._watch.done("load")
 
     def settle(self, group: Group, state: TrainingState) -> None:
-        """The founders have met, and are about to begin.
+        """Give all founders of a script's job, which have met, the same state to begin with.
 
-        Nobody knows whether a script builds the same model twice: all take the first one's, and
-        it is saved where it could be needed again.
+        A script may build another model in each worker: all take the first worker's. It is saved if
+        a recovery could need it.
         """
         order = self._order
         if not self._is_script or order.checkpoint is not None:
@@ -149,16 +151,16 @@ class Workbench:
         session.adopt(self._initial)
 
     def values(self) -> dict[str, Any]:
-        """What a worker must know beside tensors and step to have the job's whole state."""
+        """Return the part of the job's state that is neither a tensor nor the step."""
         return self.session.values()
 
     def adopt(self, received: Received) -> None:
-        """Take what came with another worker's tensors: its step and its ``values``."""
+        """Take the step and the ``values`` that came with another worker's tensors."""
         self.session.step = received.step
         self.session.adopt(received.values)
 
     def results(self) -> dict[str, Any]:
-        """Digests of the state, and the workload's evaluation."""
+        """Return digests of the state, and the workload's evaluation."""
         session = self.session
         found: dict[str, Any] = dict(digests(session.model, session.optimizer))
         return found | self.report.evaluations.now()

@@ -1,7 +1,7 @@
-"""Who works for an elastic job: its members, how they change, and what their deaths mean.
+"""Workers of an elastic job as the driver sees them: members, changes, deaths.
 
-One object for each life of a job, from a start or a resume to the last process' end. The job
-(``elastic_job``) tells it what workers say and how they end.
+There is one ``Workforce`` for each life of a job, from a start or a resume to the end of the last
+process. The job (``elastic_job``) passes on the workers' messages and their ends.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from systems.runtime.control import encode
 from systems.runtime.job_life import Fate, Phase
 
 End = Callable[[Fate, str], None]
-"""Ends the job: what is to follow, and why."""
+"""Callback that ends the job, with what follows and why."""
 
 
 class Workforce(Roll):
-    """See the module's text. Methods named ``on_...`` take workers' messages of that kind."""
+    """Membership of one life of a job, and every decision that the driver makes about it.
+
+    Each method ``on_...`` takes the workers' messages of that kind.
+    """
 
     def __init__(
         self, processes: ElasticProcesses, account: Account, change: Change, end: End
@@ -36,28 +39,28 @@ class Workforce(Roll):
         members = tuple(_name(account) for _ in change.slots)
         super().__init__(Crew(processes, self._order_of), account, processes.options, members)
         self._recovered: Mapping[str, Any] | None = None
-        """What the survivors of a death said when they went on, until it has been reported."""
+        """Message of the survivors when they went on; None once it was reported."""
         self._made: int | None = None
-        """The last change that was answered as made."""
+        """Id of the last change that was answered as made."""
         self._processes = processes
         self._end = end
         self._life = self._generation = account.next_number()
         self._founders = self.members
         self._slots = change.slots
-        """Of all workers that train, or are to."""
+        """Slots of all workers that train, or are to train."""
         self._batch = change.global_batch
         self._virtual_workers = change.virtual_workers or ()
         self._job = change.job
         self._leadership = Leadership(self.crew)
 
     def found(self) -> None:
-        """Start the founders and the store at once; orders follow when the store serves.
+        """Start the founders and the store at once; they get their orders when the store serves.
 
         Raises:
             ControlError: an order holds an option that cannot be sent.
-            Exception: whatever the launcher raises.
+            Exception: any error of the launcher.
         """
-        # What cannot be sent is refused here rather than when a worker asks for it.
+        # Encoded once here, so that an option that cannot be sent fails the start, not a worker.
         encode(self._standing_order(self.members[0], self._slots[0], ("", 0)))
         self.crew.spawn_store(self._account.next_number(), self._slots[0])
         for worker, slot in zip(self.members, self._slots, strict=True):
@@ -67,7 +70,7 @@ class Workforce(Roll):
         """Start the joiners at once, and ask the leader for the new members."""
         crew = self.crew
         deadline = time.monotonic() + self._options.adjust_timeout_s
-        if self.recover_by is not None:  # what the others make of that death comes first
+        if self.recover_by is not None:  # a recovery under way comes first: the change then fails
             members = self.members
             why = "the workers are recovering"
             self.adjusting = Adjusting(change, members, members, (), deadline, reason=why)
@@ -78,11 +81,11 @@ class Workforce(Roll):
         adjusting = Adjusting(change, self.members, new, tuple(joiners.values()), deadline)
         self.adjusting = adjusting
         self._slots = change.slots
-        self._account.next_number()  # of the generation that the leader will make
+        self._account.next_number()  # reserved for the generation that the leader will make
         try:
             for slot, worker in joiners.items():
                 crew.spawn(worker, slot)
-        except Exception as error:  # a launcher may fail in any way it likes
+        except Exception as error:  # a launcher may raise any error
             adjusting.joiners = tuple(w for w in joiners.values() if w in crew.workers)
             self._give_up(adjusting, f"no workers: {error}; {self._processes.where}")
             return
@@ -91,33 +94,36 @@ class Workforce(Roll):
     # Messages, by kind.
 
     def on_leader(self, process: Process, message: Mapping[str, Any]) -> None:
-        """It leads from now on; what the one before left unanswered is asked again."""
+        """Record the new leader, and repeat the request that the leader before left unanswered."""
         if self._leadership.claimed(process, message["term"]):
             self._ask_leader()
 
     def on_leads_not(self, process: Process, message: Mapping[str, Any]) -> None:
-        """It was asked for something, and leads no more."""
+        """Record that this worker, which was asked for something, leads no more."""
         self._leadership.ended(process)
 
     def on_suspect(self, process: Process, message: Mapping[str, Any]) -> None:
-        """Kill the accused, so that it is dead for certain; its end then takes its way."""
+        """Kill the accused worker, so that it is dead for certain.
+
+        Its end is then handled like any other.
+        """
         accused = self.crew.workers.get(message["worker"])
-        # One that was killed for its silence may still have said that others were silent.
+        # A worker killed for its silence may have accused others before; its word does not count.
         is_heard = not process.is_dead and process.end is None and not process.is_killed
         if accused is None or not is_heard:
             return
-        if accused.end is not None:  # its accuser may never have had a line to it
+        if accused.end is not None:  # the accuser may never have been connected to it
             self.crew.tell([process.name], {"kind": "lost", "workers": [accused.name]})
-        # The end of a leaver's line is no death, but one that is silent may be waited for.
+        # A leaver closes its connections in order, but others may wait for a silent leaver.
         elif accused.left is None or message["silent_s"] > 0 or self._account.phase in LEAVING:
             self.crew.accuse(accused, process.name, message["silent_s"])
 
     def on_switched(self, process: Process, message: Mapping[str, Any]) -> None:
-        """Its first step among the new members has ended."""
+        """Record that a worker's first step among the new members has ended."""
         adjusting = self.adjusting
         self._note_generation(message["generation"])
         if message["change_id"] == self._made:
-            return  # it was clear without this
+            return  # the change was answered without this message
         if adjusting is None or adjusting.change.change_id != message["change_id"]:
             if self.not_dead(message["members"]) != self.not_dead(self.members):
                 self._end(Fate.LOST, "the workers made a change that had been given up")
@@ -127,51 +133,55 @@ class Workforce(Roll):
         adjusting.switched[process.name] = message
         recovered = self._recovered
         if recovered is not None and recovered["generation"] < message["generation"]:
-            self._recovered = None  # the change was made after it
+            self._recovered = None  # the change was made after that recovery
         adjusting.write_phases(self._processes.order.job_dir, process.name, message)
 
     def on_adjust_failed(self, process: Process, message: Mapping[str, Any]) -> None:
-        """The leader gave a change up; everybody trains as before."""
+        """Give up the change that the leader gave up; all members train as before."""
         adjusting = self.open_change(message["change_id"], message["attempt"])
         if adjusting is not None:
             self._give_up(adjusting, message["reason"])
 
     def on_adjust_kept(self, process: Process, message: Mapping[str, Any]) -> None:
-        """A change that was to be given up is as good as made: it may take its time."""
+        """Wait without limit for a change that the leader can no longer give up."""
         adjusting = self.open_change(message["change_id"], message["attempt"])
         if adjusting is not None:
             adjusting.deadline = math.inf
 
     def on_retry(self, process: Process, message: Mapping[str, Any]) -> None:
-        """The leader is still at an earlier change, which the driver has given up."""
+        """Fail a change: the leader is still at an earlier one, which the driver has given up."""
         self.on_adjust_failed(process, {**message, "reason": "another change is under way"})
 
     def on_recovering(self, process: Process, message: Mapping[str, Any]) -> None:
-        """The leader has halted all, perhaps though nobody has died: they have to go on in time,
-        unless they have already and this comes late."""
+        """Set the recovery's deadline: the leader has halted all workers, perhaps without a death.
+
+        A late message is ignored: the workers have gone on already.
+        """
         if message["generation"] > self._generation and self.can_recover:
             self.recovery.halted(process.name)
 
     def on_deposed(self, process: Process, message: Mapping[str, Any]) -> None:
-        """It leads no more, and nobody had gone on with it."""
+        """Record that a leader leads no more, and that no worker went on with it."""
         self.recovery.deposed(process.name)
 
     def on_recovered(self, process: Process, message: Mapping[str, Any]) -> None:
-        """The survivors' first step without the dead has ended."""
+        """Record that the survivors' first step without the dead workers has ended."""
         if message["generation"] < self._generation:
-            return  # others have told of a change that was made after it
+            return  # another worker has reported a later change already
         self._note_generation(message["generation"])
         if any(self.crew.workers[worker].is_dead for worker in message["members"]):
-            return  # of an earlier death; the later one is being recovered from
+            return  # about an earlier death; the recovery from a later one is under way
         self._recovered = message
 
     def on_recovery_failed(self, process: Process, message: Mapping[str, Any]) -> None:
-        """Nobody can go on."""
+        """End the job as lost: no worker can go on."""
         self._end(Fate.LOST, f"no recovery: {message['reason']}; {self.crew.deaths()}")
 
     def on_straggler(self, process: Process, message: Mapping[str, Any]) -> None:
-        """Some workers are slower than the others: take them out, unless something else goes
-        on; they are named again if they are still slow later."""
+        """Remove stragglers, unless a change or a recovery is under way.
+
+        The workers name a straggler again later if it is still slow.
+        """
         account = self._account
         is_free = account.phase is Phase.RUNNING and account.change is None
         if not is_free or self.adjusting is not None or self.recover_by is not None:
@@ -179,26 +189,26 @@ class Workforce(Roll):
         if tuple(message["members"]) != self.members:
             return
         slots = {worker: self.crew.workers[worker].slot for worker in self.members}
-        number, slowness = account.next_number(), message["slowness"]  # and of a generation
+        number, slowness = account.next_number(), message["slowness"]  # numbers the generation, too
         adjusting = removal_of(slowness, slots, self._job, self._batch, number, self._options)
         if adjusting is not None:
             self.adjusting, self._slots = adjusting, adjusting.change.slots
             self._ask_leader()
 
     def left(self, process: Process) -> None:
-        """It has parted from the others in order."""
+        """Record that a worker has left the job in order."""
         self._leadership.ended(process)
-        if self.is_joining(process):  # an earlier leader may have sent it away
+        if self.is_joining(process):  # an earlier leader may have dismissed it
             self._withdraw(f"worker {process.name} was sent away")
 
     # Deaths.
 
     def died(self, process: Process) -> None:
-        """A worker has died, or will: the others hear of it at once."""
+        """Record that a worker has died or must die, and tell the others at once."""
         if process.is_dead or process.is_dismissed or self._account.phase is Phase.ENDING:
             return
         if not self.is_wanted(process) and not self.is_joining(process):  # it was about to leave
-            if process.is_killed:  # for its silence: it may be waited for in a recovery
+            if process.is_killed:  # for its silence: a recovery may wait for it
                 self.crew.tell_all({"kind": "lost", "workers": [process.name]})
             return
         process.is_dead = True
@@ -210,19 +220,19 @@ class Workforce(Roll):
             self._withdraw(self.crew.end_of(process))
         elif not self.is_over:
             if not self.can_recover or not self.survivors():
-                self._end(Fate.LOST, "")  # the reason is known when it has ended
+                self._end(Fate.LOST, "")  # the reason is known when the process has ended
                 return
-            self._account.next_number()  # of the generation that follows
+            self._account.next_number()  # reserved for the generation that follows
             recovered = self._recovered
             if recovered is not None and process.name in recovered["members"]:
-                self._recovered = None  # else the others were quicker to notice than we
+                self._recovered = None  # else that recovery was from this death: keep it
             self.recovery.died()
         self.crew.tell_all({"kind": "lost", "workers": [process.name]})
 
     # What follows.
 
     def overdue(self, now: float) -> None:
-        """Give up what has taken too long."""
+        """Give up a recovery or a change that has taken too long."""
         adjusting = self.adjusting
         if self.recover_by is not None and now > self.recover_by:
             limit_s = self._options.recovery_timeout_s
@@ -231,7 +241,7 @@ class Workforce(Roll):
             if adjusting.verdict is not Verdict.OPEN:
                 self.crew.dismiss(adjusting.awaited)
             elif adjusting.switched:
-                adjusting.deadline = math.inf  # it is made, and the last first step is a long one
+                adjusting.deadline = math.inf  # the change is made; some first step takes long
             elif not adjusting.reason:
                 limit_s = self._options.adjust_timeout_s
                 self._withdraw(f"not done within {limit_s} s")
@@ -246,7 +256,7 @@ class Workforce(Roll):
         """Answer what can be answered by now: first a change, then a loss."""
         recovered, adjusting = self._recovered, self.adjusting
         if self._account.phase is not Phase.RUNNING:
-            if recovered is not None:  # it is about to end: only its end is reported
+            if recovered is not None:  # the job is about to end: only its end is reported
                 self.members = tuple(recovered["members"])
                 self._account.stand(recovered)
                 self._recovered = None
@@ -265,7 +275,7 @@ class Workforce(Roll):
             self._end(Fate.LOST, f"no worker with the state is left; {self.crew.deaths()}")
 
     def _look_at(self, adjusting: Adjusting, recovered: Mapping[str, Any] | None) -> None:
-        """Whether it is clear by now what became of a change."""
+        """Set the verdict of a change if it is clear by now whether the workers made it."""
         if adjusting.verdict is not Verdict.OPEN:
             return
         crew = self.crew
@@ -273,14 +283,14 @@ class Workforce(Roll):
         if adjusting.switched and living and set(living) <= set(adjusting.switched):
             adjusting.verdict = Verdict.DONE
             if len(living) == len(adjusting.new):
-                self.recovery.met()  # it was a leaver that died
+                self.recovery.met()  # only leavers died, so no recovery follows
         elif recovered is not None:
             why = adjusting.reason or "the workers had to recover"
             if adjusting.switched or recovered["change_id"] == adjusting.change.change_id:
                 adjusting.verdict = Verdict.DONE
             elif not adjusting.num_attempts:
                 self._give_up(adjusting, why)
-            else:  # not given up by us: a new leader may be making it, asked for since
+            else:  # a new leader may be making the change: let it give the change up
                 self._withdraw(why)
         if adjusting.verdict is Verdict.DONE:
             self.crew.tell(adjusting.leavers, {"kind": "exit"})
@@ -292,7 +302,7 @@ class Workforce(Roll):
             self._account.retry("stragglers were being removed")
         if adjusting.verdict is Verdict.FAILED:
             if adjusting.removal is None:
-                blamed = adjusting.blamed  # how it ended is known by now
+                blamed = adjusting.blamed  # its process has ended by now, so the reason is known
                 reason = self.crew.end_of(self.crew.workers[blamed]) if blamed else ""
                 self._account.failed(reason or adjusting.reason)
             return
@@ -306,7 +316,7 @@ class Workforce(Roll):
         adjusting.write_leaving(self._processes.order.job_dir, self.crew.workers)
         stopping_time_s = adjusting.stopping_time_s(left)
         self._account.phases_s = adjusting.phases_s()
-        if stopping_time_s is not None:  # where nobody stayed, nobody could time its switch
+        if stopping_time_s is not None:  # if no worker stayed, none has timed its switch
             self._account.phases_s.setdefault("switch", stopping_time_s)
         if adjusting.removal is None:
             self._account.done(stopping_time_s)
@@ -315,7 +325,7 @@ class Workforce(Roll):
             self._account.say(ReportKind.SHRUNK, stopping_time_s=stopping_time_s, **details)
 
     def _shrink(self, recovered: Mapping[str, Any]) -> None:
-        """The survivors go on: say so, once those that died are gone."""
+        """Report that the survivors go on, once the dead workers' processes are gone."""
         crew = self.crew
         lost = [worker for worker in self.members if worker not in recovered["members"]]
         if not crew.are_gone(lost):
@@ -338,7 +348,7 @@ class Workforce(Roll):
             )
 
     def _withdraw(self, reason: str) -> None:
-        """The change is not wanted any more: the leader says whether it can still be given up."""
+        """Ask the leader to give the change up, if it still can."""
         adjusting = self.adjusting
         if adjusting is None or adjusting.is_withdrawn:
             return
@@ -348,7 +358,7 @@ class Workforce(Roll):
         self._ask_leader()
 
     def _give_up(self, adjusting: Adjusting, reason: str) -> None:
-        """A change fails: its joiners are killed, and the job runs on as before."""
+        """Fail a change: kill its joiners; the job trains on as before."""
         adjusting.verdict = Verdict.FAILED
         adjusting.reason = reason
         unaware = [w for w in adjusting.joiners if not self.crew.workers[w].is_dead]
@@ -363,7 +373,7 @@ class Workforce(Roll):
         self._account.serial = max(self._account.serial, generation)
 
     def _ask_leader(self) -> None:
-        """Tell it what is wanted; one that is not known yet is told once it is."""
+        """Ask the leader for the change, or to give it up; an unknown leader is asked later."""
         adjusting = self.adjusting
         if adjusting is None or adjusting.verdict is not Verdict.OPEN or adjusting.switched:
             return
@@ -376,7 +386,7 @@ class Workforce(Roll):
         return self._standing_order(process.name, process.slot, store)
 
     def _standing_order(self, worker: str, slot: int, store: tuple[str, int]) -> dict[str, Any]:
-        """The order of a founder or, if it is none, of a joiner, as things stand."""
+        """Return the present order of a founder or, if the worker is none, of a joiner."""
         is_founder = worker in self._founders
         checkpoint = self._account.checkpoint if is_founder else None
         standing = Standing(

@@ -1,4 +1,4 @@
-"""How a process ended: told to a person, and by whose hand."""
+"""Descriptions of a process's end, and whether the launcher was asked for it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ LOG_TAIL_BYTES = 4096
 
 
 def describe_exit(code: int, log_path: Path) -> str:
-    """Exit code or signal, and the last line of the log where the process failed."""
+    """Return the exit code or signal and, after a failure, the last line of the log."""
     last = last_line(log_path) if code != 0 else ""
     return f"{describe_code(code)}: {last}" if last else describe_code(code)
 
 
 def describe_code(code: int) -> str:
-    """Exit code, or the signal whose negative number it is."""
+    """Return a text for an exit code; a negative one is a signal's number."""
     if code >= 0:
         return f"exited with {code}"
     try:
@@ -27,25 +27,26 @@ def describe_code(code: int) -> str:
 
 
 class Kills:
-    """The processes to which a launcher was asked to send SIGKILL."""
+    """Processes to which a launcher was asked to send SIGKILL."""
 
     def __init__(self) -> None:
         self._handles: set[int] = set()
 
     def note(self, handle: int, signum: signal.Signals) -> None:
-        """Note a signal that is about to be sent."""
+        """Record a signal that is about to be sent."""
         if signum is signal.SIGKILL:
             self._handles.add(handle)
 
     def is_from_outside(self, handle: int, code: int) -> bool:
-        """Return whether SIGKILL ended a process, sent by somebody else; forgets the process."""
+        """Return whether a SIGKILL that the launcher did not send ended the process; forget the
+        process."""
         is_ours = handle in self._handles
         self._handles.discard(handle)
         return code == -signal.SIGKILL and not is_ours
 
 
 def last_line(path: Path) -> str:
-    """The last line of a file that is not empty, or nothing."""
+    """Return the last non-empty line of a file, or an empty text."""
     try:
         with path.open("rb") as file:
             end = file.seek(0, os.SEEK_END)

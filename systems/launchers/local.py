@@ -1,4 +1,4 @@
-"""Local: worker processes on this machine, fresh or forked from a pre-importing process."""
+"""Local launcher: worker processes on this machine, fresh or forked from a fork server."""
 
 from __future__ import annotations
 
@@ -25,37 +25,39 @@ PREIMPORT = (
     "systems.elastic.elastic_loop",
 )
 SPARE_BYTES = 30_000_000
-"""Memory that a spare has for itself alone once it is prepared (the rest it shares with the
-process it was forked from), with torch 2.13 on a CPU; tests/backends/test_spares.py checks it.
-The memory of an accelerator's driver is not in it."""
+"""Memory that only a prepared spare has; it shares the rest with the process it was forked from.
+The value holds for torch 2.13 on a CPU, without the memory of an accelerator's driver;
+tests/backends/test_spares.py checks it."""
 
 
 GROUP_TIMEOUT_S = 1.0
-"""Longest time between the end of a process and its report, while what it has started is killed.
-Bounded, since a group also counts the dead that nobody has waited for (as in a container whose
-first process takes no care of orphans)."""
+"""Longest time between a process's end and its report, while its own processes are killed. The wait
+is bounded because a group also counts zombies that no process reaps, as in a container whose first
+process ignores orphans."""
 GROUP_LOOK_S = 0.005
 
 
 class LauncherError(Exception):
-    """A process cannot be started; the text says why and what can be done."""
+    """A process cannot be started; the text gives the reason and a remedy."""
 
 
 class Local:
-    """Starts processes on this machine, each in a process group of its own.
+    """Launcher of processes on this machine, each in its own process group.
 
-    A process dies (SIGKILL) with the thread that called ``start``: the kernel sees to that,
-    so that it holds for every end of the driver. Start from the main thread.
+    The kernel kills (SIGKILL) a process when the thread that called ``start`` ends, so no process
+    survives the driver. Call ``start`` from the main thread.
     """
 
     def __init__(self, preimport: Sequence[str] = PREIMPORT, spares: int = 1) -> None:
-        """Args:
-            preimport: modules that the process forks of which are asked for has imported. It
-                is started when the first pre-imported process is, and never if none is.
-            spares: how many processes to keep ready for each slot, where any are asked for.
+        """Store the settings; no process is started yet.
+
+        Args:
+            preimport: modules that the fork server imports. It starts with the first pre-imported
+                process, and never if none is requested.
+            spares: number of processes kept ready for each slot, if any are requested.
 
         Raises:
-            ValueError: no such number of spares.
+            ValueError: the number of spares is below 1.
         """
         if spares < 1:
             raise ValueError(
@@ -66,18 +68,18 @@ class Local:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._kills = Kills()
         self._ends: list[_End] = []
-        """Of fresh processes, not told yet."""
+        """Ends of fresh processes that are not reported yet."""
         self._logs: dict[int, Path] = {}
         self._next_handle = 1
         self._zygote: Preimported | None = None
         self._hosts: dict[str, bool] = {}
 
     def open(self, preimport: Sequence[str] = ()) -> None:
-        """Add the modules of the run's workloads to those that are imported in advance."""
+        """Add the modules of the run's workloads to those that the fork server imports."""
         self._preimport += tuple(name for name in preimport if name not in self._preimport)
 
     def start(self, spec: ProcessSpec) -> int:
-        """Start a process; does not wait until it runs.
+        """Start a process; do not wait until it runs.
 
         Raises:
             LauncherError: the host is another machine.
@@ -108,7 +110,7 @@ class Local:
         return handle
 
     def signal(self, handle: int, signum: signal.Signals) -> None:
-        """Signal a process and those it has started; one that has ended is not an error."""
+        """Signal a process and those that it has started; do nothing if it has ended."""
         if handle in self._logs:
             self._kills.note(handle, signum)
         process = self._processes.get(handle)
@@ -119,7 +121,7 @@ class Local:
             self._zygote.signal(handle, signum)
 
     def ended(self) -> list[Exit]:
-        """Processes that ended since the last call."""
+        """Return the processes that have ended since the last call."""
         for handle, process in list(self._processes.items()):
             code = process.poll()
             if code is not None:
@@ -128,8 +130,8 @@ class Local:
                 from_outside = self._kills.is_from_outside(handle, code)
                 end = Exit(handle, code, told, is_kill_from_outside=from_outside)
                 self._ends.append(_End(end, process.pid, time.monotonic() + GROUP_TIMEOUT_S))
-        # An end is told once the whole group is gone, since the slot is then free: a process that
-        # is still dying would use the cores and the memory of the next worker there.
+        # Report an end only once the whole group is gone, since its slot is then free. A process
+        # that is still dying would use the cores and the memory of the next worker there.
         over = [end for end in self._ends if end.group_is_gone() or time.monotonic() > end.told_at]
         self._ends = [end for end in self._ends if end not in over]
         found = [end.exit for end in over]
@@ -142,7 +144,7 @@ class Local:
         return found
 
     def keep(self, spares: Sequence[SpareSpec]) -> None:
-        """Keep so many processes ready for each of these; does not wait.
+        """Keep the chosen number of processes ready for each of these; do not wait for them.
 
         Raises:
             LauncherError: a host is another machine.
@@ -153,18 +155,21 @@ class Local:
             self._forker().keep([spare for spare in spares for _ in range(self._spares_per_slot)])
 
     def spares(self) -> Spares:
-        """How they stand, as ``ended`` last saw it."""
+        """Return the state of the spares as of the last ``ended``."""
         return self._zygote.spares() if self._zygote is not None else Spares()
 
     def spares_bytes(self, num_slots: int, built_bytes: int = 0) -> int:
-        """Estimated memory of the spares of so many slots; ``built_bytes``: what each has built."""
+        """Return the estimated memory of the spares of ``num_slots`` slots.
+
+        ``built_bytes`` is the memory of what each standby has built.
+        """
         return num_slots * self._spares_per_slot * (SPARE_BYTES + built_bytes)
 
     def close(self) -> None:
-        """Kill what is left and wait for it."""
+        """Kill all processes and wait for their ends."""
         for handle in self._processes:
             self.signal(handle, signal.SIGKILL)
-        # Not for ever: a process may wait for a disk that does not answer.
+        # The wait is bounded: a process may wait for a disk that does not answer.
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
         while (self._processes or self._ends) and time.monotonic() < deadline:
             self.ended()
@@ -177,7 +182,7 @@ class Local:
         self._logs.clear()
 
     def _forker(self) -> Preimported:
-        """The pre-importing process, started if it is not yet."""
+        """Return the fork server; start it if necessary."""
         if self._zygote is None:
             self._zygote = Preimported(self._preimport, _module_path())
         return self._zygote
@@ -190,7 +195,7 @@ class Local:
             )
 
     def _is_here(self, host: str) -> bool:
-        """Whether an address is this machine's: whether something can be bound to it."""
+        """Return whether an address is this machine's, which a bind shows."""
         if host not in self._hosts:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             try:
@@ -204,14 +209,14 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The end of a fresh process, and when it is told at the latest."""
+    """End of a fresh process, and the latest time of its report."""
 
     exit: Exit
     group: int
     told_at: float
 
     def group_is_gone(self) -> bool:
-        """Kill what the process has started. Whether nothing of it is left."""
+        """Kill what the process has started; return whether its group is gone."""
         try:
             os.killpg(self.group, signal.SIGKILL)
         except ProcessLookupError:
@@ -220,5 +225,5 @@ class _End:
 
 
 def _module_path() -> dict[str, str]:
-    """Where a new interpreter finds what this one does."""
+    """Return the environment in which a new interpreter finds this one's modules."""
     return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

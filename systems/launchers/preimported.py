@@ -1,8 +1,8 @@
-"""The local launcher's end of a pre-importing process (``systems.runtime.zygote``).
+"""The local launcher's side of a fork server (``systems.runtime.zygote``).
 
-That process can die or stop like any other. No call here waits for it: what it has not read yet
-is kept, and one that leaves a request unanswered for too long is killed. Its forks die with it, by
-their order to the kernel, and the next request starts another one.
+The fork server can die or stop like any process, so no call here waits for it. Bytes that its
+socket has no room for are kept. If it leaves a request unanswered for too long, it is killed. The
+kernel then kills its forks too, as they asked it to. The next request starts another one.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ from systems.runtime.control import LineBuffer, Message, encode
 
 CLOSE_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 10.0
-"""Longest silence of the process while a request is unanswered. A fork takes milliseconds; the
-rest is for a machine that swaps, since a process killed in error takes all workers along."""
+"""Longest silence of the fork server while a request is unanswered. A fork takes milliseconds; the
+rest is for a machine that swaps, since a mistaken kill ends all workers."""
 PING_EVERY_S = 20.0
-"""Longest time without a word of it while forks live: one that has stopped cannot tell of their
-ends, and nothing else may be asked of it for hours."""
+"""Longest silence while forks live. A stopped fork server cannot report their ends, and the next
+request may be hours away."""
 IMPORT_TIMEOUT_S = 300.0
-"""The same before its imports are over, during which it reads no request."""
+"""Longest silence during the imports, when it reads no request."""
 MOST_PASSED_S = 1.0
-"""Longest part of a silence that one look counts: where the whole machine, or only this process,
-stood still, the other had no time to answer either."""
+"""Longest part of a silence that one look counts. If the whole machine or only this process stood
+still, the fork server had no time to answer either."""
 CODE_NEVER_RAN = 1
 _SINGLE = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""Thread pools that libraries start when they are imported would forbid forking."""
+"""Settings against thread pools that libraries would start on import: threads forbid forking."""
 
 
 class Preimported:
-    """Asks for forks, and is told of their ends. Requests may precede the end of the imports.
+    """Client of the fork server: requests forks and receives their ends.
 
-    Ids of forks are the launcher's handles; those of spares count from -1 down.
+    Requests may precede the end of the imports. Ids of forks are the launcher's handles; those of
+    spares count from -1 down.
     """
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start the pre-importing process; does not wait for its imports.
+        """Start the fork server; do not wait for its imports.
 
         Raises:
             OSError: the system cannot start a process.
@@ -61,21 +62,22 @@ class Preimported:
         self._spares = SparePool()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         self._printed_bytes = 0
-        """Its size when the last spare was asked for; they are made one after the other."""
+        """Size of the log when the last spare was requested; spares are made one after the
+        other."""
         self._begin()
 
     def _begin(self) -> None:
-        """Start the process, or another one after the last has died."""
-        self._is_over = True  # if it cannot be started
+        """Start the fork server, or another one after the last has died."""
+        self._is_over = True  # holds if it cannot be started
         self._buffer = LineBuffer()
         self._failure: str | None = None
         self._is_ready = False
-        """It has imported all modules."""
+        """True once it has imported all modules."""
         self._outgoing = b""
-        """What it has had no room for yet."""
+        """Bytes that its socket has had no room for yet."""
         self._num_unanswered = 0
         self._silent_s = 0.0
-        """How long it has said nothing, or has left a request unanswered."""
+        """Seconds for which it has sent nothing, or has left a request unanswered."""
         self._looked_at = time.monotonic()
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
@@ -95,10 +97,10 @@ class Preimported:
         self._is_over = False
 
     def start(self, handle: int, spec: ProcessSpec) -> None:
-        """Ask for a fork, or give a spare its work if the specification wants one.
+        """Request a fork, or give a spare its work if the specification asks for one.
 
         Raises:
-            OSError: the process has died, and the system cannot start another one.
+            OSError: the fork server has died, and the system cannot start another one.
         """
         request = {
             "kind": "start",
@@ -119,12 +121,12 @@ class Preimported:
         self._live.add(handle)
 
     def signal(self, handle: int, signum: signal.Signals) -> None:
-        """Have a fork signalled, if it still lives."""
+        """Request a signal to a fork, if it still lives."""
         if handle in self._live:
             self._send({"kind": "signal", "id": handle, "signum": int(signum)})
 
     def ended(self) -> list[Exit]:
-        """Return every end; its reason is empty where the log says it."""
+        """Return every new end; its reason is empty if the log tells it."""
         self._listen()
         self._judge()
         self._prepare()
@@ -132,17 +134,17 @@ class Preimported:
         return found
 
     def keep(self, spares: Sequence[SpareSpec]) -> None:
-        """As ``Launcher.keep``."""
+        """Keep spares as ``Launcher.keep`` describes."""
         for spare in self._spares.want(spares):
             self._send({"kind": "signal", "id": spare, "signum": int(signal.SIGKILL)})
         self._prepare()
 
     def spares(self) -> Spares:
-        """As ``Launcher.spares``."""
+        """Return the state of the spares as ``Launcher.spares`` describes."""
         return self._spares.standing()
 
     def _prepare(self) -> None:
-        """Have the next spare made, if one is missing and no other is being prepared."""
+        """Request the next spare, if one is missing and no other is being prepared."""
         if (order := self._spares.next()) is not None:
             number, spec = order
             self._printed_bytes = os.fstat(self._log.fileno()).st_size
@@ -158,7 +160,7 @@ class Preimported:
             )
 
     def _listen(self) -> None:
-        """Take all that the process has said, and send what it had no room for."""
+        """Read all that the fork server has sent, and send what it had no room for."""
         if self._is_over:
             return
         self._flush()
@@ -174,12 +176,12 @@ class Preimported:
             self._silent_s = 0.0
             for message in self._buffer.feed(data):
                 self._heard(message)
-        self._process.kill()  # its end of the socket is closed: it has died, or is about to
+        self._process.kill()  # its end of the socket is closed: it has died, or will soon
         self._wait()
         self._lost(self._failure or f"the pre-importing process has died: {self._last_words()}")
 
     def _judge(self) -> None:
-        """Kill the process if it has left a request unanswered for too long."""
+        """Kill the fork server if it has left a request unanswered for too long."""
         now = time.monotonic()
         passed_s, self._looked_at = now - self._looked_at, now
         if self._is_over:
@@ -196,12 +198,15 @@ class Preimported:
             self._lost(f"the pre-importing process did not answer for {limit_s:g} s and was killed")
 
     def _lost(self, reason: str) -> None:
-        """The process has died: all that it forked has ended, and what is asked next starts
-        another one."""
+        """Handle the death of the fork server: all its forks have ended.
+
+        The next request starts another one.
+        """
         self._is_over = True
         self._socket.close()
-        # The kernel has killed the forks themselves. What they have started is in their groups; a
-        # group's number is not given away while it has a member, nor so soon after the last.
+        # The kernel has killed the forks, but not the processes that they started, which are in
+        # their groups. A group's number is not reused while it has a member, nor so soon
+        # afterwards.
         for pid in self._pids.values():
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
@@ -245,31 +250,33 @@ class Preimported:
             self._ends.append(Exit(number, code, reason, of_machine=is_refused))
 
     def close(self) -> None:
-        """End the process and with it all its forks; waits for them."""
+        """End the fork server and with it all its forks; wait for them."""
         self._listen()
         if not self._is_over:
-            # It would not see the end of its socket while it imports, or has stopped.
+            # It would not see the end of its socket while it imports, or if it has stopped.
             if not self._is_ready or self._num_unanswered:
                 self._process.kill()
             self._socket.close()
             self._is_over = True
-            if not self._wait():  # its forks then die with it
+            if not self._wait():  # its forks die with it
                 self._process.kill()
                 self._wait()
         self._log.close()
 
     def _wait(self) -> bool:
-        """Wait for the end of the process, but not for ever: what waits for a disk that does not
-        answer dies when it answers. Whether it has ended."""
+        """Wait for the end of the fork server; return whether it has ended.
+
+        The wait is bounded: a process that waits for a disk dies only when the disk answers.
+        """
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(CLOSE_TIMEOUT_S)
         return self._process.returncode is not None
 
     def _send(self, request: Mapping[str, object]) -> None:
-        """Send a request, to another process if the last has died; does not wait.
+        """Send a request; start another fork server if the last has died. Do not wait.
 
         Raises:
-            OSError: that cannot be started.
+            OSError: another one cannot be started.
         """
         if self._is_over:
             self._begin()
@@ -280,7 +287,7 @@ class Preimported:
         self._flush()
 
     def _flush(self) -> None:
-        """Send what there is room for; the rest follows with the next look."""
+        """Send what the socket has room for; the rest follows at the next look."""
         try:
             while self._outgoing:
                 sent = self._socket.send(self._outgoing)
@@ -288,19 +295,22 @@ class Preimported:
         except BlockingIOError:
             return
         except OSError:
-            self._outgoing = b""  # it has died; ``ended`` will say so for every process it had
+            self._outgoing = b""  # it has died; ``ended`` reports that for each of its processes
 
     def _last_words(self) -> str:
         code = self._process.returncode
         return f"{'it runs' if code is None else describe_code(code)}; {self._last_line()}"
 
     def _how_spare_ended(self, code: int) -> str:
-        """For a person; who is killed has no last words."""
+        """Return a text for a spare's end; after a kill it has no last line."""
         said = f": {self._last_line(self._printed_bytes)}" if code > 0 else ""
         return describe_code(code) + said
 
     def _last_line(self, since_bytes: int = 0) -> str:
-        """Of what it and its spares have printed (``pread``: they share the file's position)."""
+        """Return the last line that the fork server and its spares have printed.
+
+        ``pread`` is needed because they share the file's position.
+        """
         size = os.fstat(self._log.fileno()).st_size - since_bytes
         said = os.pread(self._log.fileno(), size, since_bytes)
         lines = said.decode(errors="replace").strip().splitlines()

@@ -1,4 +1,4 @@
-"""Which spares there are, and for whom: the local launcher's book-keeping. Starts nothing."""
+"""Book-keeping of the local launcher's spares. The pool itself starts no process."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TypeAlias
 from harness.contracts.launcher import ProcessSpec, Spares, SpareSpec
 
 MOST_FAILURES = 3
-"""After so many of one kind in a row that ended before they were ready no more of it are made,
-unless it was not wanted meanwhile."""
+"""Number of spares of one kind that may end in a row before they are ready. Then no more of the
+kind are made, unless a call of ``want`` left it out before it is wanted again."""
 
 Place: TypeAlias = tuple[tuple[int, ...], frozenset[tuple[str, str]]]
-"""Cores and environment: a spare serves any work that is alike in both."""
+"""Cores and environment; a spare serves any work with the same two."""
 Kind: TypeAlias = tuple[Place, str, tuple[str, ...]]
-"""Place, and how it is prepared: spares that are alike in these stand in for each other."""
+"""Place and preparation; spares of one kind can replace each other."""
 
 
 @dataclass(slots=True)
@@ -27,25 +27,26 @@ class _Spare:
 
 
 class SparePool:
-    """Spares by their ids, which count from -1 down."""
+    """Pool of spares by their ids, which count from -1 down."""
 
     def __init__(self) -> None:
         self._wanted: Counter[Kind] = Counter()
         self._specs: dict[Kind, SpareSpec] = {}
         self._missing: list[Kind] = []
-        """Still to be made since ``want`` was called last."""
+        """Kinds still to be made since the last ``want``."""
         self._spares: dict[int, _Spare] = {}
         self._failures: Counter[Kind] = Counter()
         self._reasons: dict[Kind, str] = {}
-        """Why spares of a kind cannot be made."""
+        """Reasons why spares of a kind cannot be made."""
         self._last = 0
         self._used = self._missed = 0
 
     def want(self, specs: Sequence[SpareSpec]) -> list[int]:
-        """Have one spare for each of ``specs`` from now on; returns those to kill."""
+        """Want one spare for each of ``specs`` from now on; return the ids of those to kill."""
         self._specs = {_kind(spec): spec for spec in specs}
         wanted = Counter(map(_kind, specs))
-        for kind in wanted.keys() - self._wanted.keys():  # what failed before may do now
+        # a kind that failed before may succeed now
+        for kind in wanted.keys() - self._wanted.keys():
             self._failures.pop(kind, None)
             self._reasons.pop(kind, None)
         self._wanted = wanted
@@ -61,7 +62,8 @@ class SparePool:
         return surplus
 
     def next(self) -> tuple[int, SpareSpec] | None:
-        """Id and specification of a spare to be made now: only one at a time."""
+        """Return id and specification of a spare to make now, or None; only one is made at a
+        time."""
         if not self._missing or any(self._is_preparing(spare) for spare in self._spares.values()):
             return None
         kind = self._missing.pop(0)
@@ -70,9 +72,9 @@ class SparePool:
         return self._last, self._specs[kind]
 
     def take(self, spec: ProcessSpec) -> int | None:
-        """The spare that is to do this work, or None.
+        """Return the spare that does this work, or None.
 
-        A change has begun, then: what is still missing has to wait for the next ``want``.
+        A change has begun then, so missing spares wait for the next ``want``.
         """
         self._missing.clear()
         place = _place(spec.cores, spec.env)
@@ -85,13 +87,16 @@ class SparePool:
         return None
 
     def ready(self, number: int) -> None:
-        """A spare is prepared."""
+        """Record that a spare is prepared."""
         spare = self._spares[number]
         spare.is_ready = True
         self._failures[spare.kind] = 0
 
     def ended(self, number: int, how: Callable[[], str]) -> None:
-        """A spare has ended, and was not used as far as its parent knows; ``how`` says it."""
+        """Record the end of a spare that was not used, as far as its parent knows.
+
+        ``how`` returns the reason.
+        """
         spare = self._spares.pop(number, None)
         if spare is None or spare.is_killed or spare.is_ready:
             return
@@ -103,7 +108,8 @@ class SparePool:
             self._reasons[spare.kind] = f"a spare could not be prepared: {how()}"
 
     def lost(self, reason: str) -> None:
-        """Have all that are wanted made again: their parent has died, and they with it.
+        """Record that the fork server has died and all spares with it; all wanted ones are made
+        again.
 
         A spare that was being prepared may have ended its parent, so that counts as its failure.
         """
@@ -116,7 +122,7 @@ class SparePool:
         self._missing = [kind for kind in self._wanted.elements() if self._can_be_made(kind)]
 
     def standing(self) -> Spares:
-        """How they stand."""
+        """Return the numbers of spares that are wanted, ready, alive, used and missed."""
         spares = self._spares.values()
         return Spares(
             wanted=sum(count for kind, count in self._wanted.items() if self._can_be_made(kind)),

@@ -15,17 +15,17 @@ from systems.placements.slot_tree import Flags, SlotTree, idle_around, power
 class Buddy:
     """Places a job in the smallest subtree that has room for it.
 
-    Slots are the leaves of a binary tree: pairs, fours and so on of one host in device order,
-    then pairs, fours and so on of hosts. A job goes to the smallest subtree with enough free
-    slots; of equal ones to that with the fewest free, then to that whose parent has the
-    fewest, and so on, then to the first. Growing, it takes the free slots of the smallest
-    subtree around those it holds that has enough. Shrinking, it keeps the part that lies in
-    the smallest subtree.
+    Slots are the leaves of a binary tree: pairs, fours and so on of one host in device order, then
+    pairs, fours and so on of hosts. A job goes to the smallest subtree with enough free slots. Of
+    equal subtrees, it takes the one with the fewest free slots, then the one whose parent has the
+    fewest, and so on, then the first. A job that grows takes the free slots of the smallest subtree
+    around its held slots that has enough. A job that shrinks keeps the part that lies in the
+    smallest subtree.
 
-    As long as all jobs have powers of two and none ever changes, a job always finds an aligned
-    block while blocks of its size are free. After others have shrunk and ended it may not: no
-    other job is moved, where the paper would migrate some (``MigratingBuddy`` does). It is spread
-    over the smallest subtree that has room then.
+    As long as all jobs have powers of two and no job ever changes, a job always finds an aligned
+    block while blocks of its size are free. After other jobs have shrunk and ended it may not. This
+    placement moves no other job, where the paper would migrate some (``MigratingBuddy`` does). The
+    job is then spread over the smallest subtree that has room.
 
     Source: Gu et al., "ElasticFlow", ASPLOS 2023, section 4.3 (figure 5). Differs: does not
     migrate; sockets are taken to be halves of a host.
@@ -57,7 +57,7 @@ class Buddy:
         first, size = 0, len(is_free)
         taken: list[int] = []
         if held:
-            # The smallest subtree around the held slots in which enough are free.
+            # Find the smallest subtree around the held slots in which enough are free.
             size = 1
             while True:
                 first = int(leaves[0]) // size * size
@@ -65,7 +65,7 @@ class Buddy:
                 if inside and is_free[first : first + size].sum() >= need:
                     break
                 size *= 2
-            # Its half that holds them all gives all it has.
+            # If one half holds all held slots, all free slots of that half are taken first.
             half = int(leaves[0]) // (size // 2) * (size // 2) if size > 1 else first
             if size > 1 and bool((leaves // (size // 2) == half // (size // 2)).all()):
                 near = np.flatnonzero(is_free[half : half + size // 2]) + half
@@ -78,7 +78,7 @@ class Buddy:
 
 
 def _shrunk(tree: SlotTree, num_slots: int, held: tuple[int, ...]) -> tuple[int, ...]:
-    """The slots to keep, in their old order."""
+    """Return the slots to keep, in their old order."""
     if num_slots == len(held):
         return held
     leaves = tree.leaf_of[list(held)].tolist()
@@ -96,7 +96,7 @@ def _shrunk(tree: SlotTree, num_slots: int, held: tuple[int, ...]) -> tuple[int,
 
 
 def _best_fit(is_free: Flags, first: int, size: int, need: int) -> list[int]:
-    """Leaves for ``need`` slots in the subtree of ``size`` leaves from ``first`` on."""
+    """Return leaves for ``need`` slots in the subtree of ``size`` leaves from ``first`` on."""
     inside = is_free[first : first + size]
     block = power(need)
     while True:

@@ -13,14 +13,14 @@ from systems.placements.free_part import of_type
 class Consolidated:
     """Places a job on the fewest hosts that its held slots allow.
 
-    New job: the host whose free slots are enough and closest to the need; where none is
-    enough, whole hosts with the most free slots first, and the rest by best fit. Growing:
-    held slots are kept, the job's own hosts are filled first, then as for a new job.
-    Shrinking: slots go back from the hosts on which the job has the fewest. Ties go to the
-    lowest host. Other jobs are never moved.
+    A new job takes the host whose free slots are enough and closest to the need. If no host has
+    enough, it takes whole hosts with the most free slots first, and the rest by best fit. A growing
+    job keeps its held slots and fills its own hosts first, then goes on like a new job. A shrinking
+    job gives back slots of the hosts on which it has the fewest. Ties go to the lowest host. Other
+    jobs are never moved.
 
-    Source: best fit of ElasticFlow (the subtree whose idle slots are enough and closest to
-    the need), here with one level, the host.
+    Source: best fit of ElasticFlow (the subtree whose idle slots are enough and closest to the
+    need), here with one level, the host.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,8 @@ class Consolidated:
         return tuple(chosen)
 
     def _best_fit(self, need: int, free: FreeSlots, used: Collection[int]) -> int:
-        """The unused host with the least enough free slots, else the one with the most."""
+        """Return the unused host with the fewest free slots that suffice, else that with the
+        most."""
         for count in range(need, self._widest + 1):
             for host in free.hosts_with(count):
                 if host not in used:
@@ -72,7 +73,7 @@ class Consolidated:
 
 
 def _shrunk(num_slots: int, cluster: Cluster, held: tuple[int, ...]) -> tuple[int, ...]:
-    """The slots to keep: those on the hosts where the job has most, in their old order."""
+    """Return the slots to keep: those on the hosts where the job has most, in their old order."""
     if num_slots == len(held):
         return held
     host_of = cluster.host_of
@@ -85,7 +86,7 @@ def _shrunk(num_slots: int, cluster: Cluster, held: tuple[int, ...]) -> tuple[in
 
 
 def _fill_own(chosen: list[int], need: int, free: FreeSlots, hosts: set[int]) -> int:
-    """Take up to ``need`` slots on the job's own hosts, best fit first; returns how many."""
+    """Take up to ``need`` slots on the job's own hosts, best fit first; return how many."""
     left = {host: len(free.on_host(host)) for host in sorted(hosts)}
     missing = need
     while missing > 0 and left:

@@ -9,7 +9,7 @@ from harness.contracts.scheduler import FreeSlots
 
 
 class PartOf:
-    """``FreeSlots`` narrowed to some."""
+    """``FreeSlots`` restricted to some of the slots."""
 
     def __init__(self, cluster: Cluster, free: FreeSlots, is_in: Callable[[int], bool]) -> None:
         self._by_host = [
@@ -19,20 +19,20 @@ class PartOf:
 
     @property
     def num_free(self) -> int:
-        """Free slots of the part."""
+        """Number of free slots of the part."""
         return sum(len(slots) for slots in self._by_host)
 
     def on_host(self, host: int) -> Sequence[int]:
-        """Free slots of the part on one host, ascending."""
+        """Return the free slots of the part on one host, ascending."""
         return self._by_host[host]
 
     def hosts_with(self, num_free: int) -> Sequence[int]:
-        """Hosts with exactly ``num_free`` free slots of the part, ascending."""
+        """Return the hosts with exactly ``num_free`` free slots of the part, ascending."""
         return [host for host, slots in enumerate(self._by_host) if len(slots) == num_free]
 
 
 def of_type(cluster: Cluster, free: FreeSlots, device_type: str | None) -> FreeSlots:
-    """The free slots that a grant of ``device_type`` may use; None: all."""
+    """Return the free slots that a grant of ``device_type`` may use; None: all."""
     if device_type is None or cluster.device_types == (device_type,):
         return free
     slots = cluster.slots
@@ -40,5 +40,5 @@ def of_type(cluster: Cluster, free: FreeSlots, device_type: str | None) -> FreeS
 
 
 def without(cluster: Cluster, free: FreeSlots, promised: Collection[int]) -> FreeSlots:
-    """The free slots that are not among these."""
+    """Return the free slots that are not among ``promised``."""
     return PartOf(cluster, free, lambda slot: slot not in promised)

@@ -14,21 +14,23 @@ from systems.placements.slot_tree import Flags, Ints, SlotTree, idle_around, pow
 
 
 class MigratingBuddy:
-    """Every job has an aligned block of the tree of slots; others move where none is free.
+    """Every job has an aligned block of the tree of slots; if no block is free, other jobs move.
 
-    The tree is that of ``Buddy``. Where as many slots are free as jobs are to have more, and all
-    sizes are powers of two, every one of these jobs finds its block: the largest first, and each
-    the block in which the fewest other jobs are, all of them smaller; these find theirs in turn. A
-    job grows into the block around its own; if others are in there and a block of its new size is
-    free elsewhere, it goes to that one, as it is rescaled anyway. Of equal blocks that with the
-    fewest slots of others, then one that need not be waited for, then as ``Buddy`` chooses. A job
-    that shrinks keeps the first half of its block.
+    The tree is that of ``Buddy``. Suppose that there are enough free slots for what the jobs are to
+    get, and that all sizes are powers of two. Then every one of these jobs finds its block. The
+    largest job chooses first. Each takes the block in which the fewest other jobs are, all of them
+    smaller; these find their own blocks in turn. A job grows into the block around its own. If
+    other jobs are in there and a block of its new size is free elsewhere, the job goes to that
+    block, since it is rescaled anyway. Ties between blocks break by the fewest slots of other jobs,
+    then by no need to wait, then as ``Buddy`` chooses. A job that shrinks keeps the first half of
+    its block.
 
-    So nobody moves who has no slot in a block that is given away, and nobody at all while every
-    job finds a block that is free. As few move as can, but for rare cases: the choice of a block
-    does not look ahead at whom those in it will have to move. Against brute force, for one job
-    that waits: the fewest in all 1,482 cases of 8 slots and in 58,880 random ones of 16; more, by 1
-    or 2, in 19 of 88,248 random ones of 32 slots.
+    So a job moves only if it has a slot in a block that is given away, and no job moves while every
+    job finds a free block. As few jobs move as possible, except in rare cases. The choice of a
+    block does not look ahead at the jobs that its occupants will have to move. Brute force was
+    compared for one job that waits. The number of moves was least in all 1,482 cases of 8 slots and
+    in 58,880 random cases of 16. It was higher, by 1 or 2, in 19 of 88,248 random cases of 32
+    slots.
 
     Jobs of other sizes, jobs whose slots their scheduler names and slots that are down stay where
     they are. Where these leave no block, a job gets what ``Buddy`` gives.
@@ -49,7 +51,7 @@ class MigratingBuddy:
         held: tuple[int, ...] = (),
         device_type: str | None = None,
     ) -> tuple[int, ...] | None:
-        """See ``Placement.place``; moves nobody."""
+        """See ``Placement.place``; this method moves no other job."""
         return self._buddy.place(num_slots, cluster, free, held, device_type)
 
     def arrange(
@@ -69,7 +71,7 @@ class MigratingBuddy:
             at_fault = plan.run()
             if at_fault is None:
                 break
-            staying.add(at_fault)  # who would move for it finds no block
+            staying.add(at_fault)  # a job that would have to move for it finds no block
         answer = dict(plan.chosen)
         for job in plan.spread:
             rest = without(cluster, free, plan.promised)
@@ -81,7 +83,7 @@ class MigratingBuddy:
 
 
 class _Plan:
-    """Blocks for all who wait, and for all who move for them."""
+    """Blocks for all waiting jobs, and for all jobs that move for them."""
 
     def __init__(
         self,
@@ -94,9 +96,9 @@ class _Plan:
     ) -> None:
         self.chosen: dict[str, tuple[int, ...]] = {}
         self.promised: set[int] = set()
-        """Slots of all that are chosen."""
+        """Slots of all blocks in ``chosen``."""
         self.spread: list[Occupant] = []
-        """Jobs that find no block."""
+        """Jobs without a block."""
         self._tree = tree
         self._staying = staying
         self._jobs = [*waiting, *settled]
@@ -104,17 +106,20 @@ class _Plan:
         self._sizes: Ints = np.array([job.num_slots for job in self._jobs])
         self._is_free = tree.free(free)
         self._may_take = self._is_free | tree.flags(leaving)
-        """Free or given up, and promised to nobody."""
+        """Leaves that are free or being given up, and promised to no job."""
         self._owner: Ints = np.full(len(self._is_free), -1)
-        """Number of the job that has a leaf and may yet have to leave it."""
+        """For each leaf, the number of the job on it that may still have to leave it; -1: none."""
         for number, job in enumerate(self._jobs):
             if _is_power(job.num_slots):
                 self._owner[self._leaves(number)] = number
         self._for_whom: dict[int, str] = {}
-        """Of everybody who has to leave its slots, the job in ``waiting`` that is the reason."""
+        """For each job that must leave its slots, the id of the waiting job that is the reason."""
 
     def run(self) -> str | None:
-        """Choose; a job in ``waiting`` for which others would have to move and cannot, or None."""
+        """Choose all blocks; return None if that succeeded.
+
+        Otherwise return the id of a waiting job for which others would have to move and cannot.
+        """
         tasks: dict[int, list[int]] = {}
         for number, job in enumerate(self._jobs[: self._num_waiting]):
             tasks.setdefault(job.num_slots if _is_power(job.num_slots) else 0, []).append(number)
@@ -138,12 +143,12 @@ class _Plan:
         return self._tree.leaf_of[list(self._jobs[number].slots)]
 
     def _own(self, number: int) -> Ints:
-        """Leaves of a job that grows, unless others were given them."""
+        """Return the leaves of a job that grows, unless other jobs were given them."""
         grows = number < self._num_waiting and number not in self._for_whom
         return self._leaves(number) if grows else np.zeros(0, np.int64)
 
     def _best_block(self, number: int, size: int) -> int | None:
-        """First leaf of the best block for a job; None: there is none."""
+        """Return the first leaf of the best block for a job; None: there is none."""
         job, own = self._jobs[number], self._own(number)
         others = self._who_can_leave(number, size)
         others[own] = False
@@ -156,7 +161,7 @@ class _Plan:
         nodes = np.flatnonzero(_all_in(usable, size))
         at_home = int(own[0]) // size if len({*(own // size).tolist()}) == 1 else -1
         if len(own):
-            # It gives its own block up only if it can go at once, so that nobody waits for it.
+            # It gives up its own block only if it can go at once, so that no job waits for it.
             nodes = nodes[_all_in(is_open, size)[nodes] | (nodes == at_home)]
         if not len(nodes):
             return None
@@ -169,8 +174,11 @@ class _Plan:
         return int(nodes[np.lexsort([*keys, movers])[0]]) * size
 
     def _who_can_leave(self, number: int, size: int) -> Flags:
-        """Leaves of jobs that are placed after this one: smaller ones, and those that grow too."""
-        can: Flags = np.zeros(len(self._jobs) + 1, np.bool_)  # the last is nobody's
+        """Return the leaves of jobs that are placed after this job and so may have to leave.
+
+        These are smaller jobs, and waiting jobs of the same size.
+        """
+        can: Flags = np.zeros(len(self._jobs) + 1, np.bool_)  # the last: leaf without owner
         if self._for_whom.get(number, self._jobs[number].job_id) not in self._staying:
             can[:-1] = self._sizes < size
             can[: self._num_waiting] |= self._sizes[: self._num_waiting] == size
@@ -178,12 +186,12 @@ class _Plan:
         return found
 
     def _of_type(self, device_type: str) -> Flags:
-        """Leaves with a slot of a device type."""
+        """Return the leaves with a slot of a device type."""
         slots = enumerate(self._tree.cluster.slots)
         return self._tree.flags(slot for slot, each in slots if each.device_type == device_type)
 
     def _give(self, number: int, first: int, size: int) -> list[int]:
-        """Promise a block to a job; jobs in ``settled`` that have to leave it."""
+        """Promise a block to a job; return the jobs in ``settled`` that have to leave it."""
         job, own = self._jobs[number], self._own(number)
         block = np.arange(first, first + size)
         slots = self._tree.slots(block)
@@ -192,7 +200,7 @@ class _Plan:
         self.promised.update(slots)
         self._owner[own] = -1
         if not kept:
-            self._may_take[own] = True  # it goes at once
+            self._may_take[own] = True  # safe: it goes at once
         self._may_take[block] = False
         leaving = [one for one in dict.fromkeys(self._owner[block].tolist()) if one >= 0]
         for other in leaving:
@@ -202,7 +210,7 @@ class _Plan:
 
 
 def _all_in(flags: Flags, size: int) -> Flags:
-    """Of every block of a size, whether all its leaves are flagged."""
+    """Return, for every block of a size, whether all its leaves are flagged."""
     return np.asarray(flags.reshape(-1, size).all(axis=1), np.bool_)
 
 

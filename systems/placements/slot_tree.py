@@ -16,17 +16,18 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
 class SlotTree:
-    """Pairs, fours and so on of one host in device order, then pairs, fours and so on of hosts.
+    """Binary tree of slots: pairs, fours and so on of one host in device order, then of hosts.
 
-    A host that is no power of two wide has leaves to spare, and so has a cluster with such a number
-    of hosts. A block is a subtree: as many leaves as a power of two says, from a multiple of it on.
+    The numbers of slots of a host and of hosts are rounded up to powers of two, so some leaves may
+    have no slot. A block is a subtree: its number of leaves is a power of two, and it begins at a
+    multiple of that number.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         width = power(max(len(host.slots) for host in cluster.hosts))
         self.slot_at: Ints = np.full(power(len(cluster.hosts)) * width, -1)
-        """Slot of every leaf; -1: a leaf to spare."""
+        """Slot of every leaf; -1: the leaf has no slot."""
         self.leaf_of: Ints = np.zeros(cluster.num_slots, np.int64)
         for number, host in enumerate(cluster.hosts):
             for place, slot in enumerate(host.slots):
@@ -34,24 +35,27 @@ class SlotTree:
                 self.slot_at[number * width + place] = slot
 
     def flags(self, slots: Iterable[int]) -> Flags:
-        """For every leaf, whether its slot is one of these."""
+        """Return for every leaf whether its slot is one of these."""
         flags = np.zeros(len(self.slot_at), np.bool_)
         flags[self.leaf_of[list(slots)]] = True
         return flags
 
     def free(self, free: FreeSlots) -> Flags:
-        """For every leaf, whether its slot is free."""
+        """Return for every leaf whether its slot is free."""
         hosts = range(len(self.cluster.hosts))
         return self.flags(slot for host in hosts for slot in free.on_host(host))
 
     def slots(self, leaves: Ints) -> list[int]:
-        """Slots of some leaves, ascending."""
+        """Return the slots of some leaves, ascending."""
         return sorted(self.slot_at[leaves].tolist())
 
 
 def idle_around(is_free: Flags, block: int, nodes: Ints) -> list[Ints]:
-    """How many leaves are free in each of these blocks, then in the next larger ones around them,
-    up to all: of blocks that will do, the first in this order breaks up the least."""
+    """Return how many leaves are free in each block, then in the larger blocks around it, up to
+    all.
+
+    A block that comes first when sorted by these numbers breaks up the least free space.
+    """
     counts = []
     width = block
     while width <= len(is_free):
@@ -62,5 +66,5 @@ def idle_around(is_free: Flags, block: int, nodes: Ints) -> list[Ints]:
 
 
 def power(number: int) -> int:
-    """The least power of two that is not below a number."""
+    """Return the least power of two that is not below a number."""
     return 1 << (number - 1).bit_length()

@@ -1,4 +1,4 @@
-"""Spreading: the most hosts, evenly."""
+"""Spreading placement: as many hosts as possible, evenly."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from systems.placements.free_part import of_type
 class Spread:
     """Places a job on as many hosts as it can, with as even a number of slots on each.
 
-    Slots are taken one at a time on the host where the job has the fewest, of those on the
-    host with the most free slots, then the lowest. Growing keeps held slots; shrinking gives
-    back, one at a time, the last slot of the host where the job has most. New slots are in
-    ascending order, so that neighbouring ranks share a host.
+    Slots are taken one at a time on the host where the job has the fewest. Of equal hosts, the one
+    with the most free slots comes first, then the lowest. A growing job keeps its held slots. A
+    shrinking job gives back, one at a time, the last slot of the host where it has most. New slots
+    are in ascending order, so that neighbouring ranks share a host.
 
-    The opposite of consolidation, to show what locality is worth.
+    This placement is the opposite of consolidation, to show what locality is worth.
     """
 
     def place(
@@ -58,7 +58,7 @@ class Spread:
 
 
 def _shrunk(num_slots: int, cluster: Cluster, held: tuple[int, ...]) -> tuple[int, ...]:
-    """The slots to keep, in their old order."""
+    """Return the slots to keep, in their old order."""
     kept = list(held)
     on_host = Counter(cluster.host_of[slot] for slot in held)
     while len(kept) > num_slots:

@@ -1,4 +1,5 @@
-"""How the stand-alone script trains what jobs are held to. Torch-free."""
+"""The stand-alone script's training with which jobs are compared. The module does not import
+torch."""
 
 from __future__ import annotations
 
@@ -11,14 +12,15 @@ SCRIPT = "systems.reference.plain_ddp"
 
 
 def stock_training(options: RuntimeOptions, cluster: Cluster) -> Reference:
-    """Stock DistributedDataParallel on fixed workers, with the random states of these options.
+    """Return stock DistributedDataParallel on fixed workers, with the random states of these
+    options.
 
-    Its kernels are common ones, or else those of the cluster's first slot: jobs that train on slots
-    of another type are then held to what they would have trained on this one.
+    Its kernels are common ones, or else those of the cluster's first slot. So a job on slots of
+    another type is compared with a training on the first slot's type.
 
     Raises:
-        ValueError: the script cannot train as workers with these options do on these slots; every
-            reason, one a line.
+        ValueError: the script cannot train as workers with these options do on these slots; the
+            text lists every reason, one a line.
     """
     problems = []
     if options.data_order != "positions":

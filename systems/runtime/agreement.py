@@ -1,9 +1,9 @@
-"""How all workers of a job end at the same step, at no cost.
+"""Agreement of all workers of a job on the step at which they end, without extra waiting.
 
-In every step one small sum over all workers carries the first worker's command and target
-beside everybody's share of the loss. It runs on a group of its own while the gradients are
-computed, so that it is there when the step ends; or on the one of the gradients, where an
-ordered reduction brings one that can have many sums under way. One worker alone needs none.
+In every step one small all-reduce carries the first worker's command and target, and each worker's
+share of the loss. This all-reduce runs while gradients are computed, so it is complete when the
+step ends. It uses its own process group, or that of an ordered reduction, which allows many
+operations at once. A single worker needs no all-reduce.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from systems.runtime.control import ControlClient
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What all workers know at the end of a step."""
+    """Facts that all workers know at the end of a step."""
 
     stop: bool
-    """Save and leave now."""
+    """True if the workers must save and leave now."""
     target_step: int
     losses: tuple[float, ...]
-    """As all workers gave them, by place."""
+    """Losses of all workers, by place."""
 
 
 class Sum(Protocol):
-    """A sum under way."""
+    """All-reduce in progress."""
 
     def wait(self) -> object:
-        """Wait until it is there."""
+        """Wait until the sum is complete."""
         ...
 
 
@@ -41,7 +41,7 @@ SumWords: TypeAlias = Callable[[torch.Tensor], Sum]
 
 
 class Agreement:
-    """One worker's side. Only the first worker, rank 0, listens to the driver."""
+    """One worker's side of the agreement. Only the first worker, rank 0, listens to the driver."""
 
     def __init__(
         self,
@@ -51,7 +51,8 @@ class Agreement:
         target_step: int,
         num_losses: int = 1,
     ) -> None:
-        """Args: ``num_losses``: places for losses, see ``Trainer``."""
+        """Begin without a stop. Args: ``num_losses``: number of places for losses, see
+        ``Trainer``."""
         self._rank = rank
         self._sum_words = sum_words
         self._client = client
@@ -62,7 +63,7 @@ class Agreement:
         self._sum: Sum | None = None
 
     def begin(self, losses: Sequence[tuple[int, float]]) -> None:
-        """Give this worker's losses, and what the driver wants by now."""
+        """Contribute this worker's losses and, on rank 0, the driver's latest commands."""
         self._values[:] = 0.0
         for place, loss in losses:
             self._values[2 + place] = loss
@@ -77,7 +78,7 @@ class Agreement:
             self._sum = self._sum_words(self._words)
 
     def end(self) -> Verdict:
-        """Wait for what all workers gave."""
+        """Wait for the sum and return the verdict."""
         if self._sum is not None:
             self._sum.wait()
         stop, target_step, *losses = self._values.tolist()

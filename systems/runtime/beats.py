@@ -1,8 +1,8 @@
-"""The driver's own look at its jobs' processes: which of them have stopped without an end.
+"""Heartbeats between the driver and its jobs' processes, to find those that hang without ending.
 
-The driver asks each process for a beat, and the process answers on the thread that reads from the
-driver (``ControlClient``). So a long step is no silence, a stopped process answers nothing, and a
-driver that was held up has asked nothing meanwhile.
+The driver asks each process for a beat. The process answers on the thread that reads from the
+driver (``ControlClient``), so a long step does not count as silence. A stopped process does not
+answer. A driver that was held up has asked for nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from systems.runtime.heartbeat import HeartbeatWatch
 from systems.runtime.step_log import LineWriter
 
 DRIVER = "driver"
-"""The accuser of a process that the driver itself has missed."""
+"""Accuser's name in the log if the driver itself missed a process."""
 LEAST_SILENCE_S = 2.0
-"""After which the driver takes a process for stopped at the earliest, however short the time-out
-is: the driver looks only now and then."""
+"""Shortest silence after which the driver takes a process for stopped, however short the time-out
+is. The driver looks only from time to time."""
 LOOK_S = 0.25
-"""Least time between two looks: many messages a second must not mean as many looks."""
+"""Shortest time between two looks, so that many messages a second do not cause as many looks."""
 ASKED = 4
-"""Beats that are asked for in the time that a process may be silent: one may be late."""
+"""Beats requested within the longest allowed silence, so that one may be late."""
 
 Send: TypeAlias = Callable[[Connection, Message], None]
 
@@ -37,16 +37,21 @@ class _Watched:
     asked_at: float
     heard_at: float
     ran_s: float | None = None
-    """Processor time by the first beat that was not answered yet; None: all were."""
+    """Processor time, in seconds, when a beat was first found unanswered or at the last look since.
+    None if all beats were answered."""
     is_told: bool = False
 
 
 class Beats:
-    """The beats of one job's processes. Times are ``time.monotonic``."""
+    """Heartbeats of one job's processes. Times are on ``time.monotonic``."""
 
     def __init__(self, hang_timeout_s: float, send: Send) -> None:
-        """Args: ``hang_timeout_s``: silence after which a process has stopped; ``send``: sends a
-        message over a connection."""
+        """Watch no process yet.
+
+        Args:
+            hang_timeout_s: silence after which a process has stopped.
+            send: sends a message over a connection.
+        """
         silence_s = max(LEAST_SILENCE_S, hang_timeout_s)
         self._period_s = silence_s / ASKED
         self._watch = HeartbeatWatch(silence_s)
@@ -57,13 +62,12 @@ class Beats:
     def silent(
         self, now: float, needed: Callable[[], Mapping[str, Connection]]
     ) -> dict[str, float]:
-        """Return which of these processes have stopped, each once, and seconds since each was heard
-        last.
+        """Return each newly found stopped process with its seconds of silence.
 
-        Call it at every turn of the driver's loop; ``needed`` gives the processes by name, and is
-        called only when a look is due. A process that comes new has the whole time-out before it.
-        A process that does not answer but uses the processor is busy, however long it keeps its
-        interpreter to itself: only a process that does neither has stopped.
+        Call it at every turn of the driver's loop. ``needed`` returns the processes by name; it is
+        called only when a look is due. A new process has the whole time-out before it. A process
+        that does not answer but uses the processor is busy, however long it holds its interpreter's
+        lock. A process has stopped only if it does neither.
         """
         if now < self._look_at:
             return {}
@@ -74,7 +78,7 @@ class Beats:
             self._watch.forget(name)
         for name, connection in processes.items():
             self._ask(name, connection, now)
-        # Looks come up to twice as late as they are due while the loop waits for messages.
+        # The loop may wait for messages, so a look may come twice as late as it is due.
         silent = self._watch.silent(now, 2 * LOOK_S)
         found = {
             name: silent_s for name, silent_s in silent.items() if self._has_stopped(name, now)
@@ -107,7 +111,7 @@ class Beats:
         if watched.ran_s is None:
             return True
         if before_s is None:
-            return False  # there is nothing to compare with before the next look
+            return False  # the next look compares with this one
         if watched.ran_s > before_s:
             self._watch.note(name, now)
             return False
@@ -115,8 +119,10 @@ class Beats:
 
 
 def _processor_s(connection: Connection) -> float | None:
-    """Return the processor time of the process at the other end; None where it is not known, as on
-    another host."""
+    """Return the processor time of the process at the other end, in seconds.
+
+    The result is None if the time is not known, as on another host.
+    """
     assert connection.greeting is not None
     if not connection.is_of_this_host:
         return None
@@ -130,12 +136,14 @@ def _processor_s(connection: Connection) -> float | None:
 def write_accusation(
     log: LineWriter, at: float, worker: str, accuser: str, silent_s: float
 ) -> None:
-    """Write a kill for silence into the job's ``accusations.jsonl``: only so can it be told from
-    other deaths. A full disk does not end the run: the line waits for the next one."""
+    """Record a kill for silence in the job's ``accusations.jsonl``, to tell it from other deaths.
+
+    A full disk does not end the run: the line waits for the next attempt.
+    """
     log.add({"at": at, "worker": worker, "accuser": accuser, "silent_s": silent_s})
     log.try_flush()
 
 
 def after_silence(reason: str, silent_s: float) -> str:
-    """Return how a process ended, and for how many seconds it had been silent (0: it was not)."""
+    """Return the reason of an end, with the preceding silence in seconds unless it is 0."""
     return f"{reason}, silent for {silent_s:.1f} s (hang_timeout_s)" if silent_s else reason

@@ -1,13 +1,13 @@
-"""EDL's dynamic data pipeline, without messages: blocks handed out by arithmetic.
+"""EDL's dynamic data pipeline without messages: every worker computes the assignment of blocks.
 
-Source: EDL (Wu et al., TPDS '22), section 4.4; ``papers/systems.md`` 1.7. The samples of a
-data set are cut into *blocks* of consecutive ids, which are shuffled for every epoch and
-handed out on demand. A worker reads its block from front to back. When the membership
-changes, what is left of the assigned blocks goes back and is handed out first.
+Source: EDL (Wu et al., TPDS '22), section 4.4; ``papers/systems.md`` 1.7. The samples of a data set
+are cut into *blocks* of consecutive ids, which are shuffled for every epoch and handed out on
+demand. A worker reads its block from front to back. When the membership changes, the rest of each
+assigned block is returned and handed out first.
 
-Differs: no leader is asked. Every worker knows the state of all, and blocks are drawn at step
-boundaries in rank order, so that who reads what does not depend on when messages arrive.
-There is no wait at the end of an epoch: the blocks of the next one follow.
+Differs: no leader is asked. Every worker knows the state of all. Blocks are drawn at step
+boundaries in rank order, so the assignment does not depend on when messages arrive. There is no
+wait at the end of an epoch: the blocks of the next one follow.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _STREAM = zlib.crc32(b"block order")
 
 @dataclass(frozen=True, slots=True)
 class BlockState:
-    """Which blocks have been handed out, and how far each has been read."""
+    """Blocks that have been handed out, and how far each has been read."""
 
     consumed: int
     epoch: int
-    """Of the block that is drawn next."""
+    """Epoch of the block that is drawn next."""
     cursor: int
-    """Where that block begins in its epoch's sequence."""
+    """Start of that block in its epoch's sequence."""
     returned: tuple[Range, ...]
-    """What was left of blocks when the membership changed; handed out first, in this order."""
+    """Rests of blocks at changes of the membership; they are handed out first, in this order."""
     assigned: tuple[Range, ...]
-    """By rank: what is left of the block that the worker reads; may be empty."""
+    """Rest of the block that each rank reads; may be empty."""
 
     @property
     def num_epochs(self) -> int:
-        """Epochs of which nothing is left: not in the pool, not in any worker's hands."""
+        """Number of epochs whose samples have all been consumed."""
         left = (r.epoch for r in (*self.returned, *self.assigned) if r.start < r.stop)
         return min(self.epoch, min(left, default=self.epoch))
 
     def to_json(self) -> dict[str, Any]:
-        """The state as JSON values."""
+        """Return the state as JSON values."""
         return {
             "order": BlockOrder.kind,
             "consumed": self.consumed,
@@ -61,16 +61,17 @@ class BlockState:
 class BlockOrder:
     """Blocks of consecutive sample ids, in a random order in every epoch.
 
-    An epoch's sequence is its blocks one after the other. Every sample is consumed once in
-    every epoch, whatever becomes of the membership; in which step and by whom depends on it.
+    An epoch's sequence is its blocks in this order. Every sample is consumed once in every epoch,
+    whatever the membership. The step and the worker that consume it depend on the membership.
     """
 
     kind: ClassVar[str] = "blocks"
 
     def __init__(self, seed: int, num_samples: int, block_samples: int) -> None:
-        """Args: the job's seed, samples of an epoch, and samples of a block.
+        """Make the order of a job with this seed, ``num_samples`` an epoch and ``block_samples`` a
+        block.
 
-        The last block has fewer samples where they do not divide.
+        The last block is shorter if the division leaves a remainder.
 
         Raises:
             ValueError: an epoch or a block has no samples.
@@ -85,11 +86,12 @@ class BlockOrder:
         self._seed = seed
 
     def initial(self) -> BlockState:
-        """Nothing handed out."""
+        """Return the state of a job that has consumed nothing."""
         return BlockState(0, 0, 0, (), ())
 
     def plan(self, state: DataState, num_workers: int, global_batch: int) -> Plan:
-        """Each worker's share of the batch, from its block and those that it draws after it."""
+        """Return each worker's share of the batch, from its block and from those that it draws
+        next."""
         before = cast(BlockState, state)
         pool = _Pool(self, before)
         assigned: Sequence[Range] = before.assigned
@@ -122,7 +124,7 @@ class BlockOrder:
         return Plan(tuple(parts), after)
 
     def ids(self, ranges: Iterable[Range]) -> list[int]:
-        """The sample ids in some ranges."""
+        """Return the sample ids in these ranges."""
         found: list[int] = []
         for epoch, start, stop in ranges:
             while start < stop:
@@ -133,7 +135,7 @@ class BlockOrder:
         return found
 
     def _block_at(self, epoch: int, position: int) -> tuple[int, int]:
-        """The sample id at a position, and where its block ends."""
+        """Return the sample id at a position, and the end of its block."""
         blocks, index = _blocks(self._seed, self._num_blocks, epoch)
         short = index * self.block_samples
         shift = 0 if position < short + self._last_size else self.block_samples - self._last_size
@@ -142,13 +144,13 @@ class BlockOrder:
         return int(blocks[index]) * self.block_samples + offset, self.block_end(epoch, start)
 
     def block_end(self, epoch: int, start: int) -> int:
-        """Where the block that begins at ``start`` ends."""
+        """Return the end of the block that begins at ``start``."""
         index = _blocks(self._seed, self._num_blocks, epoch)[1]
         is_last = start == index * self.block_samples
         return start + (self._last_size if is_last else self.block_samples)
 
     def from_json(self, values: Mapping[str, Any]) -> BlockState:
-        """A state from what ``to_json`` gave."""
+        """Return the state that ``to_json`` described."""
         check_kind(values, self.kind)
         returned, assigned = (
             tuple(Range(*part) for part in values[name]) for name in ("returned", "assigned")
@@ -158,13 +160,13 @@ class BlockOrder:
 
 @lru_cache(maxsize=8)
 def _blocks(seed: int, num_blocks: int, epoch: int) -> tuple[npt.NDArray[np.int64], int]:
-    """The blocks of an epoch in their order, and the place of the last one, which is short."""
+    """Return the blocks of an epoch in order, and the place of the short last one."""
     blocks = np.random.default_rng([seed, _STREAM, epoch]).permutation(num_blocks)
     return blocks, int(np.flatnonzero(blocks == num_blocks - 1)[0])
 
 
 class _Pool:
-    """Where blocks are drawn from while a step is planned."""
+    """Pool from which blocks are drawn while a step is planned."""
 
     def __init__(self, order: BlockOrder, state: BlockState) -> None:
         self._order = order
@@ -173,7 +175,7 @@ class _Pool:
         self.returned = list(state.returned)
 
     def draw(self) -> Range:
-        """What was returned first, then the next block."""
+        """Return a range that was given back, if there is one, otherwise the next block."""
         if self.returned:
             return self.returned.pop(0)
         drawn = Range(self.epoch, self.cursor, self._order.block_end(self.epoch, self.cursor))

@@ -2,8 +2,8 @@
 
 Source: EasyScale (Li et al., SC '23), section 3.3: at level D1 a checkpoint holds which gradients
 follow each other in which bucket, since the last bits of their sums depend on it. Differs: the
-paper builds the buckets anew from what was saved. Here they follow from the model and torch, and
-are laid out before the first step; what was saved is what they are held to.
+paper builds the buckets again from what was saved. Here they follow from the model and torch, and
+are laid out before the first step; the saved layout is only compared with them.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from typing import Any, TypeAlias
 import torch
 
 Buckets: TypeAlias = Sequence[Sequence[str]]
-"""Names of parameters by bucket, in their order there."""
+"""Names of the parameters of each bucket, in their order there."""
 _SHOWN = 3
-"""Names of a bucket that an error shows."""
+"""Number of a bucket's names that an error shows."""
 
 
 class LayoutError(ValueError):
-    """Buckets are not those of the job's state; the text says where, and what can be done."""
+    """Buckets differ from those of the job's state; the text says where, and gives a remedy."""
 
 
 def described(buckets: Buckets) -> dict[str, Any]:
-    """What is kept of a layout, as JSON can hold it."""
+    """Return the saved form of a layout, which JSON can hold."""
     return {"torch": str(torch.__version__), "buckets": [list(names) for names in buckets]}
 
 
 def check_layout(saved: Mapping[str, Any], here: Buckets) -> None:
-    """Whether the buckets here are those of a state that is being taken over.
+    """Compare the buckets here with those of a state that this worker takes over.
 
     Args:
-        saved: what ``described`` gave where the state is from.
-        here: of this worker; none where nothing depends on them, or they are not laid out yet.
+        saved: result of ``described`` where the state comes from.
+        here: buckets of this worker; empty if nothing depends on them, or before they are laid out.
 
     Raises:
-        LayoutError: they are not.
+        LayoutError: they differ.
     """
     there = [list(names) for names in saved["buckets"]]
     if not here or there == [list(names) for names in here]:
@@ -53,7 +53,7 @@ def check_layout(saved: Mapping[str, Any], here: Buckets) -> None:
 
 
 def _difference(there: Buckets, here: Buckets) -> str:
-    """The first bucket that is another."""
+    """Describe the first bucket that differs."""
     if not there:
         return "of the job's nothing was kept"
     number, (mine, theirs) = next(
@@ -69,7 +69,7 @@ def _difference(there: Buckets, here: Buckets) -> str:
 
 
 def _words(names: Sequence[str], at: int) -> str:
-    """A bucket's parameters from a place on."""
+    """Describe a bucket's parameters from a place on."""
     shown = list(names[at : at + _SHOWN])
     if not shown:
         return "no parameter more" if names else "no such bucket"

@@ -1,7 +1,7 @@
-"""Checkpoints: one safetensors file and a JSON manifest with its SHA-256. No pickle.
+"""Checkpoints: one safetensors file and a JSON manifest with its SHA-256, without pickle.
 
-The manifest is written last and renamed into place, so that a checkpoint exists wholly or
-not at all. Its path is the checkpoint's name.
+The manifest is written last and renamed into place, so that a checkpoint exists either completely
+or not at all. The manifest's path names the checkpoint.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ _ENTRY: Mapping[str, type] = {
     "optimizer_groups": list,
     "optimizer_on_device": list,
 }
-"""What a manifest holds besides its version."""
+"""Fields of a manifest besides its version, with their types."""
 
 
 class CheckpointError(Exception):
-    """A checkpoint cannot be used; the text says which, why, and what can be done."""
+    """A checkpoint cannot be used; the text names it and gives the reason and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where a job stood when its checkpoint was written."""
+    """State of a job at its checkpoint, apart from tensors."""
 
     step: int
-    """Steps executed."""
+    """Number of steps executed."""
     values: Mapping[str, Any]
-    """What has to be known beside the tensors: ``Session.values``."""
+    """State apart from the tensors: ``Session.values``."""
     seed: int
 
 
@@ -60,20 +60,20 @@ def save(
 ) -> Path:
     """Write a checkpoint and return its manifest's path.
 
-    It is on the disk when this returns: both files and their names are synchronised. Others in
-    ``folder`` stay: ``keep_only`` removes them, once whoever might want one of them has been told
-    of this one.
+    The checkpoint is on disk when this returns: both files and their names are synchronised. Other
+    checkpoints in ``folder`` stay. ``keep_only`` removes them, once every process that might use
+    one knows of the new one.
 
     Raises:
-        OSError: the disk has no room for it, or refuses. Nothing of it is left, and the checkpoint
-            before it is as it was.
+        OSError: the disk has no room for it, or refuses. No part of it is left, and the previous
+            checkpoint is unchanged.
     """
     folder.mkdir(parents=True, exist_ok=True)
     manifest = folder / f"step-{at.step:08d}.json"
     try:
         _write(manifest, at, model, optimizer)
     except OSError:
-        # Data that have a manifest are those of an earlier checkpoint of this step.
+        # Data with a manifest belong to an earlier checkpoint of this step and must stay.
         left = (".partial",) if manifest.exists() else (".partial", ".safetensors")
         for suffix in left:
             with suppress(OSError):
@@ -93,6 +93,7 @@ def _write(
     tensors |= {f"parameter/{name}": value for name, value in model.named_parameters()}
     tensors |= {f"buffer/{name}": value for name, value in model.named_buffers()}
     tensors |= {f"optimizer/{name}": value for name, value in state.tensors.items()}
+    # Data first, then the manifest, each on disk before its rename: a manifest proves its data.
     data = manifest.with_suffix(".safetensors")
     partial = write_tensors(data, {key: _owned(value) for key, value in tensors.items()})
     sha256 = _synchronise(partial)
@@ -118,15 +119,17 @@ def _write(
 
 
 def newest(folder: Path) -> Path | None:
-    """The manifest of the latest complete checkpoint in a folder; None if there is none."""
+    """Return the manifest of the latest complete checkpoint in a folder; None if there is none."""
     return max(folder.glob("step-*.json"), default=None)
 
 
 def keep_only(folder: Path, manifest: Path | None) -> None:
-    """Remove every other checkpoint in a folder, manifests first, also what was left unfinished.
+    """Remove every other checkpoint in a folder, unfinished ones included.
+
+    Manifests go first, so that a manifest always has its data.
 
     Raises:
-        OSError: one cannot be removed.
+        OSError: a file cannot be removed.
     """
     is_here = manifest is not None and manifest.parent.resolve() == folder.resolve()
     kept = manifest.stem if manifest is not None and is_here else None
@@ -141,10 +144,10 @@ def load(
     """Read a checkpoint into a model and its optimizer, in place.
 
     Args:
-        manifest: what ``save`` returned.
-        model: built from the same options as the one that was saved.
-        optimizer: as for ``model``.
-        verify: read the data twice, the first time for its SHA-256; one worker is enough.
+        manifest: path that ``save`` returned.
+        model: built from the same options as the saved one.
+        optimizer: built from the same options as the saved one.
+        verify: read the data twice, first to check its SHA-256; it is enough if one worker does so.
 
     Raises:
         CheckpointError: a file is missing or damaged, or belongs to another model.
@@ -181,7 +184,7 @@ def _read_manifest(manifest: Path) -> dict[str, Any]:
         raise CheckpointError(f"manifest {manifest} cannot be read: {error}") from None
     if not isinstance(entry, dict) or entry.get("version") != VERSION:
         raise CheckpointError(f"manifest {manifest} is not of version {VERSION}")
-    # The data lie beside their manifest, under its name: what it says leads to no other file.
+    # Accept only the manifest's own data file next to it: a manifest must not lead elsewhere.
     wrong = [key for key, kind in _ENTRY.items() if not isinstance(entry.get(key), kind)]
     if wrong or entry["data"] != manifest.with_suffix(".safetensors").name:
         raise CheckpointError(
@@ -205,7 +208,7 @@ def _fill(
     parameters = parameters_of(optimizer)
     on_device = set(entry["optimizer_on_device"])
     for group, saved in zip(optimizer.param_groups, entry["optimizer_groups"], strict=True):
-        if "params" in saved:  # they are the model's own
+        if "params" in saved:  # saved groups never name parameters: those are the model's own
             raise ValueError("its hyper-parameters name parameters")
         group.update(
             {
@@ -235,7 +238,8 @@ def _copy(into: torch.Tensor, saved: torch.Tensor, name: str) -> None:
 
 
 def _owned(tensor: torch.Tensor) -> torch.Tensor:
-    """On the CPU, contiguous, and alone in its memory, as the file format wants it."""
+    """Return the tensor on the CPU, contiguous and alone in its memory, as the file format
+    requires."""
     tensor = tensor.detach().cpu().contiguous()
     if tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
         tensor = tensor.clone()
@@ -243,7 +247,7 @@ def _owned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _synchronise(path: Path) -> str:
-    """Force a file to the disk; returns its SHA-256."""
+    """Force a file to disk; return its SHA-256."""
     with path.open("rb+") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())

@@ -1,11 +1,11 @@
 """The control channel between a driver and its workers: JSON lines over TCP.
 
-One message is one JSON object on one line. Nothing else is understood, so nothing that
-arrives is ever executed. The first line of a worker is its greeting with the job's token;
-what comes from a connection before its token was checked is held to a much smaller size.
+A message is one JSON object on one line. Anything else is refused, so the channel never executes
+what arrives. A worker's first line is its greeting with the job's token. Until the token is
+checked, a much smaller size limit applies.
 
-The channel is neither encrypted nor signed: it belongs on loopback, or on a network that
-only the cluster's own hosts can reach.
+The channel has no encryption or signature. Use it on loopback, or on a network that only the
+cluster's own hosts can reach.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ Message: TypeAlias = dict[str, Any]
 TOKEN_VARIABLE = "ELASTRACE_CONTROL_TOKEN"
 """Environment variable in which a worker finds its job's token; removed once read."""
 BEAT: Message = {"kind": "beat"}
-"""A sign of life. A worker answers the driver's with the same."""
+"""Sign of life; a worker answers the driver's beat with the same message."""
 MAX_MESSAGE_BYTES = 1 << 20
 MAX_GREETING_BYTES = 4096
 CONNECT_TIMEOUT_S = 30.0
 EXIT_DRIVER_GONE = 76
-"""Exit code of a worker whose driver has gone."""
+"""Exit code of a worker that has lost its driver."""
 
 
 class ControlError(Exception):
-    """The other side does not keep to the protocol, or refused us; the text says how."""
+    """The other side violated the protocol or refused this process; the text gives the reason."""
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """One message as a line.
+    """Return a message as one line.
 
     Raises:
-        ControlError: it is too long, or holds something that JSON cannot say.
+        ControlError: the message is too long, or holds something that JSON cannot express.
     """
     try:
         line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
@@ -61,15 +61,16 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 class LineBuffer:
-    """Turns bytes as they arrive into messages."""
+    """Parser that turns arriving bytes into messages."""
 
     def __init__(self, limit: int = MAX_MESSAGE_BYTES) -> None:
         self.limit = limit
-        """Most bytes of one message; may be raised later."""
+        """Limit on the bytes of one message; may be raised later."""
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """The messages that ``data`` completes, one by one: the limit may be raised between them.
+        """Yield the messages that ``data`` completes, singly, so that the limit may be raised
+        between them.
 
         Raises:
             ControlError: a line is longer than the limit, or is not a JSON object.
@@ -92,7 +93,8 @@ class LineBuffer:
 
 
 class ControlClient:
-    """A worker's end of the channel. A thread reads; whoever trains only looks into a queue."""
+    """A worker's end of the channel. A thread reads messages; the training thread only looks into a
+    queue."""
 
     def __init__(
         self,
@@ -103,19 +105,19 @@ class ControlClient:
         on_message: Callable[[Message], None] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
-        """Connect and greet.
+        """Connect and send the greeting.
 
         Args:
-            address: of the other side.
-            port: of the other side.
-            greeting: the first message, with the token.
-            on_message: takes every message, on the reading thread; None: the inbox does, and a
-                beat is answered.
-            on_end: called when the other side has hung up; None: this process then ends, as
-                there is nobody left to train for.
+            address: address of the other side.
+            port: port of the other side.
+            greeting: first message, with the token.
+            on_message: takes every message on the reading thread. None: beats are answered, and all
+                other messages go to the inbox.
+            on_end: called when the other side has closed the connection. None: this process then
+                exits, since its training serves no driver any more.
 
         Raises:
-            OSError: nobody listens there.
+            OSError: no process listens at the address.
         """
         self._socket = socket.create_connection((address, port), CONNECT_TIMEOUT_S)
         self._socket.settimeout(None)
@@ -123,27 +125,28 @@ class ControlClient:
         self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._on_message = on_message or self._take
         self._on_end = on_end
+        # The training thread sends, and the reading thread answers beats: lines must not mix.
         self._lock = threading.Lock()
         self._leaving = False
         self.send(greeting)
         threading.Thread(target=self._read, name="control", daemon=True).start()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message, waiting for room if there is none."""
+        """Send a message; wait if the socket's buffer is full."""
         line = encode(message)
         with self._lock:
             self._socket.sendall(line)
 
     def offer(self, message: Mapping[str, Any]) -> None:
-        """Send a message only if that needs no waiting; for what the next one supersedes."""
+        """Send a message only if the socket has room; for messages that the next one supersedes."""
         if select.select([], [self._socket], [], 0)[1]:
             self.send(message)
 
     def receive(self, timeout_s: float | None) -> Message:
-        """The next message.
+        """Return the next message.
 
         Raises:
-            ControlError: none came in time.
+            ControlError: no message came in time.
         """
         try:
             return self.inbox.get(timeout=timeout_s)
@@ -151,7 +154,7 @@ class ControlClient:
             raise ControlError(f"the driver has said nothing for {timeout_s} s") from None
 
     def arrived(self) -> list[Message]:
-        """Messages that are there already."""
+        """Return the messages that have already arrived, without waiting."""
         messages = []
         while True:
             try:
@@ -160,19 +163,21 @@ class ControlClient:
                 return messages
 
     def leave(self) -> None:
-        """Say that nothing more will be sent; from now on the driver may hang up."""
+        """Say that this process sends nothing more; from now on the driver may close the
+        connection."""
         self._leaving = True
         self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """End the connection, whatever is under way on it."""
+        """End the connection, whatever is in progress on it."""
         self._leaving = True
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def _take(self, message: Message) -> None:
-        """Answer a beat on the reading thread, whatever training does; keep all else."""
+        """Answer a beat on the reading thread, so that a long step does not delay it; queue all
+        else."""
         if message.get("kind") == BEAT["kind"]:
             self.send(BEAT)
         else:
@@ -193,6 +198,6 @@ class ControlClient:
                 self._on_end()
                 return
             if not data:
-                # Nobody is left to train for, and the main thread may be in a collective
-                # that never ends: this is the only way out of it.
+                # The driver is gone. The main thread may be in a collective that never returns, so
+                # only a hard exit ends this process.
                 os._exit(EXIT_DRIVER_GONE)

@@ -19,18 +19,19 @@ from systems.runtime.control import (
     encode,
 )
 
+# A connection that never greets must not hold one of the ``MAX_STRANGERS`` places.
 GREETING_TIMEOUT_S = 10.0
 MAX_STRANGERS = 256
-"""Connections that have not greeted yet; more are turned away."""
+"""Limit on connections that have not greeted yet; more are turned away."""
 
 _log = logging.getLogger(__name__)
 
 Token: TypeAlias = Callable[[str], str | None]
-"""The token of a job, or None if there is no such job."""
+"""Returns the token of a job, or None if there is no such job."""
 
 
 class Connection:
-    """One worker's connection; not known until its greeting was accepted."""
+    """A worker's connection; it counts as known once its greeting was accepted."""
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         self.socket = sock
@@ -41,11 +42,12 @@ class Connection:
         self.buffer = LineBuffer(MAX_GREETING_BYTES)
         self.outgoing = b""
         self.heard_at = self.since
-        """When its last message was handled, on ``time.monotonic``."""
+        """Time at which its last message was handled, on ``time.monotonic``."""
 
     @property
     def is_of_this_host(self) -> bool:
-        """Whether the other end is a process of this host: both ends have one address."""
+        """True if the other end is a process of this host, which both ends' equal addresses
+        show."""
         try:
             return bool(self.socket.getsockname()[0] == self.socket.getpeername()[0])
         except OSError:
@@ -53,9 +55,10 @@ class Connection:
 
 
 class ControlServer:
-    """Listens for workers, checks their token, carries messages both ways.
+    """Server that accepts workers, checks their tokens and carries messages both ways.
 
-    Everything happens inside ``wait``; no call blocks longer than it is told to.
+    The server works only inside ``wait``, ``send`` and ``drain``. No call blocks for longer than
+    its time-out.
     """
 
     def __init__(
@@ -69,12 +72,12 @@ class ControlServer:
 
         Args:
             bind: address of this machine to listen on.
-            token_of: the token that workers of a job must show.
+            token_of: returns the token that workers of a job must show.
             on_message: called with every message of a known worker, its greeting first.
             on_closed: called once when a known worker's connection has ended.
 
         Raises:
-            OSError: the address is none of this machine's.
+            OSError: the address is not one of this machine's.
         """
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
         self._listener = socket.create_server((bind, 0), family=family, backlog=128)
@@ -89,12 +92,12 @@ class ControlServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Address and port on which it listens."""
+        """Address and port on which the server listens."""
         name = self._listener.getsockname()
         return str(name[0]), int(name[1])
 
     def wait(self, timeout_s: float) -> None:
-        """Handle what arrives; returns after the first of it, or after ``timeout_s``."""
+        """Handle what arrives; return after the first of it, or after ``timeout_s``."""
         for key, events in self._selector.select(max(0.0, timeout_s)):
             if key.fileobj is self._listener:
                 self._accept()
@@ -110,7 +113,7 @@ class ControlServer:
                 self._refuse(connection, "no greeting in time")
 
     def send(self, connection: Connection, message: Mapping[str, Any]) -> None:
-        """Queue a message; one for a closed connection is dropped."""
+        """Queue a message; drop it if the connection is closed."""
         if connection.is_open:
             connection.outgoing += encode(message)
             self._flush(connection)
@@ -146,7 +149,7 @@ class ControlServer:
             self._on_closed(connection)
 
     def close(self) -> None:
-        """End every connection and stop to listen; safe to call twice."""
+        """End every connection and stop listening; safe to call twice."""
         for connection in [*self._strangers, *self._known]:
             self.close_connection(connection)
         if self._listener.fileno() >= 0:
@@ -158,7 +161,7 @@ class ControlServer:
         try:
             sock, peer = self._listener.accept()
         except OSError:
-            return  # it went away between the two calls
+            return  # the peer left between select and accept
         if len(self._strangers) >= MAX_STRANGERS:
             sock.close()
             return
@@ -170,13 +173,14 @@ class ControlServer:
 
     def _handle(self, connection: Connection, message: Message) -> None:
         if not connection.is_open:
-            return  # refused for an earlier line of the same packet
+            return  # an earlier line of the same packet was refused
         connection.heard_at = time.monotonic()
         if connection.greeting is None:
             token = self._token_of(str(message.get("job_id")))
             shown = str(message.pop("token", ""))
-            # Half a surrogate pair, which JSON can hold, is no reason to end for a driver.
+            # JSON can hold half a surrogate pair, which must not end the driver.
             given = shown.encode(errors="replace")
+            # Compare in constant time, so that the time does not reveal the token.
             if token is None or not hmac.compare_digest(given, token.encode()):
                 self._refuse(connection, "the token is wrong")
                 return
@@ -198,8 +202,8 @@ class ControlServer:
         except BlockingIOError:
             pass
         except OSError:
-            # The other side has gone. What it had said by then is still to be read, and then
-            # comes the end of the connection.
+            # The peer is gone. Its last messages are still to be read; the end of the connection
+            # follows them.
             connection.outgoing = b""
         events = selectors.EVENT_READ
         if connection.outgoing:

@@ -1,12 +1,12 @@
-"""Which samples a step consumes: a function of the seed and of what was consumed before.
+"""The samples that each step consumes, as a function of the seed and of what was consumed before.
 
-An *order* is pure arithmetic, the same in every worker: from the state of the data at a step
-boundary, the number of workers and the global batch follow what each of them consumes in the
-coming step, and the state after it. Nothing is asked for and nothing is told, so the state is
-part of what all workers have in common, like the parameters.
+An *order* is pure arithmetic and the same in every worker. Its inputs are the state of the data at
+a step boundary, the number of workers and the global batch. From them follow each worker's samples
+in the next step, and the state after it. Workers need no messages for it, so this state is common
+to all workers, like the parameters.
 
-An order arranges the samples of every epoch in a sequence of its own. A *range* is a piece of
-such a sequence; which sample ids it holds, ``ids`` says.
+An order arranges the samples of every epoch in a sequence. A *range* is a piece of such a sequence;
+``ids`` returns its sample ids.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STREAM = zlib.crc32(b"data order")
 
 
 class Range(NamedTuple):
-    """A piece of an epoch's sequence of samples; both ends as in ``range``."""
+    """Piece of an epoch's sequence of samples; ``stop`` is exclusive."""
 
     epoch: int
     start: int
@@ -33,58 +33,58 @@ class Range(NamedTuple):
 
 
 class DataState(Protocol):
-    """What has been consumed, at a step boundary. Immutable."""
+    """Consumption of samples up to a step boundary. Immutable."""
 
     @property
     def consumed(self) -> int:
-        """Samples consumed so far."""
+        """Number of samples consumed so far."""
         ...
 
     @property
     def num_epochs(self) -> int:
-        """Epochs, counted from the first, all of whose samples have been consumed."""
+        """Number of epochs, from the first on, whose samples have all been consumed."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """The state as JSON values, for checkpoints and for workers that join."""
+        """Return the state as JSON values, for checkpoints and for workers that join."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one step consumes."""
+    """Samples that one step consumes."""
 
     parts: tuple[tuple[Range, ...], ...]
-    """By rank."""
+    """Ranges of each rank."""
     after: DataState
-    """The state once the step has been executed."""
+    """State after the step."""
 
 
 class DataOrder(Protocol):
-    """An order of a job's samples."""
+    """Order of a job's samples."""
 
     kind: ClassVar[str]
     num_samples: int
-    """Samples of an epoch."""
+    """Number of samples in an epoch."""
 
     def initial(self) -> DataState:
-        """The state of a job that has consumed nothing."""
+        """Return the state of a job that has consumed nothing."""
         ...
 
     def plan(self, state: DataState, num_workers: int, global_batch: int) -> Plan:
-        """What each of ``num_workers`` consumes in the step after ``state``; pure.
+        """Return what each of ``num_workers`` workers consumes in the step after ``state``; pure.
 
         Raises:
-            ValueError: some worker would have nothing to do.
+            ValueError: a worker would get no sample.
         """
         ...
 
     def ids(self, ranges: Iterable[Range]) -> list[int]:
-        """The sample ids in some ranges, in their order."""
+        """Return the sample ids in these ranges, in their order."""
         ...
 
     def from_json(self, values: Mapping[str, Any]) -> DataState:
-        """A state from what its ``to_json`` gave.
+        """Return the state that its ``to_json`` described.
 
         Raises:
             ValueError: the values are not a state of this order.
@@ -93,18 +93,18 @@ class DataOrder(Protocol):
 
 
 def data_order(kind: str, seed: int, num_samples: int, block_samples: int) -> DataOrder:
-    """The order called ``kind``.
+    """Return the order called ``kind``.
 
     Args:
         kind: ``positions`` or ``blocks``.
-        seed: the job's.
+        seed: seed of the job.
         num_samples: samples of an epoch.
         block_samples: samples of a block; only ``blocks`` needs it.
 
     Raises:
-        ValueError: an unknown kind, or numbers that no order can be made of.
+        ValueError: the kind is unknown, or the numbers are invalid.
     """
-    from systems.runtime.block_order import BlockOrder  # it builds on this module
+    from systems.runtime.block_order import BlockOrder  # here, since it imports this module
 
     if kind == PositionOrder.kind:
         return PositionOrder(seed, num_samples)
@@ -115,33 +115,33 @@ def data_order(kind: str, seed: int, num_samples: int, block_samples: int) -> Da
 
 @dataclass(frozen=True, slots=True)
 class PositionState:
-    """How far a job is in the one sequence of its samples."""
+    """Position of a job in its one sequence of samples."""
 
     consumed: int
     num_samples: int
 
     @property
     def num_epochs(self) -> int:
-        """Epochs that lie behind."""
+        """Number of completed epochs."""
         return self.consumed // self.num_samples
 
     def to_json(self) -> dict[str, Any]:
-        """The state as JSON values."""
+        """Return the state as JSON values."""
         return {"order": PositionOrder.kind, "consumed": self.consumed}
 
 
 class PositionOrder:
     """One endless sequence: a permutation of all ids for epoch 0, another for epoch 1, ...
 
-    A step takes the next ``global_batch`` samples, across the end of an epoch if need be, and
-    its workers take contiguous slices of them. So the samples of a step are the same on any
-    number of workers, and the batch may change at any step.
+    A step takes the next ``global_batch`` samples, if necessary across the end of an epoch, and its
+    workers take contiguous slices of them. So the samples of a step are the same on any number of
+    workers, and the batch may change at any step.
     """
 
     kind: ClassVar[str] = "positions"
 
     def __init__(self, seed: int, num_samples: int) -> None:
-        """Args: the job's seed, and the number of samples of an epoch.
+        """Make the order of a job with this seed and ``num_samples`` an epoch.
 
         Raises:
             ValueError: an epoch has no samples.
@@ -152,11 +152,11 @@ class PositionOrder:
         self._seed = seed
 
     def initial(self) -> PositionState:
-        """Nothing consumed."""
+        """Return the state of a job that has consumed nothing."""
         return PositionState(0, self.num_samples)
 
     def plan(self, state: DataState, num_workers: int, global_batch: int) -> Plan:
-        """The workers' slices of the next ``global_batch`` samples."""
+        """Return the workers' slices of the next ``global_batch`` samples."""
         begin = state.consumed
         slices = [share(global_batch, num_workers, rank) for rank in range(num_workers)]
         parts = tuple(tuple(self._ranges(begin + start, begin + stop)) for start, stop in slices)
@@ -170,14 +170,14 @@ class PositionOrder:
             start += end - offset
 
     def ids(self, ranges: Iterable[Range]) -> list[int]:
-        """The sample ids in some ranges."""
+        """Return the sample ids in these ranges."""
         found: list[int] = []
         for epoch, start, stop in ranges:
             found += _permutation(self._seed, self.num_samples, epoch)[start:stop].tolist()
         return found
 
     def from_json(self, values: Mapping[str, Any]) -> PositionState:
-        """A state from what ``to_json`` gave."""
+        """Return the state that ``to_json`` described."""
         check_kind(values, self.kind)
         return PositionState(values["consumed"], self.num_samples)
 
@@ -188,7 +188,7 @@ def _permutation(seed: int, num_samples: int, epoch: int) -> npt.NDArray[np.int6
 
 
 def epochs_of(ranges: Iterable[Range]) -> list[int]:
-    """The epoch of every sample in some ranges, in their order."""
+    """Return the epoch of every sample in these ranges, in their order."""
     return [part.epoch for part in ranges for _ in range(part.start, part.stop)]
 
 
@@ -196,7 +196,7 @@ def check_kind(values: Mapping[str, Any], kind: str) -> None:
     """Refuse the state of another kind of order.
 
     Raises:
-        ValueError: it is one.
+        ValueError: the state is of another kind.
     """
     if values.get("order") != kind:
         raise ValueError(
@@ -206,12 +206,12 @@ def check_kind(values: Mapping[str, Any], kind: str) -> None:
 
 
 def share(global_batch: int, num_workers: int, rank: int) -> tuple[int, int]:
-    """Begin and end of a worker's slice of a global batch, relative to the step's position.
+    """Return begin and end of a worker's slice of a global batch, relative to the step's position.
 
     The remainder of the division goes to the first ranks, one sample each.
 
     Raises:
-        ValueError: some worker would have nothing to do.
+        ValueError: a worker would get no sample.
     """
     if global_batch < num_workers:
         raise ValueError(
@@ -227,9 +227,9 @@ EVERY_RANK = -1
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:
-    """Seed of one worker's random state in one step, 63 bits.
+    """Return the seed of one worker's random state in one step, 63 bits.
 
-    A hash, since NumPy's own way of mixing seeds would take 24 us of every step.
+    The seed is a hash, since NumPy's own seed mixing would take 24 us of every step.
     """
     name = f"step/{seed}/{step}/{rank}".encode()
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 1

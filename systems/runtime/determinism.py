@@ -1,4 +1,4 @@
-"""What a worker's process does so that two runs give the same bits.
+"""Settings of a worker's process that make two runs give the same bits.
 
 Source: EasyScale (Li et al., SC '23), section 3.3: level D0 takes deterministic kernels and no
 search for the fastest, D2 kernels that do not depend on the type of the device.
@@ -12,16 +12,17 @@ import torch
 
 
 def make_deterministic(device: torch.device, num_threads: int, *, is_strict: bool = False) -> None:
-    """Let two runs give the same bits, where one thread of a CPU would not do so anyway.
+    """Make two runs give the same bits on CUDA, and on a CPU with several threads.
 
-    On CUDA none of this has been tried. Kernels there are chosen without a search for the fastest,
-    and TF32 is off, since operators that use it round otherwise than those that do not.
+    One CPU thread gives the same bits anyway. On CUDA this was checked on one NVIDIA H200 only
+    (``docs/cuda.md``). There kernels are chosen without a search for the fastest. TF32 is off,
+    since operators that use it round differently from those that do not.
 
     Args:
-        device: that the worker trains on.
-        num_threads: of its operators.
-        is_strict: whether an operator that has no deterministic kernel is an error, which names it;
-            else it warns.
+        device: device that the worker trains on.
+        num_threads: number of threads of its operators.
+        is_strict: if true, an operator without a deterministic kernel is an error that names it;
+            otherwise it warns.
     """
     if device.type == "cuda" or num_threads > 1:
         torch.use_deterministic_algorithms(True, warn_only=not is_strict)
@@ -34,11 +35,11 @@ def make_deterministic(device: torch.device, num_threads: int, *, is_strict: boo
 
 
 def use_common_kernels(device: torch.device) -> None:
-    """From now on, no kernels that a library chooses by the type of the device.
+    """Use no kernels that a library chooses by the type of the device, from now on.
 
-    On a CPU ``kernels`` has named the instruction set before; here oneDNN and NNPACK are left out.
-    On CUDA nothing of this has been tried: cuDNN is left out, and so are sums of reduced precision
-    and fused attention. What cuBLAS chooses by the device cannot be forbidden there.
+    On a CPU ``kernels`` has set the instruction set before; here oneDNN and NNPACK are disabled. On
+    CUDA nothing of this has been tried. There cuDNN is disabled, and so are sums of reduced
+    precision and fused attention. What cuBLAS chooses by the device cannot be disabled.
     """
     torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]
     torch.backends.nnpack.set_flags(False)  # type: ignore[no-untyped-call]
@@ -52,10 +53,10 @@ def use_common_kernels(device: torch.device) -> None:
 
 
 def check_kernels() -> None:
-    """Whether torch keeps to the instruction set that the environment names.
+    """Check that torch uses the instruction set that the environment names.
 
     Raises:
-        RuntimeError: it was imported before that was set, or does not know it.
+        RuntimeError: torch was imported before the variable was set, or does not know its value.
     """
     wanted = os.environ.get("ATEN_CPU_CAPABILITY")
     found = torch.backends.cpu.get_cpu_capability()

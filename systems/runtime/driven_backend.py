@@ -1,4 +1,4 @@
-"""What all backends on the driver have in common: they open it and pass requests on."""
+"""Common part of all backends on the driver: they open it and pass requests on."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from systems.runtime.options import RuntimeOptions
 
 
 class DrivenBackend(ABC):
-    """A ``Backend`` but for its abilities and its kind of job, which ``_jobs`` makes."""
+    """Base of a ``Backend`` on the driver. A subclass adds its abilities and, in ``_jobs``, its
+    kind of job."""
 
     name: ClassVar[str]
     warmths: ClassVar[tuple[str, ...]] = tuple(Warmth)
-    """What ``start`` may be."""
+    """Allowed values of ``start``."""
 
     def __init__(self, runtime: RuntimeOptions) -> None:
         self._runtime = runtime
@@ -28,34 +29,35 @@ class DrivenBackend(ABC):
 
     @property
     def warmth(self) -> Warmth:
-        """How its workers start."""
+        """Way in which its workers start."""
         return self._runtime.warmth
 
     @property
     def executors(self) -> int:
-        """Worker processes that a slot of a job has, at most."""
+        """Largest number of worker processes that a job has on one slot."""
         return self._runtime.executors
 
     @property
     def checkpoint_every(self) -> int:
-        """Steps from one checkpoint to the next."""
+        """Number of steps between two checkpoints."""
         return self._runtime.checkpoint_every
 
     def problems(self, cluster: Cluster) -> list[str]:
-        """Workers that would start too warm for the kernels they need."""
+        """Return why workers would start too warm for the kernels they need; empty if they would
+        not."""
         common = self._runtime.common_kernels
         return warmth_problems(self._runtime.warmth, cluster, common=common)
 
     def cautions(self, cluster: Cluster) -> list[str]:
-        """None."""
+        """Return no cautions."""
         return []
 
     def bitwise(self, cluster: Cluster) -> bool:
-        """No."""
+        """Return False: this kind of backend promises no bits."""
         return False
 
     def reference(self, cluster: Cluster) -> Reference:
-        """None, unless a backend keeps the bits of a training on fixed workers.
+        """Refuse; a backend that keeps the bits of a training on fixed workers overrides this.
 
         Raises:
             ValueError: always.
@@ -68,13 +70,14 @@ class DrivenBackend(ABC):
 
     @abstractmethod
     def _jobs(self, cluster: Cluster) -> MakeJob:
-        """What the driver makes its jobs with."""
+        """Return the function with which the driver makes its jobs."""
 
     def open(self, cluster: Cluster, launcher: Launcher) -> None:
-        """Make ready.
+        """Open the driver.
 
         Raises:
-            RuntimeSetupError: no such address here, or workers cannot start as ``start`` says.
+            RuntimeSetupError: the host lacks the address, or workers cannot start as ``start``
+                says.
         """
         self._driver = Driver(self._runtime, cluster, launcher, self._jobs(cluster))
 
@@ -83,15 +86,15 @@ class DrivenBackend(ABC):
         self._running.start(change, order)
 
     def rescale(self, change: Change) -> None:
-        """Go on with the slots and the batch of ``change``."""
+        """Continue a job with the slots and the batch of ``change``."""
         self._running.alter(change)
 
     def suspend(self, change: Change) -> None:
-        """Save and stop."""
+        """Save a job and stop its workers."""
         self._running.alter(change)
 
     def resume(self, change: Change) -> None:
-        """Start from the last checkpoint, or from scratch if the job never wrote one."""
+        """Start from the last checkpoint, or from scratch if the job has never written one."""
         self._running.resume(change)
 
     def stop(self, change: Change) -> None:
@@ -103,7 +106,7 @@ class DrivenBackend(ABC):
         self._running.hold(job_id, target_step)
 
     def poll(self, timeout_s: float) -> list[Report]:
-        """Reports since the last call, in order."""
+        """Return the reports since the last call, in order."""
         return self._running.poll(timeout_s)
 
     def close(self) -> None:

@@ -1,8 +1,7 @@
-"""What the driver's loop and a job's state machine know of each other, and no more.
+"""The seam between the driver's loop and the state machine of one job.
 
-The driver owns the processes and the connections of all jobs; a job knows what they mean. A
-job is made anew for every START; everything that it hears comes through the methods below,
-on the driver's one thread.
+The driver owns the processes and connections of all jobs; a job knows what they mean. Every START
+makes a new job object. All its methods are called on the driver's one thread.
 """
 
 from __future__ import annotations
@@ -18,72 +17,77 @@ from harness.contracts.training import Report, TrainingOrder
 from systems.runtime.control_server import Connection, ControlServer
 
 IDLE_WAIT_S = 0.25
-"""How often exits are asked for when nothing hints at one. A worker that dies while it is
-connected is noticed at once, by the end of its connection."""
+"""Longest wait between two looks for ended processes when nothing hints at one. The end of a
+connection shows the death of a connected worker at once."""
+# While workers start: a worker that has not connected yet ends without any hint.
 STARTING_WAIT_S = 0.05
+# While processes end: the next start waits for the last of them.
 LOSING_WAIT_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """What a job acts with: processes, messages, reports. One for each job."""
+    """Means by which a job acts: processes, messages, reports. Each job has its own."""
 
     token: str
-    """What the job's processes must show."""
+    """Token that the job's processes must send in their greeting."""
     report: Callable[[Report], None]
     launch: Callable[[ProcessSpec], int]
-    """Start a process of this job; the job is told of its end. Raises what launchers raise."""
+    """Start a process of this job and return its handle; ``DrivenJob.exited`` reports its end.
+    Raises what launchers raise."""
     server: ControlServer
     launcher: Launcher
 
     def kill(self, handle: int) -> None:
-        """Send SIGKILL; nothing happens if the process has ended."""
+        """Send SIGKILL to a process; do nothing if it has ended."""
         self.launcher.signal(handle, signal.SIGKILL)
 
     def send(self, connection: Connection, message: Mapping[str, Any]) -> None:
-        """Queue a message; one for a closed connection is dropped."""
+        """Queue a message; drop it if the connection is closed."""
         self.server.send(connection, message)
 
 
 class DrivenJob(Protocol):
-    """The state machine of one job. Implementations: ``JobGroup``, ``ElasticJob``."""
+    """State machine of one job. Implementations: ``JobGroup``, ``ElasticJob``."""
 
     @property
     def step(self) -> int:
-        """Steps executed so far."""
+        """Number of steps executed so far."""
         ...
 
     @property
     def samples(self) -> int:
-        """Samples consumed by them."""
+        """Number of samples consumed by these steps."""
         ...
 
     @property
     def change(self) -> Change | None:
-        """The one in flight."""
+        """Change in flight, or None."""
         ...
 
     @property
     def serial(self) -> int:
-        """Counts what the job has launched; a job of the same name counts on from there, so
-        that no two of their processes or logs share a name."""
+        """Number of launches so far. A later job of the same name counts on from it, so that no two
+        of their processes or logs share a name."""
         ...
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has processes."""
+        """True while the job has processes."""
         ...
 
     def begin(self, change: Change) -> None:
-        """START or RESUME; only without processes and without a change in flight."""
+        """Start workers, for START or RESUME. The caller ensures that the job has no process and
+        that its last change has ended."""
         ...
 
     def alter(self, change: Change) -> None:
-        """RESCALE, MIGRATE or SUSPEND; only with processes and without a change in flight."""
+        """Change the workers, for RESCALE, MIGRATE or SUSPEND. The caller ensures that processes
+        exist and no change is in flight."""
         ...
 
     def stop(self, change: Change) -> None:
-        """Kill the job, whatever it is doing; a change in flight has failed with that."""
+        """Kill the job, whatever it is doing; report a change in flight as failed."""
         ...
 
     def hold(self, target_step: int) -> None:
@@ -91,37 +95,40 @@ class DrivenJob(Protocol):
         ...
 
     def greeted(self, connection: Connection) -> bool:
-        """A process has greeted with the right token. False if it is not expected."""
+        """Take the connection of a process that sent the right token; return False if the job does
+        not expect it."""
         ...
 
     def heard(self, connection: Connection, message: Mapping[str, Any]) -> None:
-        """A process that was greeted has said something."""
+        """Handle a message of a process that ``greeted`` accepted."""
         ...
 
     def disconnected(self, connection: Connection) -> None:
-        """The connection of a process that was greeted has ended."""
+        """Handle the end of the connection of a process that ``greeted`` accepted."""
         ...
 
     def exited(self, handle: int, end: Exit) -> None:
-        """A process has ended. ``check`` follows once all ends of the moment are known."""
+        """Record the end of a process. The driver calls ``check`` after it has reported all ends of
+        the moment."""
         ...
 
     def check(self) -> None:
-        """See whether something is overdue, has failed, or is complete."""
+        """Check whether something is overdue, has failed, or is complete, and act on it."""
         ...
 
     def wait_s(self, now: float) -> float:
-        """Longest time until ``check`` has to be called and exits have to be looked for."""
+        """Return the longest time until ``check`` must be called and ended processes must be looked
+        for."""
         ...
 
 
 MakeJob: TypeAlias = Callable[[TrainingOrder, Hands, DrivenJob | None], DrivenJob]
-"""Makes the state machine of a job; last, the one that had its name before."""
+"""Makes the state machine of a job. The last argument is the previous job of that name, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A checkpoint that is on the disk."""
+    """A checkpoint on disk."""
 
     path: str
     step: int
@@ -129,13 +136,13 @@ class Saved:
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> Saved:
-        """What a worker said when it had written it."""
+        """Return the checkpoint that a worker's message describes."""
         return cls(message["path"], message["step"], message["samples"])
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long a job may take to start and to stop, and a worker be silent, seconds."""
+    """Time limits in seconds: for a start, for a stop, and for a worker's silence."""
 
     start_s: float
     stop_s: float

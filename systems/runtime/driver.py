@@ -1,7 +1,8 @@
-"""The driver's loop: all jobs of a backend, their processes' messages and exits. One thread.
+"""The driver's loop over all jobs of a backend: messages and exits of their processes, on one
+thread.
 
-Backends on this runtime are thin faces of this class; what a job does with what it hears is
-its state machine's business (``driven_job``).
+Backends on this runtime are thin wrappers of ``Driver``. Each job's state machine (``driven_job``)
+decides what the job does with an event.
 """
 
 from __future__ import annotations
@@ -23,19 +24,21 @@ from systems.runtime.options import RuntimeOptions
 from systems.runtime.slots_check import slots_problem
 from systems.runtime.warming import RuntimeSetupError, Warming
 
+# Bounded, since a killed process may still wait for a disk that does not answer.
 CLOSE_TIMEOUT_S = 20.0
 
 
 class Driver:
-    """See the module's text. Requests return at once; ``poll`` does the work."""
+    """Owner of all jobs' processes and connections. Requests return at once; ``poll`` does the
+    work."""
 
     def __init__(
         self, options: RuntimeOptions, cluster: Cluster, launcher: Launcher, make_job: MakeJob
     ) -> None:
-        """Listen, and have the launcher make warm what is to be.
+        """Open the control server and prepare warm processes as ``options`` ask.
 
         Raises:
-            RuntimeSetupError: no such address here, or this could not be made warm.
+            RuntimeSetupError: the host lacks the address, or warm processes could not be prepared.
         """
         self._cluster = cluster
         self._launcher = launcher
@@ -43,7 +46,7 @@ class Driver:
         self._jobs: dict[str, DrivenJob] = {}
         self._tokens: dict[str, str] = {}
         self._owners: dict[int, DrivenJob] = {}
-        """Whose a process is, by handle."""
+        """Job of each process, by handle."""
         self._speakers: dict[Connection, DrivenJob] = {}
         self._reports: list[Report] = []
         self._is_closed = False
@@ -66,10 +69,10 @@ class Driver:
     def _slots_problem(self, change: Change) -> str | None:
         return slots_problem(change, self._cluster, virtual=self._virtual)
 
-    # Requests.
+    # Requests from the backend.
 
     def start(self, change: Change, order: TrainingOrder) -> None:
-        """Start from scratch; what the job wrote before, if anything, no longer counts."""
+        """Start a job from scratch; ignore anything that it wrote before."""
         before = self._jobs.get(order.job_id)
         if before is not None and (before.change is not None or before.is_alive):
             self._answer(change, ReportKind.RETRY, "the job still has workers")
@@ -90,10 +93,11 @@ class Driver:
         self._jobs[order.job_id] = job
         self._tokens[order.job_id] = token
         self._warming.begins(order, change)
+        # Last: ``begin`` launches processes, which need the job's entries in both dictionaries.
         job.begin(change)
 
     def resume(self, change: Change) -> None:
-        """Start from the last checkpoint, or from scratch where there is none."""
+        """Start workers from the last checkpoint, or from scratch if there is none."""
         job = self._free_job(change)
         if job is None:
             return
@@ -105,7 +109,7 @@ class Driver:
             job.begin(change)
 
     def alter(self, change: Change) -> None:
-        """RESCALE, MIGRATE or SUSPEND."""
+        """Change a running job's workers, for RESCALE, MIGRATE or SUSPEND."""
         job = self._free_job(change)
         if job is None:
             return
@@ -133,14 +137,14 @@ class Driver:
         self._answer(change, ReportKind.FAILED, reason)
 
     def hold(self, job_id: str, target_step: int) -> None:
-        """Move a job's target; for one that is not known this means nothing."""
+        """Move a job's target step; do nothing if the job is unknown."""
         if job_id in self._jobs:
             self._jobs[job_id].hold(target_step)
 
     # The loop.
 
     def poll(self, timeout_s: float) -> list[Report]:
-        """Reports since the last call; waits up to ``timeout_s`` for the first."""
+        """Return the reports since the last call; wait up to ``timeout_s`` for the first."""
         deadline = time.monotonic() + timeout_s
         wait_s = 0.0
         while True:
@@ -155,7 +159,8 @@ class Driver:
         return reports
 
     def close(self) -> None:
-        """Kill every worker and wait until they are gone; safe to call twice."""
+        """Kill every worker and wait until all have ended, for at most ``CLOSE_TIMEOUT_S``; safe to
+        call twice."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -166,16 +171,17 @@ class Driver:
         while time.monotonic() < deadline and (self._owners or not self._warming.are_gone()):
             self._server.wait(LOSING_WAIT_S)
             for end in self._launcher.ended():
-                self._owners.pop(end.handle, None)  # nobody is told any more
+                self._owners.pop(end.handle, None)  # no job is told any more
         self._server.close()
 
     def _pump(self, wait_s: float) -> None:
-        """One round: messages, exits, what is overdue."""
+        """Run one round: handle messages, then exits, then whatever is overdue."""
         self._server.wait(wait_s)
         for end in self._launcher.ended():
             job = self._owners.pop(end.handle, None)
             if job is not None:
                 job.exited(end.handle, end)
+        # Only after all exits: a job judges its workers' ends together.
         for job in self._jobs.values():
             job.check()
         self._warming.check(self._jobs)
@@ -190,7 +196,7 @@ class Driver:
             job = self._jobs[message["job_id"]]
             if job.greeted(connection):
                 self._speakers[connection] = job
-            else:  # of workers that are being killed
+            else:  # a worker that is being killed
                 self._server.close_connection(connection)
         elif connection in self._speakers:
             self._speakers[connection].heard(connection, message)
@@ -204,7 +210,8 @@ class Driver:
             job.disconnected(connection)
 
     def _free_job(self, change: Change) -> DrivenJob | None:
-        """The job of a change that may begin now; otherwise the change is answered here."""
+        """Return the job of a change that may begin now; otherwise answer the change and return
+        None."""
         job = self._jobs.get(change.job.job_id)
         if job is None:
             self._answer(change, ReportKind.FAILED, "no such job was started")
@@ -215,7 +222,7 @@ class Driver:
         return job
 
     def _answer(self, change: Change, kind: ReportKind, reason: str) -> None:
-        """Answer a change that does not begin; the job is as it was."""
+        """Answer a change that does not begin; the job stays as it was."""
         job = self._jobs.get(change.job.job_id)
         self._reports.append(
             Report(

@@ -1,4 +1,4 @@
-"""Evaluations of a job on held-out samples, on its way and at its end."""
+"""Evaluations of a job on held-out samples, during training and at its end."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from systems.runtime.step_log import LineWriter
 
 
 class Evaluations:
-    """Of the first worker: the others wait for it in the next step's sum."""
+    """Evaluations by the first worker; the others wait for it in the next step's all-reduce."""
 
     def __init__(self, session: Session, every_epochs: float) -> None:
-        """Args:
-        session: what is trained.
-        every_epochs: epochs from one evaluation to the next; 0: none but ``now``.
+        """Evaluate a session regularly.
+
+        Args:
+            session: session that trains.
+            every_epochs: epochs between two evaluations; 0: only ``now`` evaluates.
         """
         self._session = session
         self._every = every_epochs * session.workload.num_samples
         self._log = LineWriter(session.job_dir / "evaluations.jsonl")
 
     def now(self) -> dict[str, float]:
-        """What the workload says of the model, and after how many epochs (``epochs``).
+        """Return the workload's metrics of the model and the number of epochs so far (``epochs``).
 
-        No random state moves, and nothing of the model.
+        Random states and the model are unchanged.
         """
         session = self._session
         metrics = session.workload.evaluate(session.model)
@@ -31,7 +33,7 @@ class Evaluations:
         return found
 
     def after_step(self, global_batch: int) -> None:
-        """Evaluate if an evaluation fell due in the step of this batch that ended last."""
+        """Evaluate if an evaluation fell due in the last step, which had this batch."""
         consumed = self._session.data_state.consumed
         if not self._every or consumed // self._every == (consumed - global_batch) // self._every:
             return

@@ -1,4 +1,4 @@
-"""Keeps evidence of a worker's steps; ``harness.contracts.evidence`` says what it is."""
+"""Recorder of the evidence of a worker's steps, as ``harness.contracts.evidence`` defines it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ DIGEST_BYTES = 8
 
 
 class Recorder:
-    """Of one process, which may run several logical workers in turn. Called by one thread."""
+    """Recorder of one process, which may run several logical workers in turn. One thread calls
+    it."""
 
     def __init__(
         self,
@@ -36,7 +37,8 @@ class Recorder:
         device: torch.device,
         data: DataOrder,
     ) -> None:
-        """Args: ``wanted``: which steps; the rest: of the job, the model before it is wrapped."""
+        """Hook the model, before it is wrapped, if any step is wanted. Args: ``wanted``: the steps
+        to record; the rest: parts of the job."""
         self._wanted = wanted
         self._job_dir = job_dir
         self._model = model
@@ -49,7 +51,7 @@ class Recorder:
         self._expects_forward = False
         self._worker = COMMON
         self._tensors: dict[str, dict[str, torch.Tensor]] = {}
-        """By worker."""
+        """Tensors to keep, by worker."""
         self._gradients: dict[str, torch.Tensor] = {}
         self._operators: OperatorWatch | None = None
         if wanted.last_step >= wanted.first_step:
@@ -64,15 +66,20 @@ class Recorder:
             self._operators = OperatorWatch(self._model)
 
     def begin_step(self, step: int, *, is_first: bool) -> None:
-        """Before the first forward pass of a step; ``step``: executed so far; ``is_first``:
-        whether this process speaks for all."""
+        """Begin a step, before its first forward pass.
+
+        Args:
+            step: number of steps executed so far.
+            is_first: true if this process records what all workers have in common.
+        """
         self._step = step + 1
         self._is_on = self._wanted.first_step <= self._step <= self._wanted.last_step
         if self._is_on and is_first:
             self._add(COMMON, Stage.PARAMETERS, dict(self._model.named_parameters()))
 
     def begin_worker(self, worker: int, batch: Batch, ranges: Sequence[Range]) -> None:
-        """Before a worker's forward pass; ``ranges``: of the data, which ``batch`` holds."""
+        """Begin a worker's turn, before its forward pass; ``ranges`` are the data that ``batch``
+        holds."""
         if not self._is_on:
             return
         self._worker = str(worker)
@@ -86,7 +93,8 @@ class Recorder:
         self._expects_forward = True
 
     def _before_forward(self, module: torch.nn.Module, inputs: Any) -> None:
-        """Here DistributedDataParallel has shared the first worker's buffers already."""
+        """Record buffers and random states. DistributedDataParallel has broadcast the buffers
+        already."""
         if not self._expects_forward:
             return
         self._expects_forward = False
@@ -94,12 +102,12 @@ class Recorder:
         self._write(self._worker, Stage.RANDOM, random_digests(self._device))
 
     def before_backward(self, loss: torch.Tensor) -> None:
-        """Before each of a worker's backward passes, with the workload's own loss."""
+        """Prepare for a backward pass of the workload's own loss."""
         if self._operators is not None:
             self._operators.before_backward(loss)
 
     def after_forward(self, loss: torch.Tensor) -> None:
-        """After a worker's last forward pass of a step, with the loss of the whole."""
+        """Record the loss of a worker's whole step, after its last forward pass."""
         if not self._is_on:
             return
         if self._operators is not None:
@@ -107,7 +115,7 @@ class Recorder:
         self._write(self._worker, Stage.LOSS, {"loss": float(loss.detach()).hex()})
 
     def end_worker(self) -> None:
-        """After a worker's backward pass."""
+        """Record a worker's gradients, after its last backward pass."""
         if not self._is_on:
             return
         if self._operators is not None:
@@ -117,11 +125,11 @@ class Recorder:
         self._save(self._worker)
 
     def reduced(self, layout: Sequence[Sequence[int]]) -> None:
-        """The reduction is over, by the process that speaks for all.
+        """Record the reduced gradients; only the process that records for all calls it.
 
         Args:
-            layout: indices of parameters in the order of the optimizer's groups, by bucket;
-                empty where it is not known.
+            layout: indices of parameters in the order of the optimizer's groups, by bucket; empty
+                if it is not known.
         """
         if not self._is_on:
             return
@@ -137,7 +145,7 @@ class Recorder:
         self._add(COMMON, Stage.REDUCED, gradients)
 
     def committed(self) -> None:
-        """The update is over, by the process that speaks for all."""
+        """Record the update; only the process that records for all calls it."""
         if not self._is_on:
             return
         state = optimizer_state(self._optimizer)
@@ -149,10 +157,10 @@ class Recorder:
         self._save(COMMON)
 
     def flush(self) -> None:
-        """Write out what the disk had no room for.
+        """Write out what the disk had no room for before.
 
         Raises:
-            OSError: it has none now.
+            OSError: the disk still has no room.
         """
         for writer in self._writers.values():
             writer.flush()
@@ -178,7 +186,7 @@ class Recorder:
         self._writers[worker].add({"step": self._step, "stage": stage.value, "found": found})
 
     def _save(self, worker: str) -> None:
-        """Keep the tensors of this worker's step, if they are to be kept."""
+        """Keep the tensors of this worker's step, if that is wanted."""
         tensors = self._tensors.pop(worker, None)
         if not tensors:
             return
@@ -189,7 +197,7 @@ class Recorder:
 
 
 def random_digests(device: torch.device) -> dict[str, str]:
-    """Of all random states of this process."""
+    """Return digests of all random states of this process."""
     kind, key, *rest = cast(tuple[Any, ...], np.random.get_state())
     found = {
         "torch": digest(torch.get_rng_state()),
@@ -202,7 +210,7 @@ def random_digests(device: torch.device) -> dict[str, str]:
 
 
 def digest(tensor: torch.Tensor) -> str:
-    """BLAKE2b of a tensor's type, shape and bytes."""
+    """Return the BLAKE2b digest of a tensor's type, shape and bytes."""
     tensor = tensor.detach().cpu().contiguous()
     head = f"{tensor.dtype} {tuple(tensor.shape)}".encode()
     return _digest_bytes([head, tensor.reshape(-1).view(torch.uint8).numpy().tobytes()])

@@ -1,7 +1,7 @@
-"""What is fetched in advance: asked for once, answered once, by a thread or by who needs it first.
+"""Prefetching: each request is answered once, by a thread or by the thread that needs it first.
 
-Threads serve requests in the order in which they came, each from a loader process of its own if
-there are some. What nobody has begun to fetch when it is needed, the one who needs it fetches.
+Threads serve requests in order of arrival, each from its own loader process if there are any. If no
+thread has begun a request when its result is needed, the thread that needs it fetches.
 """
 
 from __future__ import annotations
@@ -16,30 +16,33 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from systems.runtime.data_order import DataOrder, DataState, Plan, Range
 from systems.runtime.loader import LoaderProcess
 
+# A thread may be in the workload's own code, which need not return.
 CLOSE_TIMEOUT_S = 5.0
 
 T = TypeVar("T")
 Source: TypeAlias = "LoaderProcess | None"
-"""None: this process."""
+"""Loader process to fetch from; None: this process."""
 Pieces: TypeAlias = "tuple[tuple[Range, ...], ...]"
-"""What some parts of a plan consume, part by part."""
+"""Ranges that some parts of a plan consume, part by part."""
 
 
 class Request(Generic[T]):
     """Something that is fetched at most once."""
 
     def __init__(self, fetch: Callable[[Source], T]) -> None:
-        """Args: ``fetch``: what to do, with the source of whoever does it."""
+        """Make a request. Args: ``fetch``: does the work, given the source of the thread that runs
+        it."""
         self._fetch: Callable[[Source], T] | None = fetch
         self._claim = threading.Lock()
-        """Taken by who answers, and never given back."""
+        """Taken by the thread that answers, and never released, so that only one thread fetches."""
         self._answer: Future[T] = Future()
 
     def fulfil(self, source: Source) -> None:
-        """Fetch it, unless somebody has begun to."""
+        """Fetch the result, unless another thread has begun to."""
         if not self._claim.acquire(blocking=False):
             return
-        fetch, self._fetch = self._fetch, None  # it may hold the request before it, and so on
+        # drop the reference: it may hold the previous request, and that one its own
+        fetch, self._fetch = self._fetch, None
         assert fetch is not None
         try:
             self._answer.set_result(fetch(source))
@@ -47,28 +50,29 @@ class Request(Generic[T]):
             self._answer.set_exception(error)
 
     def drop(self) -> None:
-        """Nobody wants it any more: it is not begun; one that has been ends unheard."""
+        """Cancel the request if it has not begun; the result of one that has is ignored."""
         if self._claim.acquire(blocking=False):
             self._answer.cancel()
 
     def result(self) -> T:
-        """The answer, which somebody has begun to fetch.
+        """Wait for the answer and return it. A thread must have begun to fetch it.
 
         Raises:
-            Exception: what fetching raised; ``CancelledError`` where it was dropped.
+            Exception: whatever fetching raised; ``CancelledError`` if the request was dropped.
         """
         return self._answer.result()
 
 
 class Fetchers:
-    """The threads of one worker that fetch in advance, and its loader processes."""
+    """Threads of one worker that prefetch, and its loader processes."""
 
     def __init__(self, depth: int, loaders: Sequence[LoaderProcess] = ()) -> None:
-        """Args: how far to fetch in advance, and with what.
+        """Start the threads.
 
         Args:
-            depth: steps; 0: none, and no thread is started.
-            loaders: processes that fetch, owned from now on; none: a thread of this process does.
+            depth: number of steps to prefetch; 0: none, and no thread is started.
+            loaders: processes that fetch, owned from now on; none: a thread of this process
+                fetches.
         """
         self.depth = depth
         self.num_loaders = len(loaders)
@@ -86,11 +90,11 @@ class Fetchers:
             thread.start()
 
     def submit(self, request: Request[Any]) -> None:
-        """To be fetched after what was submitted before."""
+        """Queue a request; it is fetched after those submitted before."""
         self._wanted.put(request)
 
     def check(self) -> None:
-        """Raises LoaderError: a loader process could not begin."""
+        """Raise the error of a loader process that could not start. Raises LoaderError."""
         if self._failure is not None:
             raise self._failure
 
@@ -115,36 +119,37 @@ class Fetchers:
 
 
 class Ahead(Generic[T]):
-    """What the coming steps consume, asked for in advance while membership and batch stay what they
-    are; used by one thread."""
+    """Requests for the next steps, made in advance while membership and batch do not change. Only
+    one thread may use it."""
 
     def __init__(
         self, order: DataOrder, fetchers: Fetchers, ask: Callable[[Pieces, int], Request[T]]
     ) -> None:
-        """Args: the order of samples, who fetches them, and what is asked for.
+        """Begin without requests.
 
         Args:
-            order: says what the coming steps consume.
-            fetchers: see there.
-            ask: given what one step consumes, and how many were asked for since the first of
-                those that follow each other.
+            order: determines what the next steps consume.
+            fetchers: threads that fetch.
+            ask: makes a request, given what one step consumes and how many requests came before it
+                since the last change of shape.
         """
         self._order = order
         self._fetchers = fetchers
         self._ask = ask
         self._coming: deque[tuple[Pieces, Request[T]]] = deque()
-        """For the steps after the present one, in their order."""
+        """Requests for the steps after the present one, in order."""
         self._shape: tuple[tuple[int, ...], int, int] = ((), 0, 0)
-        """Parts, workers and global batch that the coming steps were planned for."""
+        """Parts, number of workers and global batch that the next steps were planned for."""
         self._planned: DataState = order.initial()
-        """The state after the last of them."""
+        """State of the data after the last planned step."""
         self._number = 0
-        """Steps asked for since the first of them."""
+        """Number of steps requested since the first one of this shape."""
 
     def take(self, plan: Plan, parts: Sequence[int], global_batch: int) -> T:
-        """What was asked for some parts of a ``plan``; asks on from there.
+        """Return what some parts of a ``plan`` consume, and request the next steps in advance.
 
-        Waits only if it is being fetched right now.
+        The call waits only if a thread is fetching the result right now; otherwise the calling
+        thread fetches it.
 
         Raises:
             LoaderError: a loader process failed.
@@ -160,7 +165,8 @@ class Ahead(Generic[T]):
             request = self._ask(pieces, 0)
         request.fulfil(None)
         found = request.result()
-        self._ask_ahead()  # last, since whoever is woken by it competes for the interpreter
+        # last, since the thread that it wakes competes for the interpreter's lock
+        self._ask_ahead()
         return found
 
     def _ask_ahead(self) -> None:
@@ -175,7 +181,7 @@ class Ahead(Generic[T]):
             self._number += 1
 
     def drop(self) -> None:
-        """Nobody wants what was asked for in advance."""
+        """Drop all requests made in advance."""
         for _, request in self._coming:
             request.drop()
         self._coming.clear()

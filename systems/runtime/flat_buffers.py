@@ -1,4 +1,4 @@
-"""A model's buffers in one piece of memory, so that they travel as one message."""
+"""A model's buffers in one block of memory, so that one message can carry them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ ALIGNMENT_BYTES = 64
 class FlatBuffers:
     """Replaces every buffer of a model by a view into ``flat``, a tensor of bytes.
 
-    A module may put a new tensor in a buffer's place; ``gather`` brings it home.
+    A module may replace a buffer by a new tensor; ``gather`` copies that back into ``flat``.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
-        """Args: the model, on its device already. What its buffers hold is kept."""
-        buffers = dict(model.named_buffers())  # a buffer that has two names is there once
+        """Replace the buffers of a model, which must be on its device. The values are kept."""
+        buffers = dict(model.named_buffers())  # a buffer with two names is listed once
         starts: dict[int, int] = {}
         num_bytes = 0
         for buffer in buffers.values():
@@ -26,7 +26,8 @@ class FlatBuffers:
         self.flat = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
         views: dict[int, torch.Tensor] = {}
         self._places: list[tuple[dict[str, torch.Tensor | None], str, torch.Tensor]] = []
-        """A module's buffers, the name of one, and its view: looked at for every virtual worker."""
+        """Module's buffers, name of one, and its view. Precomputed, since ``gather`` reads it for
+        every virtual worker."""
         with torch.no_grad():
             for module in model.modules():
                 for name, held in list(module._buffers.items()):
@@ -40,15 +41,15 @@ class FlatBuffers:
 
     def _view(self, start: int, buffer: torch.Tensor) -> torch.Tensor:
         size = buffer.numel() * buffer.element_size()
-        # Through ``data`` each view counts its own versions. Else a change of one buffer
-        # would look to autograd like a change of all.
+        # Through ``data`` each view counts its own versions. Otherwise autograd would take a change
+        # of one buffer for a change of all.
         view = self.flat[start : start + size].view(buffer.dtype).view(buffer.shape).data
         view.copy_(buffer)
         return view
 
     @torch.no_grad()
     def gather(self) -> torch.Tensor:
-        """The memory of all buffers, as they are now."""
+        """Return the memory of all buffers, with their present values."""
         for buffers, name, view in self._places:
             found = buffers[name]
             if found is not view and found is not None:

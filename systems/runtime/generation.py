@@ -1,7 +1,8 @@
 """One generation: the worker processes that train a job between two restarts.
 
-Kept by the driver. It starts the processes, hands each its order as it connects, passes the
-store's address on, and knows who has left, failed or died. It decides nothing.
+A ``Generation`` is the driver's object. It starts the processes, sends each its order on connection
+and passes on the store's address. It also records which workers have left, failed or died, and
+decides nothing.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from systems.runtime.order import WorkerOrder
 
 @dataclass(frozen=True, slots=True)
 class WorkerFailure:
-    """What a worker said before it gave up."""
+    """Reason that a worker reported before it gave up."""
 
     rank: int
     reason: str
     collective: bool
-    """Whether it looks like the consequence of another worker's death."""
+    """True if the failure looks like a consequence of another worker's death."""
     of_machine: bool = False
-    """Whether the disk or the system refused, so that the program is not at fault."""
+    """True if the disk or the system refused something, so that the program is not at fault."""
 
 
 @dataclass
 class Generation:
-    """Processes of one generation, by rank. Times are ``time.monotonic``."""
+    """Processes of one generation, by rank. Times are on ``time.monotonic``."""
 
     orders: Sequence[WorkerOrder]
     specs: Sequence[ProcessSpec]
@@ -45,28 +46,28 @@ class Generation:
     exits: dict[int, Exit] = field(default_factory=dict)
     failures: list[WorkerFailure] = field(default_factory=list)
     failed_at: float = 0.0
-    """When the first failure was reported."""
+    """Time of the first reported failure."""
     greeted_at: float = 0.0
-    """When the first worker, rank 0, had its order."""
+    """Time at which the first worker, rank 0, was sent its order."""
     saved: Saved | None = None
     silent_s: dict[int, float] = field(default_factory=dict)
-    """Of the workers that were killed for their silence: for how long they had been silent."""
+    """Seconds of silence of each worker that was killed for its silence."""
     _store: Mapping[str, Any] | None = None
     _waiting: list[Message] = field(default_factory=list)
 
     @property
     def number(self) -> int:
-        """Counts the generations of a job, from 1."""
+        """Number of this generation within its job, from 1."""
         return self.orders[0].generation
 
     @property
     def is_gone(self) -> bool:
-        """Whether every process that was started has ended."""
+        """True once every process that was started has ended."""
         return len(self.exits) == len(self.handles)
 
     @property
     def is_losing(self) -> bool:
-        """Whether a connection ended whose process' end was not yet noticed."""
+        """True if a connection has ended but the end of its process is not known yet."""
         return any(
             not connection.is_open and rank not in self.exits
             for rank, connection in self.connections.items()
@@ -74,18 +75,18 @@ class Generation:
 
     @property
     def is_killed_from_outside(self) -> bool:
-        """Whether one of the workers was killed, neither by the driver nor by a fault that the run
-        wanted."""
+        """True if a worker was killed neither by the driver nor by a fault that the run
+        injected."""
         return any(end.is_kill_from_outside for end in self.exits.values())
 
     @property
     def is_of_machine(self) -> bool:
-        """Whether the machine failed one of the processes."""
+        """True if the machine, not the program, failed one of the processes."""
         of_ends = any(end.of_machine for end in self.exits.values())
         return of_ends or any(failure.of_machine for failure in self.failures)
 
     def rank_of(self, handle: int) -> int | None:
-        """The rank of a process, or None if it is not of this generation."""
+        """Return the rank of a process, or None if it is not of this generation."""
         return next((rank for rank, known in self.handles.items() if known == handle), None)
 
     def spawn(self) -> None:
@@ -97,13 +98,13 @@ class Generation:
                 ``handles`` for ``kill``.
         """
         for order in self.orders:
-            encode(order.message())  # refused here rather than when a worker asks for it
+            encode(order.message())  # fail here rather than when a worker asks for its order
         self.spawned_at = time.monotonic()
         for rank, spec in enumerate(self.specs):
             self.handles[rank] = self.hands.launch(spec)
 
     def connected(self, rank: int, connection: Connection) -> bool:
-        """A worker has greeted: hand it its order. False if this rank is not awaited."""
+        """Send a worker that has greeted its order; return False if this rank is not expected."""
         if rank not in self.handles or rank in self.connections:
             return False
         self.connections[rank] = connection
@@ -118,14 +119,14 @@ class Generation:
         return True
 
     def tell(self, message: Message) -> None:
-        """Send to the first worker; kept until it has connected."""
+        """Send a message to rank 0, or keep it until rank 0 connects."""
         if 0 in self.connections:
             self.hands.send(self.connections[0], message)
         else:
             self._waiting.append(message)
 
     def note(self, rank: int, message: Mapping[str, Any]) -> None:
-        """Book-keeping for the messages that mean the same under every backend."""
+        """Record a message that means the same under every backend."""
         kind = message["kind"]
         if kind == "store":
             self._store = message
@@ -144,43 +145,51 @@ class Generation:
             self.saved = Saved.from_message(message)
 
     def exited(self, rank: int, end: Exit) -> None:
-        """A process has ended: take what it still had to say, then bury it."""
+        """Record the end of a process, after reading what it still had sent."""
         if rank in self.connections:
+            # Drain before closing: a last message may explain the end.
             self.hands.server.drain(self.connections[rank])
             self.hands.server.close_connection(self.connections[rank])
         self.exits[rank] = end
         self._let_go()
 
     def _let_go(self) -> None:
-        """Who has left may go once nobody trains: one that died on its way out will not say that
-        it left, and nobody has to wait for that."""
+        """Let the workers that have left exit, once no worker trains.
+
+        A worker that died counts as having left, since it will never say so.
+        """
         if len(self.left | self.exits.keys()) == len(self.handles):
             for other, connection in self.connections.items():
                 if other != 0:
                     self.hands.send(connection, {"kind": "exit"})
 
     def kill(self) -> None:
-        """Kill what is left."""
+        """Kill all processes that have not ended."""
         for rank, handle in self.handles.items():
             if rank not in self.exits:
                 self.hands.kill(handle)
 
     def needed(self) -> dict[str, Connection]:
-        """Connections of the workers without which the job cannot go on, by generation and rank.
+        """Return the connections of workers that the job needs, by generation and rank.
 
-        Once the first has made its last step it alone is needed: all others wait to be let go.
+        Once rank 0 has made its last step, only rank 0 is needed: all others wait for permission to
+        exit.
         """
         ranks = {0} if 0 in self.left else self.connections.keys()
         alive = ranks - self.exits.keys()
         return {f"{self.number}.{rank}": self.connections[rank] for rank in alive}
 
     def alive(self) -> list[int]:
-        """Ranks whose processes have not ended."""
+        """Return the ranks whose processes have not ended."""
         return [rank for rank in self.handles if rank not in self.exits]
 
     def unexplained_end(self) -> Exit | None:
-        """The end of a process that neither left in order, nor failed with words, nor was
-        killed by us, or None."""
+        """Return the first unexplained end of a worker, or None.
+
+        An end is explained if the worker has reported a failure, or has left with exit code 0. A
+        kill for silence is unexplained, and the reason says so. Call this only before the driver
+        kills the generation.
+        """
         spoken = {failure.rank for failure in self.failures}
         for rank, end in self.exits.items():
             if rank not in spoken and not (rank in self.left and end.returncode == 0):
@@ -189,7 +198,8 @@ class Generation:
         return None
 
     def missing(self) -> str:
-        """For a person: which ranks have not connected, or not come further, and their logs."""
+        """Return a text that names the ranks which have not connected, or says that all wait to
+        train."""
         silent = [rank for rank in self.handles if rank not in self.connections]
         if silent:
             return f"workers {silent} of {len(self.handles)} have not connected"
@@ -197,5 +207,5 @@ class Generation:
 
 
 def phases_of(message: Mapping[str, Any], spawned_at: float, greeted_at: float) -> dict[str, float]:
-    """Phases of a start: ``spawn``, then what the first worker measured."""
+    """Return the phases of a start: ``spawn``, then those that the first worker measured."""
     return {"spawn": greeted_at - spawned_at, **message["phases_s"]}

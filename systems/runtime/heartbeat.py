@@ -1,10 +1,10 @@
-"""Which processes have been silent for too long, and not since the watcher itself was held up."""
+"""Detection of workers that have been silent for too long, corrected for delays of the watcher."""
 
 from __future__ import annotations
 
 
 class HeartbeatWatch:
-    """Keeps when each worker was heard last. Times are of one clock, seconds."""
+    """Times at which each worker was last heard, in seconds of one clock."""
 
     def __init__(self, hang_timeout_s: float) -> None:
         self._hang_timeout_s = hang_timeout_s
@@ -12,17 +12,18 @@ class HeartbeatWatch:
         self._looked: float | None = None
 
     def note(self, worker: str, now: float) -> None:
-        """A worker was heard, or has until this time, which is yet to come, before it counts as
-        silent."""
+        """Record that a worker was heard at ``now``. A time in the future gives the worker until
+        then before its silence counts."""
         self._heard[worker] = now
 
     def rest(self) -> None:
-        """Nobody is expected, and nobody looks for a while, which is no delay."""
+        """Forget all workers and stop watching; the pause does not count as a delay of the
+        watcher."""
         self._heard.clear()
         self._looked = None
 
     def expects(self, worker: str) -> bool:
-        """Whether a word of this worker is awaited."""
+        """Return whether a message of this worker is expected."""
         return worker in self._heard
 
     def forget(self, worker: str) -> None:
@@ -30,10 +31,11 @@ class HeartbeatWatch:
         self._heard.pop(worker, None)
 
     def silent(self, now: float, tick_s: float) -> dict[str, float]:
-        """Workers that were silent for longer than the time-out, and for how long.
+        """Return the workers that were silent for longer than the time-out, with their seconds of
+        silence.
 
-        Whoever watches calls this every ``tick_s``. If it comes later, the watcher itself was
-        held up, and what was sent to it meanwhile may be unread: the delay is forgiven to all.
+        Call it every ``tick_s``. A later call means that the watcher was held up, and messages may
+        be unread. All workers are then forgiven the delay.
         """
         late_s = 0.0 if self._looked is None else now - self._looked - tick_s
         self._looked = now

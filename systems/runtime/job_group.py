@@ -1,8 +1,8 @@
-"""One job under a backend that stops and starts its workers: a state machine.
+"""State machine of one job under a backend that stops and starts its workers.
 
-A job has at most one generation of workers and at most one change in flight. What happens to
-the job when its last process is gone is written down, as its ``Ending``, when that becomes
-clear, and done when it is true. The driver's loop (``driver``) feeds it.
+A job has at most one generation of workers and at most one change in flight. An ``Ending`` records
+what follows when the last process has ended; the job acts on it only then. The driver's loop
+(``driver``) supplies the events.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ from systems.runtime.job_life import (
 from systems.runtime.step_log import LineWriter
 
 Make: TypeAlias = Callable[["JobGroup", Change], Generation]
-"""Makes the next generation of a job, with nothing started."""
+"""Makes the next generation of a job without starting its processes."""
 
 
 def job_groups(timeouts: Timeouts, make: Make) -> MakeJob:
-    """What a driver makes its jobs with, under a backend that stops and starts workers."""
+    """Return the function that makes a driver's jobs, for a backend that stops and starts
+    workers."""
 
     def make_job(order: TrainingOrder, hands: Hands, before: DrivenJob | None) -> JobGroup:
         return JobGroup(order, hands, timeouts, make, before.serial if before else 0)
@@ -53,7 +54,7 @@ def job_groups(timeouts: Timeouts, make: Make) -> MakeJob:
 
 
 class JobGroup:
-    """State of one job: a ``DrivenJob``."""
+    """State of one job; implements ``DrivenJob``."""
 
     def __init__(
         self,
@@ -67,13 +68,13 @@ class JobGroup:
         self.hands = hands
         self.target_step = order.target_step
         self.checkpoint: Saved | None = None
-        """The last one that is on the disk."""
+        """Last checkpoint on disk."""
         self.generation: Generation | None = None
         self.serial = serial
-        """Number of the present or last generation."""
+        """Number of the present generation, or of the last one."""
         self.phase = Phase.IDLE
         self.change: Change | None = None
-        """The one in flight."""
+        """Change in flight, or None."""
         self.step = 0
         self.samples = 0
         self._timeouts = timeouts
@@ -88,10 +89,10 @@ class JobGroup:
         self._phases_s: dict[str, float] = {}
         self._overruns = 0
 
-    # Requests. The driver has checked that no change is in flight (but for stop).
+    # Requests. The driver has checked that no change is in flight, except for stop.
 
     def begin(self, change: Change) -> None:
-        """Start the first generation, or one after a suspension or a loss."""
+        """Start the first generation, or the next after a suspension or a loss."""
         self.change = change
         self._phases_s = {}
         self._stopping_began = None
@@ -104,14 +105,14 @@ class JobGroup:
         self.change = change
         self._say(ReportKind.ACCEPTED)
         if self.phase is not Phase.RUNNING:
-            return  # on its way out: its end, whatever it is, overtakes the change
+            return  # it is ending already, and that end, whatever it is, overtakes the change
         self.phase = Phase.STOPPING
         self._phases_s = {}
         self._deadline = time.monotonic() + self._timeouts.stop_s
         self.generation.tell({"kind": "stop"})
 
     def stop(self, change: Change) -> None:
-        """Kill the job, whatever it is doing; a change in flight has failed with that."""
+        """Kill the job, whatever it is doing; report a change in flight as failed."""
         if self.change is not None:
             self._say(ReportKind.FAILED, reason="overtaken by a stop")
         self.change = change
@@ -122,15 +123,15 @@ class JobGroup:
             self._end(Ending(Fate.STOPPED))
 
     def hold(self, target_step: int) -> None:
-        """Move the target; a generation that is just being started hears of it as well."""
+        """Move the target step; a generation that is still starting gets the message later."""
         self.target_step = target_step
         if self.generation is not None:
             self.generation.tell({"kind": "hold", "target_step": target_step})
 
-    # Facts.
+    # Events from the driver.
 
     def greeted(self, connection: Connection) -> bool:
-        """A worker has greeted with the right token."""
+        """Accept a worker that sent the right token, if it belongs to the present generation."""
         greeting = connection.greeting
         assert greeting is not None
         generation = self.generation
@@ -139,16 +140,16 @@ class JobGroup:
         return generation.connected(greeting["rank"], connection)
 
     def heard(self, connection: Connection, message: Mapping[str, Any]) -> None:
-        """A worker has said something."""
+        """Handle a worker's message; only rank 0 moves the job on."""
         greeting, generation = connection.greeting, self.generation
         assert greeting is not None
         if generation is None or greeting["generation"] != generation.number:
-            return  # of workers that are being killed
+            return  # from a worker that is being killed
         rank = greeting["rank"]
         generation.note(rank, message)
         kind = message["kind"]
         if kind in ("checkpoint", "saved"):
-            self.checkpoint = generation.saved  # also from a worker that has died since
+            self.checkpoint = generation.saved  # counts even if the worker has died since
         if rank != 0 or self.phase is Phase.ENDING:
             return
         if kind in ("first_step", "progress", "left", "checkpoint", "saved", "finished"):
@@ -173,17 +174,17 @@ class JobGroup:
             self._end(Ending(Fate.FINISHED, results=results), kill=False)
 
     def disconnected(self, connection: Connection) -> None:
-        """What it means shows when the process has ended."""
+        """Do nothing: the end of the process says what it means."""
 
     def exited(self, handle: int, end: Exit) -> None:
-        """A process has ended."""
+        """Record the end of a worker process."""
         generation = self.generation
         rank = generation.rank_of(handle) if generation is not None else None
         if generation is not None and rank is not None:
             generation.exited(rank, end)
 
     def check(self) -> None:
-        """See whether something is overdue, has failed, or is complete."""
+        """Check whether something is overdue, has failed, or is complete, and act on it."""
         generation = self.generation
         if generation is None:
             return
@@ -201,11 +202,12 @@ class JobGroup:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has processes."""
+        """True while the job has processes."""
         return self.generation is not None
 
     def wait_s(self, now: float) -> float:
-        """Longest time until ``check`` has to be called and exits have to be looked for."""
+        """Return the longest time until ``check`` must be called and ended processes must be looked
+        for."""
         generation = self.generation
         wait_s = IDLE_WAIT_S
         if generation is None:
@@ -220,7 +222,7 @@ class JobGroup:
             wait_s = min(wait_s, STARTING_WAIT_S)
         return max(0.0, wait_s)
 
-    # What follows from them.
+    # Consequences of events.
 
     def _start_generation(self, change: Change) -> None:
         self.phase = Phase.STARTING
@@ -233,7 +235,7 @@ class JobGroup:
         self.generation = generation = self._make(self, change)
         try:
             generation.spawn()
-        except Exception as error:  # a launcher may fail in any way it likes
+        except Exception as error:  # a launcher may raise anything
             self._end(not_started("workers", error, f"logs: {self.order.job_dir}"))
 
     def _first_step(self, generation: Generation, message: Mapping[str, Any]) -> None:
@@ -247,18 +249,20 @@ class JobGroup:
 
     def _saved(self, message: Mapping[str, Any]) -> None:
         self._phases_s["save"] = message["save_s"]
-        self._phases_s["stop"] = -message["saved"]  # the end of the last process is added
+        # negative until the end of the last process is added (``_gone``)
+        self._phases_s["stop"] = -message["saved"]
         suspending = self.change is not None and self.change.kind is ChangeKind.SUSPEND
         self._end(Ending(Fate.SUSPENDED if suspending else Fate.RELAUNCH), kill=False)
 
     def _judge(self, generation: Generation) -> None:
-        """Whether the job can go on, and if not, whether it may be resumed."""
+        """End a job that cannot go on: as LOST if it may be resumed, otherwise as FAILED."""
         where = f"logs: {self.order.job_dir}"
         unexplained = generation.unexplained_end()
         if unexplained is not None:
             self._end(Ending(Fate.LOST, f"{unexplained.reason}; {where}"))
         elif generation.failures:
             waited_s = time.monotonic() - generation.failed_at
+            # Wait for other reports: a neighbour of a worker that fails may complain first.
             if waited_s < FAILURE_GRACE_S and not generation.is_gone:
                 return
             own = [failure for failure in generation.failures if not failure.collective]
@@ -272,9 +276,10 @@ class JobGroup:
             self._end(Ending(Fate.LOST, reason))
 
     def _look_for_silence(self, generation: Generation) -> None:
-        """Kill workers that have stopped without an end; what their deaths mean is judged then.
+        """Kill workers that have stopped without ending; ``_judge`` then sees their deaths.
 
-        A start has a bound of its own: while libraries are imported nothing may answer.
+        A start has its own time-out instead, since workers may not answer while they import
+        libraries.
         """
         if self.phase not in (Phase.RUNNING, Phase.STOPPING, Phase.FINISHING):
             return
@@ -296,7 +301,7 @@ class JobGroup:
             self._deadline = time.monotonic() + min(EXIT_TIMEOUT_S, self._timeouts.stop_s)
 
     def _gone(self, generation: Generation) -> None:
-        """Every process has ended: do what was decided."""
+        """Act on the ``Ending`` once every process has ended."""
         ending = self._ending
         assert ending is not None
         self.generation = self._ending = self._deadline = None
@@ -314,7 +319,8 @@ class JobGroup:
             self._say(ReportKind.FINISHED, results=ending.results, reason=ending.reason)
         else:
             of_machine = ending.of_machine or generation.is_of_machine
-            # A program is not to blame for a kill from outside either, but for its own exceptions.
+            # A kill from outside is the machine's fault, unless the program raised an exception
+            # itself.
             if ending.fate is Fate.LOST:
                 of_machine = of_machine or generation.is_killed_from_outside
             self._lost_or_failed(ending, of_machine)
@@ -332,7 +338,7 @@ class JobGroup:
             ChangeKind.RESUME,
         )
         if not starting:
-            self.change = None  # not the change but the job has failed
+            self.change = None  # the job has failed, not the change
         self._say(ReportKind.FAILED, reason=ending.reason)
         self.change = None
 

@@ -1,4 +1,4 @@
-"""Where a job is, and what follows when its last process is gone."""
+"""Phases of a job's life, and what follows when its last process has ended."""
 
 from __future__ import annotations
 
@@ -10,43 +10,46 @@ from enum import StrEnum
 from harness.contracts.training import Phases
 
 STARTING = ("spawn", "import", "build", "group", "load", "first_step")
-"""Phases of a start, in their order; others may lie between them."""
+"""Phases of a start in order; others may lie between them."""
 FAILURE_GRACE_S = 0.5
-"""How long a failure's neighbours are heard before it is judged: a worker whose neighbour
-died may complain before the death is noticed."""
+"""Time between the first reported failure and its judgement. A worker may complain about a dead
+neighbour before the driver notices that death."""
 
 EXIT_TIMEOUT_S = 5.0
-"""Longest way out, in seconds, of a worker that its job needs no more: everything is saved by then.
-A worker that has stopped ends only when it is killed, and its job ends no earlier."""
+"""Time limit for a worker that its job needs no more to exit; everything is saved by then. Without
+it a worker that hangs would keep its job from ending."""
 
 _log = logging.getLogger(__name__)
 
 
 def restart_phases() -> Phases:
-    """Of a backend whose every change is a restart: a start's, after the way out."""
+    """Return the phases of a backend that restarts all workers at every change.
+
+    Such a change saves and stops, then goes through the phases of a start.
+    """
     stop = ("save", "stop")
     stopped = (*stop, *STARTING[:-1], "layout")
     return Phases(STARTING, (*stop, *STARTING), stop, stopped)
 
 
 class Phase(StrEnum):
-    """Where a job is."""
+    """Phase that a job is in."""
 
     IDLE = "idle"
-    """No process."""
+    """The job has no process."""
     STARTING = "starting"
-    """Processes, but no step of theirs has ended."""
+    """Processes exist, but no step of theirs has ended."""
     RUNNING = "running"
     STOPPING = "stopping"
-    """Asked to save and leave."""
+    """Workers were asked to save and leave."""
     FINISHING = "finishing"
     """All steps have ended; the first worker evaluates."""
     ENDING = "ending"
-    """Its ending is known; its processes are on their way out."""
+    """The job's ``Ending`` is known; its processes are about to exit."""
 
 
 class Fate(StrEnum):
-    """What follows when the last process is gone."""
+    """Kind of outcome when the last process has ended."""
 
     RELAUNCH = "relaunch"
     SUSPENDED = "suspended"
@@ -58,17 +61,18 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What follows when the last process is gone, and why."""
+    """Outcome when the last process has ended, and its reason."""
 
     fate: Fate
     reason: str = ""
     results: Mapping[str, float | str] = field(default_factory=dict)
     of_machine: bool = False
-    """With ``LOST``: whether its processes could not be started, which is not the job's fault."""
+    """With ``LOST``: true if its processes could not be started, which is not the job's fault."""
 
 
 def tell_late_exit(job_id: str, processes: Sequence[str]) -> str:
-    """Warn that these processes of a job had to be killed after its last step; the warning."""
+    """Log a warning that these processes had to be killed after their job's last step; return its
+    text."""
     text = (
         f"{', '.join(processes)} had not ended {EXIT_TIMEOUT_S:g} s after the job's last step;"
         " killed, since the job needed nothing more of them"
@@ -80,7 +84,8 @@ def tell_late_exit(job_id: str, processes: Sequence[str]) -> str:
 def not_started(what: str, error: Exception, where: str) -> Ending:
     """Return the end of a job whose processes could not be started.
 
-    What the system refuses (``OSError``) is no fault of the job, which can be resumed.
+    What the system refuses (``OSError``) is not the job's fault: the job is lost, so it can be
+    resumed.
     """
     of_machine = isinstance(error, OSError)
     fate = Fate.LOST if of_machine else Fate.FAILED

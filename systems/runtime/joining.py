@@ -1,4 +1,4 @@
-"""How the workers of a generation find each other: over a store that the first one runs."""
+"""Rendezvous of the workers of a generation, over a store that the first worker runs."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Joined:
     """A worker's connections to the others."""
 
     sum_words: SumWords | None
-    """Begins the sum of the control words; None: nobody else is there."""
+    """Begins the all-reduce of the control words; None if there is no other worker."""
     group: Group | None
-    """Of an ordered reduction."""
+    """Process group of an ordered reduction."""
     store: Any
-    """Held while the job trains: the first worker's serves all."""
+    """Kept alive while the job trains, since the first worker's store serves all."""
 
     def reduction(self, order: WorkerOrder, program: Program) -> Reduction:
-        """How gradients are reduced."""
+        """Return the reduction of the gradients."""
         if self.group is None:
             replays = order.replay_layout and order.num_workers > 2
             return StockReduction(program.model, program.device, replays=replays)
@@ -47,10 +47,10 @@ class Joined:
 
 
 def join(order: WorkerOrder, client: ControlClient, device: torch.device) -> Joined:
-    """Form the groups of a generation.
+    """Form the process groups of a generation.
 
     Raises:
-        ControlError: the driver sent something else than the store's address.
+        ControlError: the driver sent something other than the store's address.
     """
     ordered = order.reduction == "ordered"
     if ordered and order.num_workers == 1:
@@ -70,7 +70,7 @@ def join(order: WorkerOrder, client: ControlClient, device: torch.device) -> Joi
         )
         return Joined(group.all_reduce, group, store)
     timeout = timedelta(seconds=order.collective_timeout_s)
-    # NCCL wants a device for each worker. This choice has not been tried on such a machine.
+    # NCCL needs a device for each worker. This branch has not been run on such a machine.
     backend = "nccl" if device.type == "cuda" and order.own_device else "gloo"
     dist.init_process_group(
         backend, store=store, rank=order.rank, world_size=order.num_workers, timeout=timeout
@@ -86,10 +86,10 @@ def join(order: WorkerOrder, client: ControlClient, device: torch.device) -> Joi
 
 
 def _store(order: WorkerOrder, client: ControlClient) -> tuple[Any, str, int]:
-    """The generation's store, and where it listens.
+    """Return the generation's store and its address and port.
 
-    Unless the order says where, the first worker's store listens on a free port that the
-    kernel chose, so that no two jobs can meet; the driver passes the port on.
+    Unless the order names a port, the first worker's store listens on a free port that the kernel
+    chooses. So no two jobs can meet. The driver passes the port on.
     """
     address, port = order.store_address or order.address, order.store_port
     if order.rank == 0:

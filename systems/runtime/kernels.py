@@ -1,17 +1,18 @@
-"""Which kernels the operators of a slot's workers may use. Torch-free.
+"""Kernels that the operators of a slot's workers may use. The module does not import torch.
 
-Libraries choose kernels by what the CPU can do, and sums come out with other last bits. So a CPU
-slot with an instruction set of its own is a device of another type, in earnest: its workers are
-kept from newer kernels by what is set in their environment before a library is imported.
+Libraries choose kernels by the CPU's abilities, and other kernels give sums other last bits. So a
+CPU slot with its own instruction set really is a device of another type. Environment variables, set
+before a library is imported, keep its workers from newer kernels.
 
-Source of the common kernels: EasyScale (Li et al., SC '23), section 3.3, level D2: kernels that
-do not depend on the type of the device, and no kernels that the vendor tunes for each type.
-Differs: on CPUs. There MKL promises the same bits on all CPUs for a named code branch
-(``MKL_CBWR``) and a number of threads, and torch's own kernels follow from
-``ATEN_CPU_CAPABILITY``; oneDNN and NNPACK, which also go by the sizes of caches, are left out
-(``determinism.use_common_kernels``), as the paper leaves out cuDNN's convolutions. On CPUs of AMD,
-MKL keeps its own choice where it is told an instruction set: there a slot's type changes the other
-kernels alone, and that MKL gives the bits of an Intel was not checked.
+Source of the common kernels: EasyScale (Li et al., SC '23), section 3.3, level D2: kernels that do
+not depend on the type of the device, and no kernels that the vendor tunes for each type. Differs:
+on CPUs. There MKL promises the same bits on all CPUs for a named code branch (``MKL_CBWR``) and a
+number of threads. Torch's own kernels follow from ``ATEN_CPU_CAPABILITY``. oneDNN and NNPACK, which
+also depend on cache sizes, are disabled (``determinism.use_common_kernels``), as the paper disables
+cuDNN's convolutions.
+
+On CPUs of AMD, MKL keeps its own choice if it is told an instruction set. There a slot's type
+changes only the other kernels. Equal bits of MKL on AMD and Intel were not checked.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from harness.instruction_sets import InstructionSet
 from systems.runtime.options import RuntimeOptions
 
 NEWEST_COMMON = InstructionSet.AVX2
-"""Of common kernels, where no slot of the cluster has an older set: what every x86 that one trains
-on has, so that bits are the same on other clusters too."""
+"""Instruction set of common kernels, if no slot of the cluster has an older one. Every x86 CPU used
+for training has it, so bits are the same on other clusters too."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What libraries call an instruction set."""
+    """Libraries' names for an instruction set."""
 
     aten: str
     onednn: str
@@ -47,18 +48,18 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """What the last bits of a worker's operators depend on, besides the machine."""
+    """Settings that the last bits of a worker's operators depend on, besides the machine."""
 
     num_threads: int
-    """For the operators of one worker."""
+    """Number of threads for the operators of one worker."""
     instruction_set: InstructionSet | None = None
-    """The newest that may be used; None: whatever the machine has."""
+    """Newest instruction set that may be used; None: whatever the machine has."""
     are_common: bool = False
-    """Whether they are the same on all types of slots."""
+    """True if the kernels are the same on all types of slots."""
 
     @property
     def environment(self) -> dict[str, str]:
-        """What has to be set before a library is imported."""
+        """Environment variables that must be set before a library is imported."""
         if self.instruction_set is None:
             return {}
         names = _NAMES[self.instruction_set]
@@ -71,12 +72,12 @@ class Kernels:
 
 
 def kernels_of(slot: Slot) -> Kernels:
-    """The best that a slot has; a thread for each of its cores."""
+    """Return the best kernels of a slot, with one thread for each of its cores."""
     return Kernels(max(1, len(slot.cores)), slot.instruction_set)
 
 
 def common_kernels(cluster: Cluster) -> Kernels:
-    """Those that all slots of a cluster have: the fewest threads, the oldest instruction set."""
+    """Return the kernels that all slots have: the fewest threads, the oldest instruction set."""
     sets = [slot.instruction_set for slot in cluster.slots if slot.instruction_set is not None]
     oldest = min([NEWEST_COMMON, *sets], key=lambda name: name.age)
     threads = min(kernels_of(slot).num_threads for slot in cluster.slots)
@@ -84,13 +85,15 @@ def common_kernels(cluster: Cluster) -> Kernels:
 
 
 def kernels_on(slot: Slot, cluster: Cluster, *, common: bool) -> Kernels:
-    """Those of a slot's workers: common ones, or the slot's best."""
+    """Return the kernels of a slot's workers: common ones, or the slot's best."""
     return common_kernels(cluster) if common else kernels_of(slot)
 
 
 def slot_types(cluster: Cluster, options: RuntimeOptions) -> list[str]:
-    """Types of slots that may give the same operator other last bits, each as a person would name
-    it; one where workers have common kernels."""
+    """Return the types of slots whose last bits may differ, each as a name for people.
+
+    With common kernels there is only one type.
+    """
     if options.common_kernels:
         return ["all"]
     found: dict[object, str] = {}
@@ -105,7 +108,8 @@ def slot_types(cluster: Cluster, options: RuntimeOptions) -> list[str]:
 
 
 def warmth_problems(warmth: Warmth, cluster: Cluster, *, common: bool) -> list[str]:
-    """Why workers that have imported a library before they know their kernels cannot be used."""
+    """Return why workers may not import a library before they know their kernels; empty if they
+    may."""
     if warmth is Warmth.COLD:
         return []
     why = None

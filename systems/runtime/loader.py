@@ -1,11 +1,12 @@
-"""A process that fetches samples for a worker, and the worker's end of it.
+"""A process that fetches samples for a worker, and the worker's side of it.
 
-It builds the workload a second time (its data, no model) and is then asked for sample ids and
-their epochs, one line of JSON each time, over a socket that only the two have. It answers with
-one line that describes the tensors, and their bytes. Where samples are drawn, the random states
-to draw from follow the question, and those after the answer: it keeps none. It ends with the
-worker, however that ends: the kernel sees to it, and so does the end of the socket. It inherits
-nothing else of the worker's.
+The process builds the workload's data, without a model. It then receives requests over a private
+socket: each is one line of JSON with sample ids and their epochs. It answers with one line that
+describes the tensors, followed by their bytes.
+
+If samples are drawn at random, the random states follow the request, and the states after drawing
+follow the answer. The process keeps no state. It ends with the worker in any case, through a kernel
+setting and through the end of the socket. It inherits nothing else from the worker.
 """
 
 from __future__ import annotations
@@ -28,26 +29,26 @@ from systems.virtual.drawing import draw
 from systems.virtual.random_states import ProcessRandom
 
 END_TIMEOUT_S = 5.0
-"""Longest time from the end of a process's socket to its own."""
+"""Longest wait for the process to exit after its socket has ended."""
 
 
 class LoaderError(RuntimeError):
-    """A loader process failed; the text says why."""
+    """A loader process failed; the text gives the reason."""
 
 
 class LoaderKilledError(LoaderError):
-    """It was ended by a signal: nothing that the workload has done wrong."""
+    """A signal ended the loader process, which is not the workload's fault."""
 
 
 class LoaderProcess:
-    """The worker's end. One thread at a time may ask it."""
+    """The worker's side of a loader process. Only one thread at a time may use it."""
 
     def __init__(self, target: str, options: Mapping[str, Any]) -> None:
-        """Starts the process, on this one's cores; it dies with the calling thread.
+        """Start the process on this one's cores; it dies with the calling thread.
 
         Args:
             target: class of the workload, ``package.module.Class``.
-            options: its options.
+            options: options of the workload.
 
         Raises:
             OSError: the system cannot start a process.
@@ -72,17 +73,17 @@ class LoaderProcess:
         self._file = ours.makefile("rb")
 
     def wait_ready(self) -> None:
-        """Until the process has its data; at once if it is known to have it.
+        """Wait until the process has its data; return at once if that is known.
 
         Raises:
-            LoaderError: it failed.
+            LoaderError: the process failed.
         """
         if not self._is_ready:
             self._read_header()
             self._is_ready = True
 
     def samples(self, ids: Sequence[int], epochs: Sequence[int]) -> Batch:
-        """As the workload's own: the same bits in the same layout.
+        """Return the workload's samples, with the same bits and the same layout.
 
         Raises:
             LoaderError: the process ended, or the workload raised an exception.
@@ -92,10 +93,10 @@ class LoaderProcess:
     def drawn(
         self, ids: Sequence[int], epochs: Sequence[int], before: bytes
     ) -> tuple[Batch, bytes]:
-        """The samples drawn from random states, and the states after; as ``drawing.draw``.
+        """Return samples drawn from random states, and the states afterwards, as ``drawing.draw``.
 
         Raises:
-            LoaderError: as ``samples``.
+            LoaderError: as for ``samples``.
         """
         return self._answer(ids, epochs, before)
 
@@ -141,7 +142,7 @@ class LoaderProcess:
         return torch.empty_strided(shape, stride, dtype=tensor.dtype).copy_(tensor)
 
     def _ended(self, how: str) -> LoaderError:
-        """What to raise for a process that answers no more."""
+        """Return the error for a process that no longer answers."""
         try:
             code = self._process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -151,19 +152,20 @@ class LoaderProcess:
         return LoaderError(f"the loader process {how}")
 
     def close(self) -> None:
-        """Kill the process. Whoever waits for an answer gets a ``LoaderError``."""
+        """Kill the process; a thread that waits for an answer gets a ``LoaderError``."""
         self._process.kill()
         self._process.wait()
         self._socket.close()
 
 
 def _bytes_of(tensor: torch.Tensor) -> Any:
-    """The memory of a contiguous tensor as an array of bytes."""
+    """Return the memory of a contiguous tensor as an array of bytes."""
     return tensor.detach().reshape(-1).view(torch.uint8).numpy()
 
 
 def main() -> int:
-    """``PARENT DESCRIPTOR TARGET OPTIONS``; serves until the worker's end is closed."""
+    """Serve requests until the worker closes its socket; arguments: ``PARENT DESCRIPTOR TARGET
+    OPTIONS``."""
     parent, descriptor, target, options = sys.argv[1:]
     die_with_parent(int(parent))
     with socket.socket(fileno=int(descriptor)) as sock:
@@ -197,7 +199,7 @@ def main() -> int:
 def _send(sock: socket.socket, batch: Batch) -> None:
     contiguous = {name: value.contiguous() for name, value in batch.items()}
     tensors = [
-        # The layout is part of the answer, since the last bits of results may depend on it.
+        # Send the layout too: the last bits of results may depend on it.
         (name, str(value.dtype).removeprefix("torch."), value.shape, _stride(value))
         for name, value in batch.items()
     ]
@@ -207,7 +209,7 @@ def _send(sock: socket.socket, batch: Batch) -> None:
 
 
 def _stride(tensor: torch.Tensor) -> tuple[int, ...]:
-    """A tensor's stride; where elements share memory, that of a copy."""
+    """Return a tensor's stride, or that of a copy if its elements share memory."""
     return tensor.contiguous().stride() if 0 in tensor.stride() else tensor.stride()
 
 
@@ -219,4 +221,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except (BrokenPipeError, ConnectionResetError):
-        sys.exit(0)  # the worker went in the middle of an answer
+        sys.exit(0)  # the worker ended during an answer

@@ -1,4 +1,4 @@
-"""A worker's mark: what it is doing now, in memory that others can look at."""
+"""A worker's mark: its current activity, in memory that other processes can read."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from harness.contracts.marks import DOING, IS_FIRST, LAYOUT, LEADS, SIZE, Doing
 
 
 class Mark:
-    """See ``harness.contracts.marks``. Without a file it is memory that nobody looks at."""
+    """Mark of one worker (``harness.contracts.marks``). Without a file no other process can read
+    it."""
 
     __slots__ = ("_memory",)
 
     def __init__(self, path: str | None) -> None:
-        """Args: the file, which gets its name once it is complete; None: there is none.
+        """Create the mark in the file ``path``; None: in private memory.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         self._memory: mmap.mmap | bytearray = bytearray(SIZE)
         if path is None:
@@ -31,25 +32,30 @@ class Mark:
         new.write_bytes(LAYOUT.pack(Doing.PREPARE, 0, 0, os.getpid()))
         with new.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), SIZE)
+        # Rename last, so that a reader never finds an incomplete file under this name.
         new.replace(named)
 
     def now(self, doing: Doing) -> None:
-        """This is what the worker does from now on. Called by the training thread alone."""
+        """Record what the worker does from now on. Only the training thread calls it."""
         self._memory[DOING] = doing
 
     @contextmanager
     def during(self, doing: Doing) -> Iterator[None]:
-        """Within, this is what the worker does, and then again what it did before. Called by the
-        training thread alone."""
+        """Record what the worker does within the context, then again what it did before.
+
+        Only the training thread calls it.
+        """
         before = self._memory[DOING]
         self.now(doing)
         yield
         self._memory[DOING] = before
 
     def first(self, is_first: bool) -> None:
-        """Whether it is the first worker. Called by the training thread alone."""
+        """Record whether the worker is the first one (rank 0). Only the training thread calls
+        it."""
         self._memory[IS_FIRST] = is_first
 
     def leads(self, does: bool) -> None:
-        """Whether it leads the job. From any thread: the byte has one writer, the election."""
+        """Record whether the worker leads the job. Any thread may call it, since only the election
+        writes this byte."""
         self._memory[LEADS] = does

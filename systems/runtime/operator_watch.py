@@ -1,10 +1,11 @@
-"""What a model's modules make in the forward pass, and autograd's operators in the backward pass,
-by name and in the order of their computation.
+"""Recorder of module outputs in the forward pass and of autograd operators' gradients.
+
+Both are recorded by name and in the order of their computation.
 
 Source: the bitwise tool of EasyScale (Li et al., SC '23, section 3.3), which hooks modules and
-gradients. Differs: the backward pass is watched operator by operator, where each is in autograd's
-graph, and not by the gradients of modules' inputs, which are sums over all modules that have the
-same input.
+gradients. Differs: the backward pass is recorded for each operator in autograd's graph. The
+gradients of modules' inputs, which the tool uses, are sums over all modules that have the same
+input.
 """
 
 from __future__ import annotations
@@ -18,30 +19,31 @@ import torch
 from torch.autograd.graph import Node
 
 OUTSIDE = "loss"
-"""Owner of the operators that no module of the model runs."""
+"""Owner of the operators that run outside the model's modules."""
 
 
 class OperatorWatch:
-    """Of one model, from ``begin`` to ``end``. Used by one thread; backward passes may have theirs.
+    """Recorder of one model, from ``begin`` to ``end``. One thread uses it; backward passes may run
+    on others.
 
-    A tensor is noted once, by who made it: the module that returns it first, alone or within
-    tuples, lists and mappings; or, where a module's own code made it to give it to another, as
-    ``MODULE, before OTHER``. ``MODULE: OPERATOR[i]`` is the operator's gradient by its input i. A
-    further call is ``#1``, and so on.
+    A tensor is recorded once, under the module that returns it first, alone or within tuples, lists
+    and mappings. If a module's own code made it and passes it to another, it is ``MODULE, before
+    OTHER``. ``MODULE: OPERATOR[i]`` is the operator's gradient for its input i. A repeated call is
+    ``#1``, and so on.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
-        """Listens from now on; notes nothing before ``begin``."""
+        """Hook the model's modules; record nothing before ``begin``."""
         self.forward: dict[str, torch.Tensor] = {}
-        """Copies of what was made since ``begin``."""
+        """Copies of the tensors made since ``begin``."""
         self.backward: dict[str, torch.Tensor] = {}
-        """And of gradients."""
+        """Copies of the gradients computed since ``begin``."""
         self._is_on = False
         self._inside: list[str] = []
-        """Modules whose forward pass is under way, the outermost first."""
+        """Modules whose forward pass is in progress, outermost first."""
         self._known: dict[tuple[int, int], torch.Tensor] = {}
-        """What was noted in the present forward pass, by identity and version; kept, since the
-        identity of what is gone may come back."""
+        """Tensors recorded in the present forward pass, by identity and version. They are kept
+        alive, since Python may reuse the identity of a freed one."""
         self._owners: dict[Node, str] = {}
         self._calls: Counter[str] = Counter()
         for name, module in model.named_modules():
@@ -50,12 +52,12 @@ class OperatorWatch:
             module.register_forward_hook(partial(self._after, own))
 
     def begin(self) -> None:
-        """A worker's passes begin."""
+        """Begin to record a worker's passes."""
         self.end()
         self._is_on = True
 
     def end(self) -> None:
-        """They are over; forget them."""
+        """Stop recording, and forget what was recorded."""
         self._is_on = False
         self.forward, self.backward = {}, {}
         self._inside.clear()
@@ -64,7 +66,7 @@ class OperatorWatch:
         self._calls.clear()
 
     def before_backward(self, loss: torch.Tensor) -> None:
-        """After a forward pass; what is not a module's is the loss's."""
+        """Assign the operators that belong to no module to the loss, after a forward pass."""
         if self._is_on:
             self._claim(OUTSIDE, loss)
 
@@ -97,11 +99,11 @@ class OperatorWatch:
                 self.forward[label + place] = tensor.detach().clone()
 
     def _claim(self, owner: str, value: Any) -> None:
-        """All operators behind these tensors that nobody owns yet."""
+        """Make ``owner`` the owner of all operators behind these tensors that have none yet."""
         waiting = [tensor.grad_fn for _, tensor in tensors_in(value)]
         while waiting:
             node = waiting.pop()
-            # Leaves are parameters, whose gradients are noted elsewhere.
+            # Leaves are parameters, whose gradients are recorded elsewhere.
             if node is None or node in self._owners or not node.next_functions:
                 continue
             self._owners[node] = owner
@@ -125,11 +127,11 @@ class OperatorWatch:
 
 
 def tensors_in(value: Any, place: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """All dense tensors in a value and what it holds, each with its place there."""
+    """Yield all dense tensors in a value and its nested containers, each with its place."""
     if isinstance(value, torch.Tensor):
         if value.layout is torch.strided:
             yield place, value
-    elif isinstance(value, Mapping):  # also what transformers' models return
+    elif isinstance(value, Mapping):  # also the outputs of transformers' models
         for key, part in value.items():
             yield from tensors_in(part, f"{place}[{key}]")
     elif isinstance(value, tuple | list):

@@ -9,65 +9,69 @@ from harness.contracts.launcher import Warmth
 
 @dataclass(frozen=True, slots=True)
 class RuntimeOptions:
-    """What all backends on this runtime let their user choose.
+    """Options of all backends on this runtime.
 
     Raises:
-        ValueError: options out of range, all at once, one a line.
+        ValueError: options are out of range; the text lists all of them, one a line.
     """
 
     start: str = "cold"
-    """``cold``: a fresh interpreter for each worker; ``preimported``: workers are forked
-    from a process that has imported the training library already; ``spare``: they are such
-    forks made in advance, one or more for each slot, with their device open; ``standby``: spares
-    that have built what the run's jobs train."""
+    """Kind of start of a worker. ``cold``: a fresh interpreter for each worker. ``preimported``: a
+    fork of a process that has already imported the training library. ``spare``: such forks made in
+    advance, one or more for each slot, with their device open. ``standby``: spares that have also
+    built the programs of the run's jobs."""
     device: str = "auto"
-    """``cpu``, ``cuda``, or ``auto``: cuda where there is one and the slot is not a CPU."""
+    """``cpu``, ``cuda`` or ``auto``; auto means cuda if one exists and the slot is not a CPU."""
     bind: str = "127.0.0.1"
     """Address of this machine on which workers reach the driver."""
     checkpoint_every: int = 0
-    """Write a checkpoint each so many steps; 0: only when a change needs one."""
+    """Number of steps between two checkpoints; 0: only when a change needs one."""
     start_timeout_s: float = 300.0
     """Longest time from a start to the end of the first step."""
     stop_timeout_s: float = 120.0
-    """Longest time from the request to save and leave until all workers are gone."""
+    """Longest time from the request to save and leave to the end of all workers."""
     hang_timeout_s: float = 10.0
-    """Silence after which a worker is taken for stopped, and killed. The driver's own look takes
-    2 s at least, and none before a worker's first step, which ``start_timeout_s`` limits."""
+    """Silence after which a worker is taken for stopped, and killed. The driver's own check takes
+    at least 2 s. The check begins only after a worker's first step, which ``start_timeout_s``
+    limits."""
     collective_timeout_s: float = 1800.0
-    """Time-out of the workers' collectives. The launcher's exit notice comes long before."""
+    """Time-out of the workers' collectives. The launcher reports a death long before it."""
     replay_layout: bool = True
-    """After a restart on more than two workers, make one pass that is forgotten, so that
-    gradient buckets are those of an uninterrupted job and training stays bitwise the same."""
+    """Make one pass whose results are discarded after a restart on more than two workers. Gradient
+    buckets are then those of an uninterrupted job, so training stays bitwise the same."""
     reduction: str = "ddp"
-    """``ddp``: stock DistributedDataParallel; ``ordered``: its buckets, laid out before the
-    first step and summed by a group that can be given up, as stop-free training does it."""
+    """``ddp``: stock DistributedDataParallel. ``ordered``: its buckets, laid out before the first
+    step and all-reduced by a process group that can be abandoned, as in stop-free training."""
     data_order: str = "positions"
-    """``positions``: a permutation of all samples, sliced; ``blocks``: EDL's pipeline."""
+    """``positions``: slices of a permutation of all samples; ``blocks``: EDL's pipeline."""
     block_samples: int = 64
-    """Samples of a block of ``blocks``."""
+    """Number of samples in a block of ``blocks``."""
     prefetch_steps: int = 0
-    """Steps whose samples each worker fetches in advance; 0: none. Pays where fetching takes
-    long and the worker has cores to spare, as beside a GPU; not on a slot of one core."""
+    """Number of steps whose samples each worker fetches in advance; 0: none. Fetching in advance
+    pays if fetching takes long and the worker has spare cores, as next to a GPU. It does not pay on
+    a slot of one core."""
     accumulation_steps: int = 1
-    """Micro-batches of each virtual worker in a step, whose gradients are added up."""
+    """Number of micro-batches of each virtual worker in a step, whose gradients are added."""
     random_states: str = "per_step"
-    """``per_step``: drawn anew from seed, step and worker before every step; ``streams``: every
-    virtual worker has some of its own that go on, as those of a process do."""
+    """``per_step``: random states are seeded from seed, step and worker before every step.
+    ``streams``: every virtual worker has its own, which continue like those of a process."""
     virtual: bool = False
-    """Whether a job's logical workers are virtual ones that take turns on its slots; else every
-    slot has one worker, and a job as many workers as slots."""
+    """True if a job's logical workers are virtual workers that take turns on its slots. Otherwise
+    every slot has one worker, and a job has as many workers as slots."""
     carries_ranks: bool = True
-    """Whether the ranks of virtual workers in the sum, and the layout of its buckets, outlive a
-    restart (EasyScale's D1); else slots are the ranks, and the layout is that of a new job (D0)."""
+    """True if the ranks of virtual workers in the sum, and the layout of its buckets, survive a
+    restart (EasyScale's D1). Otherwise slots are the ranks, and the layout is that of a new job
+    (D0)."""
     common_kernels: bool = False
-    """Whether operators have kernels that all types of slots have (EasyScale's D2)."""
+    """True if operators use kernels that all types of slots have (EasyScale's D2)."""
     executors: int = 1
-    """Processes that a slot runs its virtual workers in, side by side."""
+    """Number of processes in which a slot runs its virtual workers in parallel."""
     loader_processes: int = 0
-    """Processes per worker that fetch in advance; 0: a thread of the worker."""
+    """Number of processes per worker that fetch in advance; 0: a thread of the worker fetches."""
     drawn_samples: bool = False
-    """Whether samples come out of random states (torch's, NumPy's, Python's). Every virtual worker
-    then has those of ``loader_processes`` of its own or, without such, draws from its own."""
+    """True if samples depend on random states (torch's, NumPy's, Python's). Every virtual worker
+    then uses the states of its own ``loader_processes``; without such processes it draws from its
+    own."""
 
     def __post_init__(self) -> None:
         problems = []
@@ -132,5 +136,5 @@ class RuntimeOptions:
 
     @property
     def warmth(self) -> Warmth:
-        """``start``, as launchers know it."""
+        """Value of ``start`` in the type that launchers use."""
         return Warmth(self.start)

@@ -1,4 +1,4 @@
-"""Paced mode: steps that last at least so long, on an absolute schedule."""
+"""Paced mode: steps of a minimum duration, on an absolute schedule."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ _NUM_RECENT = 10
 
 
 class Pacer:
-    """Holds steps to a schedule, so that what one step is late the next makes up.
+    """Schedule that pads steps to a floor; a step makes up for the delay of the previous one.
 
-    Where a step's update follows its padding, the step is due when that has ended. It is taken to
-    last as long as in the quickest of the last few steps, at other sizes too; else the first step
-    of a schedule would be longer by it than all others. Where workers wait for each other after
-    the padding nothing is taken off: who waits would pad less, and then wait for longer.
+    If a step's update follows its padding, the step is due when its update has ended. The update's
+    duration is taken from the quickest of the last few steps, also of steps at other sizes.
+    Otherwise the first step of a schedule would be longer than all others by its update. If workers
+    wait for each other after the padding, nothing is subtracted: a worker that waits would pad
+    less, and then wait longer.
 
-    A worker more than one whole floor behind gives the lost time up: it was not slow by
-    accident but cannot keep the pace.
+    A worker that is more than one floor behind gives up the lost time: it cannot keep the pace.
     """
 
     def __init__(self, floor_s: float, *, is_before_update: bool = False) -> None:
-        """Args: ``is_before_update``: whether a step is padded before its update."""
+        """Set the floor. Args: ``is_before_update``: true if a step is padded before its update."""
         self._floor_s = floor_s
         self._is_before_update = is_before_update
         self._end_due: float | None = None
         self._woke_at: float | None = None
         self._after_s: deque[float] = deque(maxlen=_NUM_RECENT)
-        """From the end of the padding to the next step's start, of the last steps."""
+        """Seconds from the end of the padding to the next step's start, of the last steps."""
         self.num_overruns = 0
-        """Steps that were late when they would have been padded."""
+        """Number of steps that were late when their padding was due."""
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a floor at all."""
+        """True if there is a floor."""
         return self._floor_s > 0
 
     def begin_anew(self, floor_s: float) -> None:
-        """Another floor, and another schedule, which begins with the next step."""
+        """Set a floor and begin another schedule with the next step."""
         self._floor_s = floor_s
         self._end_due = self._woke_at = None
 
     def finish(self, started: float) -> bool:
-        """Sleep until what is left of the step that ``started`` then ends it when it is due; True
-        if it is late already."""
+        """Sleep until the step that ``started`` then ends when it is due; return True if it is
+        already late."""
         if not self.is_on:
             return False
         if self._is_before_update and self._woke_at is not None:

@@ -1,4 +1,4 @@
-"""Checkpoints that no change needs: one that the disk has no room for is left out."""
+"""Checkpoints at regular steps, left out if the disk has no room."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from systems.runtime.control import ControlClient
 
 
 class PeriodicCheckpoint:
-    """Writes checkpoints as they fall due; the job trains on without one that cannot be written.
+    """Writer of checkpoints as they fall due; a failure of the disk does not stop training.
 
-    The checkpoint before it stays, and the next one is tried as usual. The driver is told of the
-    first that is left out, and not of those right after it.
+    The previous checkpoint stays, and the next one is tried as usual. The driver is told of the
+    first that is left out, but not of those right after it.
     """
 
     def __init__(self, client: ControlClient, save: Callable[[], None]) -> None:
-        """Args: ``save`` writes one, and raises OSError where the disk refuses."""
+        """Prepare to write. Args: ``save``: writes a checkpoint, and raises OSError if the disk
+        refuses."""
         self._client = client
         self._save = save
         self._is_told = False
@@ -25,7 +26,7 @@ class PeriodicCheckpoint:
         """Write the checkpoint of a step, if the disk has room for it.
 
         Raises:
-            OSError: it cannot be written for another reason than a full or broken disk.
+            OSError: the reason is something other than a full or broken disk.
         """
         try:
             self._save()

@@ -1,14 +1,15 @@
-"""Batches of the coming steps, fetched while the present one is computed.
+"""Batches of the next steps, fetched while the present one is computed.
 
-The order of samples is a pure function, so what the next steps consume is known in advance as
-long as the membership and the batch stay what they are. When they change, what was fetched
-for the old ones is dropped and nobody waits for it. A batch is a pure function of its ids and
-their epochs, so fetching it earlier, elsewhere, or twice gives the same bits; that asks two
-things of ``Workload.samples``: that it touches no random state, and that two threads may call it.
-Samples that are drawn are another matter (``systems.virtual.drawn_samples``).
+The order of samples is a pure function. So the samples of the next steps are known in advance until
+the membership or the batch changes. After a change, batches fetched for the old order are dropped
+without a wait.
 
-Source: EDL (Wu et al., TPDS '22), section 4.4 reads ahead in a background thread too.
-Differs: offsets need no report, since only what a step consumes is counted.
+A batch is a pure function of its ids and their epochs, so fetching it earlier, elsewhere, or twice
+gives the same bits. This requires two things of ``Workload.samples``: it uses no random state, and
+two threads may call it. ``systems.virtual.drawn_samples`` handles samples that are drawn at random.
+
+Source: EDL (Wu et al., TPDS '22), section 4.4 reads ahead in a background thread too. Differs:
+offsets need no report, since only what a step consumes is counted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from systems.runtime.loader import LoaderProcess
 
 
 class Prefetcher:
-    """The samples of one worker, step by step; used by one thread."""
+    """Source of one worker's samples, step by step. Only one thread may use it."""
 
     def __init__(
         self,
@@ -31,27 +32,26 @@ class Prefetcher:
         depth: int,
         loaders: Sequence[LoaderProcess] = (),
     ) -> None:
-        """Args: what the samples are of, in which order, and how they are fetched.
+        """Start the fetching threads.
 
         Args:
-            workload: whose samples are fetched.
-            order: says what the coming steps consume.
-            depth: steps to fetch in advance; 0: none, and no thread is started.
-            loaders: processes that fetch, of the same workload, owned from now on; none: a
-                thread of this process does. Until they are ready the caller fetches itself.
+            workload: source of the samples.
+            order: determines what the next steps consume.
+            depth: number of steps to fetch in advance; 0: none, and no thread is started.
+            loaders: processes of the same workload that fetch, owned from now on; none: a thread of
+                this process fetches. Until they are ready the caller fetches itself.
         """
         self._workload = workload
         self._order = order
         self.fetchers = Fetchers(depth, loaders)
-        """Its threads and processes, which others may ask too."""
+        """Its threads and processes, which others may use too."""
         self._ahead = Ahead(order, self.fetchers, self._request)
 
     def batch(self, plan: Plan, parts: Sequence[int], global_batch: int) -> Batch:
-        """The samples of some parts of a ``plan``, in their order, on the CPU; fetches on from
-        there.
+        """Return the samples of some parts of a ``plan`` on the CPU, and request the next steps.
 
-        Waits only if they are being fetched right now; where nobody has begun, the calling
-        thread fetches them itself.
+        Samples come in the order of ``parts``. The call waits only if a thread is fetching them
+        right now. If none has begun, the calling thread fetches them itself.
 
         Raises:
             LoaderError: a loader process failed.

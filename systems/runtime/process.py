@@ -1,7 +1,7 @@
-"""What a process of ours does before anything else: die with its parent, stay on its cores.
+"""First actions of a started process: die with its parent, stay on its cores.
 
-Used on both ways to a worker: a fresh interpreter (``python -m systems.runtime.process``)
-and a fork of the pre-importing process (``zygote``).
+Both kinds of workers use it: a fresh interpreter (``python -m systems.runtime.process``) and a fork
+of the fork server (``zygote``).
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from harness.parent_death import die_with_parent
 
 
 def children() -> list[int]:
-    """Return the process ids of this process's children; empty where the kernel does not list
-    them. From the main thread."""
+    """Return the process ids of this process's children; call it from the main thread.
+
+    The list is empty if the kernel does not list them.
+    """
     path = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
     return [int(pid) for pid in path.read_text().split()] if path.is_file() else []
 
 
 def pin(cores: Sequence[int]) -> None:
-    """Stay on these cores; on all if there are none.
+    """Pin this process to these cores; keep all cores if none is given.
 
     Raises:
         ValueError: this machine has no such cores.
@@ -43,13 +45,13 @@ def pin(cores: Sequence[int]) -> None:
 
 
 def num_threads() -> int:
-    """Threads of this process, also those that Python does not know of."""
+    """Return the number of threads of this process, including those unknown to Python."""
     tasks = Path("/proc/self/task")
     return len(list(tasks.iterdir())) if tasks.is_dir() else threading.active_count()
 
 
 def call_entry(entry: str, argv: Sequence[str]) -> int:
-    """Call ``package.module:function`` with ``argv``; returns the exit code.
+    """Call ``package.module:function`` with ``argv``; return the exit code.
 
     An exception is printed to standard error, as the interpreter would.
     """
@@ -70,7 +72,8 @@ def call_entry(entry: str, argv: Sequence[str]) -> int:
 
 
 def main() -> int:
-    """``PARENT CORES ENTRY ARG...``; CORES separated by commas, or empty."""
+    """Run an entry with the arguments ``PARENT CORES ENTRY ARG...``; CORES is separated by commas,
+    or empty."""
     parent, cores, entry, *argv = sys.argv[1:]
     die_with_parent(int(parent))
     try:

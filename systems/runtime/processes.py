@@ -1,4 +1,4 @@
-"""What each worker of a new generation is told, and how its process is started."""
+"""Orders and process specifications of the workers of a new generation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORKER_ENTRY = "systems.runtime.worker:main"
 
 
 def grouped_jobs(options: RuntimeOptions, cluster: Cluster) -> MakeJob:
-    """Jobs whose workers are stopped and started as a whole, for a driver to make."""
+    """Return the function that makes a driver's jobs, whose workers all stop and start together."""
 
     def make_generation(job: JobGroup, change: Change) -> Generation:
         num_slots = len(change.slots)
@@ -48,7 +48,7 @@ def grouped_jobs(options: RuntimeOptions, cluster: Cluster) -> MakeJob:
 
 
 def by_executor(change: Change, options: RuntimeOptions) -> Change:
-    """A change as its processes see it: a slot is named once for each of its executors."""
+    """Return a change for executors: it names a slot once for each of the slot's executors."""
     if options.executors == 1:
         return change
     even = split_evenly(change.job.num_logical_workers, len(change.slots))
@@ -63,14 +63,14 @@ def by_executor(change: Change, options: RuntimeOptions) -> Change:
 def worker_orders(
     job: JobGroup, change: Change, cluster: Cluster, options: RuntimeOptions, num_slots: int
 ) -> list[WorkerOrder]:
-    """The orders of a job's next generation, by rank; all alike but for rank and slot.
+    """Return the orders of a job's next generation, by rank; they differ only in rank and slot.
 
     Args:
-        job: whose workers they are.
-        change: by executor.
-        cluster: whose slots they are on.
-        options: of the backend.
-        num_slots: that the job has.
+        job: job of the workers.
+        change: result of ``by_executor``.
+        cluster: cluster of the slots.
+        options: options of the backend.
+        num_slots: number of slots of the job.
     """
     slots = [cluster.slots[slot] for slot in change.slots]
     order = job.order
@@ -121,12 +121,13 @@ def worker_orders(
 
 
 def process_name(job_id: str, generation: int, rank: int) -> str:
-    """What the process of a worker is called."""
+    """Return the name of a worker's process."""
     return f"{job_id}.{generation}.{rank}"
 
 
 def mark_path(order: TrainingOrder, name: str) -> str | None:
-    """Where the worker whose process has this name keeps its mark, if any does."""
+    """Return the path of the mark of the worker with this process name; None if it keeps no
+    mark."""
     return None if order.marks is None else str(order.marks.absolute() / file_name(name))
 
 
@@ -139,7 +140,7 @@ def process_spec(
     control: tuple[str, int],
     warmth: Warmth,
 ) -> ProcessSpec:
-    """How the process of a worker is started on its slot."""
+    """Return the specification of a worker's process on its slot."""
     address, port = control
     return ProcessSpec(
         name=process_name(order.job_id, order.generation, order.rank),
@@ -156,14 +157,15 @@ def process_spec(
 
 
 def slot_environment(slot: Slot, address: str, kernels: Kernels) -> dict[str, str]:
-    """What has to be set in the environment of a slot's processes before torch is imported.
+    """Return the environment of a slot's processes, which must be set before torch is imported.
 
-    The same for all jobs: a worker can then be a process that was started before its job.
+    The environment is the same for all jobs, so a worker can be a process that was started before
+    its job.
 
     Args:
-        slot: where they run.
-        address: of its host.
-        kernels: that they may use.
+        slot: slot of the processes.
+        address: address of the slot's host.
+        kernels: kernels that they may use.
     """
     threads = str(kernels.num_threads)
     env = {
@@ -172,7 +174,7 @@ def slot_environment(slot: Slot, address: str, kernels: Kernels) -> dict[str, st
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
         "TOKENIZERS_PARALLELISM": "false",
-        "TORCH_CPP_LOG_LEVEL": "ERROR",  # else the log ends in warnings, whatever happened
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # otherwise every log would end in warnings
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }
     interface = interface_of(address)

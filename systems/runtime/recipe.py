@@ -1,6 +1,6 @@
-"""What a program is built from, told to a process that is to build it before its worker is needed.
+"""Instructions for a standby to build a program before a worker needs it.
 
-Torch-free: the driver writes it, a standby reads it.
+The driver writes recipes and a standby reads them, so the module does not import torch.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from harness.contracts.training import WorkloadSpec
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The part that is the same on every slot."""
+    """Description of a program, the same on every slot."""
 
     workload: str
-    """``package.module.Class``."""
+    """Import path of the workload: ``package.module.Class``."""
     options: Mapping[str, Any]
-    """Of the class."""
+    """Options of the workload class."""
     seed: int
-    """Of the job that was seen first with this program."""
+    """Seed of the first job with this program."""
     batches: tuple[int, ...]
-    """Sizes of the batches of the passes that are made in advance."""
+    """Batch sizes of the passes that are made in advance."""
     is_reduced: bool
-    """Whether its gradients will be reduced in order, by ``OrderedReduction``."""
+    """True if ``OrderedReduction`` will reduce its gradients."""
     common_kernels: bool
-    """Whether operators are to have kernels that all types of devices have."""
+    """True if operators must use kernels that all types of devices have."""
 
     @classmethod
     def of(
         cls, spec: WorkloadSpec, seed: int, change: Change, *, is_reduced: bool, common: bool
     ) -> Recipe:
-        """What a job trains that begins with ``change``.
+        """Return the recipe of a job that begins with ``change``.
 
-        Shares of its batch are guessed: of as many workers as now, and of twice as many. A single
-        sample is left out, which a model may refuse.
+        The share of its batch is a guess: that of the present number of workers, and that of twice
+        as many. A share of one sample is left out, since a model may refuse it.
         """
         num_workers = len(change.slots)
         own, half = (-(-change.global_batch // count) for count in (num_workers, 2 * num_workers))
@@ -47,15 +47,15 @@ class Recipe:
 
     @property
     def identity(self) -> str:
-        """The same for programs that differ in nothing but first values and passes made."""
+        """Identity of the program, whatever its first values and its passes in advance."""
         return json.dumps([self.workload, self.options], sort_keys=True)
 
     def to_json(self) -> str:
-        """As an argument of a process."""
+        """Return the recipe as a command-line argument."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Recipe:
-        """What ``to_json`` gave."""
+        """Return the recipe that ``to_json`` described."""
         fields = json.loads(text)
         return cls(**{**fields, "batches": tuple(fields["batches"])})

@@ -1,10 +1,10 @@
-"""How the gradients of a job's workers become their mean.
+"""Reduction of the gradients of a job's workers to their mean.
 
-``OrderedReduction`` gives the same bits for the same workers and shares whatever happened to the
-job before, and its group can be exchanged between two steps, or lost in the middle of one.
+``OrderedReduction`` gives the same bits for the same workers and shares, whatever happened to the
+job before. Its process group can be exchanged between two steps, and may be lost during one.
 """
 
-# No postponed annotations: DistributedDataParallel reads those of its hook.
+# Annotations are not postponed, since DistributedDataParallel reads those of its hook.
 import random
 import threading
 import weakref
@@ -25,60 +25,64 @@ from systems.runtime.unused_parameters import check_all_used
 
 
 class Reduction(Protocol):
-    """What a trainer needs to know of a reduction."""
+    """Interface between a trainer and a reduction."""
 
     parallel: torch.nn.Module
-    """The model as its workers share it: call this one."""
+    """Model wrapped for its workers; run forward passes through it."""
 
     @property
     def layout_in_use(self) -> Sequence[Sequence[int]]:
-        """Parameters of each bucket in this step, in the order of the optimizer's groups; empty
-        where that is not known."""
+        """Parameters of each bucket in this step, as indices in the order of the optimizer's
+        groups; empty if not known."""
         ...
 
     @property
     def kept_layout(self) -> Sequence[Sequence[str]]:
-        """Names of the parameters of each bucket, in all steps but a job's first; empty where they
-        are not laid out yet, and where the bits of a job that goes on do not depend on them."""
+        """Names of the parameters of each bucket, in all steps but a job's first.
+
+        The value is empty before the buckets are laid out, and if the bits of a resumed job do not
+        depend on them.
+        """
         ...
 
     def needs_warm_up(self, step: int) -> bool:
-        """Whether ``warm_up`` must come before the first step here, which is after ``step``."""
+        """Return whether ``warm_up`` must run before this process's first step, which follows
+        ``step``."""
         ...
 
     def warm_up(self, make_loss: Callable[[], torch.Tensor]) -> None:
-        """Passes that are forgotten, of a loss computed through ``parallel``.
+        """Run passes of a loss computed through ``parallel`` and discard their results.
 
-        DistributedDataParallel sorts parameters into buckets anew after its first backward
-        pass, by the order in which gradients came, and above two workers the sums' last bits
-        depend on the buckets.
+        DistributedDataParallel sorts parameters into new buckets after its first backward pass, by
+        the order in which gradients came. With more than two workers the sums' last bits depend on
+        the buckets.
         """
         ...
 
     def begin(self) -> None:
-        """After the forward pass: the first worker's buffers are on their way."""
+        """Start the broadcast of the first worker's buffers, after the forward pass."""
         ...
 
     def finish(self) -> None:
-        """After the backward pass: gradients are the workers' mean, buffers the first one's.
+        """Make gradients the workers' mean and buffers the first worker's, after the backward pass.
 
         Raises:
-            GroupLost: the state is that from before the forward pass.
+            GroupLost: the process group failed; the state is again that before the forward pass.
         """
         ...
 
     def undo(self) -> None:
-        """Take back what the step did to the buffers, unless it was committed."""
+        """Restore the buffers to their state before the step, unless it was committed."""
         ...
 
     def commit(self) -> None:
-        """The step counts; it cannot be undone any more."""
+        """Commit the step: it cannot be undone any more."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BucketLayout:
-    """Whose gradients follow each other in the memory of one bucket."""
+    """Parameters whose gradients share one bucket, in the order of their memory."""
 
     parameters: tuple[int, ...]
     """Indices in the order of the optimizer's groups."""
@@ -88,7 +92,7 @@ class BucketLayout:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the gradients of a bucket lie in its memory."""
+    """Location of each gradient of a bucket within its memory."""
 
     parameters: tuple[torch.nn.Parameter, ...]
     sizes: tuple[torch.Size, ...]
@@ -96,7 +100,7 @@ class Places:
     offsets: tuple[int, ...]
 
     def views(self, memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The gradients in the memory of a bucket."""
+        """Return views of the gradients in the memory of a bucket."""
         begin = memory.storage_offset()
         return tuple(
             memory.as_strided(size, stride, begin + offset)
@@ -105,17 +109,19 @@ class Places:
 
 
 class OrderedReduction:
-    """The buckets of DistributedDataParallel, summed by a group of ours.
+    """Buckets of DistributedDataParallel (DDP), all-reduced by a process group that can be
+    exchanged.
 
-    Its reducer sees a group of one process and fills the buckets. Each full bucket is
-    multiplied by 1/N into memory of our own and summed there, overlapped with the backward
-    pass; ``finish`` makes the sums the parameters' gradients. So the reducer never waits for
-    anybody, and is in order whatever becomes of the group. The passes over memory are as many
-    as those of stock DistributedDataParallel, and the bits are the same once that has laid its
-    buckets out anew, which it does after the first step; here ``warm_up`` has done that before.
+    DDP's reducer sees a process group of one process and fills the buckets. Each full bucket is
+    multiplied by 1/N into separate memory and all-reduced there, overlapped with the backward pass.
+    ``finish`` makes the sums the parameters' gradients. So the reducer never waits for another
+    worker, and stays intact if the process group is lost.
 
-    The first worker's buffers are everybody's from the end of a step on; stock
-    DistributedDataParallel does the same at the beginning of the next.
+    The number of passes over memory is that of stock DDP. The bits are those of stock DDP after it
+    has rebuilt its buckets, which it does after the first step; here ``warm_up`` does that first.
+
+    All workers have the first worker's buffers from the end of a step on. Stock DDP copies them at
+    the beginning of the next step.
     """
 
     parallel: torch.nn.Module
@@ -123,13 +129,13 @@ class OrderedReduction:
     def __init__(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
     ) -> None:
-        """Args: the model, on its device, and its optimizer.
+        """Wrap the model, which must be on its device.
 
-        The model's buffers move: whoever wants to hold on to them asks for them after this.
-        The default group must be this process alone (``join_alone``).
+        The model's buffers move to new memory, so take references to them only afterwards. The
+        default process group must consist of this process alone (``join_alone``).
 
         Raises:
-            RefusedModuleError: the model has modules that could not be trained alike.
+            RefusedModuleError: the model has modules that could not be trained to the same result.
         """
         check_modules(model)
         self.buffers = FlatBuffers(model)
@@ -148,22 +154,23 @@ class OrderedReduction:
             gradient_as_bucket_view=True,
             init_sync=False,
         )
-        parallel.broadcast_buffers = False  # as an argument it has had two names
-        # C++ would hold on to it, in a cycle that the interpreter cannot see: what is not trained
-        # after all would stay.
+        parallel.broadcast_buffers = False  # the argument's name differs between versions
+        # A weak reference: C++ would hold a strong one in a cycle that the garbage collector cannot
+        # see, and a reduction that is no longer used would never be freed.
         parallel.register_comm_hook(weakref.ref(self), _on_bucket_full)
         parallel.register_forward_pre_hook(self._before_forward)
         self.parallel = parallel
         self.layout: tuple[BucketLayout, ...] = ()
         self._kept_layout: Sequence[Sequence[str]] = ()
         self.weight = 1.0
-        """Of this process's gradients in the mean, where its loss was not multiplied by it."""
+        """Weight of this process's gradients in the mean, for a loss that was not multiplied by
+        it."""
         self._memory = threading.Lock()
-        """Held while the memory for sums is exchanged: several threads may want to."""
+        """Lock for the memory of the sums, which several threads may replace."""
         self._group: Group | None = None
         self._is_warming_up = False
         self.first_layout: tuple[BucketLayout, ...] = ()
-        """Of the first step that stock DistributedDataParallel makes."""
+        """Layout of the first step that stock DistributedDataParallel makes."""
         self.first_places: list[Places] = []
         self._places: list[Places] = []
         self._own: list[torch.Tensor] = []
@@ -186,13 +193,15 @@ class OrderedReduction:
 
     @property
     def buckets(self) -> list[torch.Tensor]:
-        """The reduced gradients of the last step, flat, by bucket; not copies."""
+        """Reduced gradients of the last step, one flat tensor for each bucket; not copies."""
         return self._own if self._is_alone or self._sums is None else self._sums
 
     @property
     def backward_memory(self) -> list[torch.Tensor]:
-        """What backward passes here fill, flat, by bucket, as ``layout`` says. A process that
-        takes its state from another has no use for what it holds until then."""
+        """Memory that backward passes fill, one flat tensor for each bucket of ``layout``.
+
+        A process that takes its state from another does not need the contents until then.
+        """
         return self._own
 
     @property
@@ -200,17 +209,20 @@ class OrderedReduction:
         return self._group is None or self._group.size == 1
 
     def needs_warm_up(self, step: int) -> bool:
-        """Until it was."""
+        """Return whether ``warm_up`` has not run yet."""
         return not self.layout
 
     def attach(self, group: Group | None) -> None:
-        """Between steps: reduce over this group from now on; None: this process is alone."""
+        """Use this process group from the next step on; None if this process is alone. Call it
+        between steps."""
         self.undo()
         self._group = group
 
     def reserve(self) -> None:
-        """Have the memory for sums ready, its pages touched; from any thread, between the
-        ``attach`` of a group of one and that of a larger one. Else the first step does it."""
+        """Allocate the memory for sums and touch its pages, so that the first step need not.
+
+        Any thread may call it, between the ``attach`` of a group of one and that of a larger group.
+        """
         with self._memory:
             if self._sums is None:
                 sums = [torch.zeros_like(own) for own in self._own]
@@ -220,17 +232,18 @@ class OrderedReduction:
                 self._sums = sums
 
     def warm_up(self, make_loss: Callable[[], torch.Tensor], rounds: int = 2) -> None:
-        """Forward and backward passes that are forgotten; they fix the layout of the buckets.
+        """Run forward and backward passes that fix the layout of the buckets; discard their
+        results.
 
         Buffers and random states are restored. Nothing is sent.
 
         Args:
-            make_loss: a loss computed through ``parallel``, of any samples.
-            rounds: 2 at least, since the layout follows from the first and is there in the second;
-                1 will do where it is known already.
+            make_loss: returns a loss computed through ``parallel``, of any samples.
+            rounds: at least 2, since DDP uses the layout that follows from the first pass only in
+                the second; 1 is enough if the layout is known.
 
         Raises:
-            ValueError: fewer rounds.
+            ValueError: ``rounds`` is too small.
             UnusedParameterError: a parameter has no part in the loss.
             RefusedModuleError: a parameter's gradient is sparse.
         """
@@ -255,7 +268,7 @@ class OrderedReduction:
         _restore_random_states(states, self._device)
 
     def begin(self) -> None:
-        """After the forward pass: the first worker's buffers are on their way."""
+        """Start the broadcast of the first worker's buffers, after the forward pass."""
         group = self._group
         if group is None or group.size == 1 or not self._travelling.numel():
             return
@@ -268,15 +281,18 @@ class OrderedReduction:
             self._lost = error
 
     def call_after_backward(self, callback: Callable[[], None]) -> None:
-        """Call once when the next backward pass has filled every bucket, before it returns.
+        """Call ``callback`` once when the next backward pass has filled every bucket, before it
+        returns.
 
-        It is not called where a parameter had no part in the loss.
+        The callback is not called if a parameter has no part in the loss.
         """
         self._after_backward = callback
 
     def take_gradients(self) -> None:
-        """Copy gradients that were replaced since ``finish`` into the memory of their buckets, from
-        which a donor sends them."""
+        """Copy gradients that were replaced since ``finish`` into their buckets' memory.
+
+        A worker that sends its state to a new one sends them from there.
+        """
         for places, memory in zip(self._places, self.buckets, strict=True):
             start, width = memory.data_ptr(), memory.element_size()
             for index, parameter in enumerate(places.parameters):
@@ -288,10 +304,10 @@ class OrderedReduction:
                 parameter.grad = view
 
     def finish(self) -> None:
-        """After the backward pass: gradients are the workers' mean, buffers the first one's.
+        """Make gradients the workers' mean and buffers the first worker's, after the backward pass.
 
         Raises:
-            GroupLost: the state is that from before the forward pass.
+            GroupLost: the process group failed; the state is again that before the forward pass.
         """
         if self._group is None or self._group.size == 1:
             return
@@ -313,13 +329,13 @@ class OrderedReduction:
             _assign(places.parameters, views)
 
     def undo(self) -> None:
-        """Take back what the step did to the buffers, unless it was committed."""
+        """Restore the buffers to their state before the step, unless it was committed."""
         if self._is_undoable:
             self.buffers.gather().copy_(self._boundary)
             self._is_undoable = False
         self._lost = None
         if self._group is not None and not self._group.is_quiet:
-            # What was left behind may still write to the memory it was given.
+            # Abandoned operations may still write to the old memory, so it must not be used again.
             self._travelling = torch.empty_like(self._travelling)
             with self._memory:
                 self._sums = None
@@ -327,14 +343,14 @@ class OrderedReduction:
         self._pending.clear()
 
     def restore_buffers(self) -> None:
-        """Take back what was done to the buffers since a step that was undone.
+        """Restore the buffers to their state before the last step, which was undone.
 
-        Only before the next forward pass, which keeps the buffers of its own step.
+        Call it only before the next forward pass, which saves the buffers of its own step.
         """
         self.buffers.gather().copy_(self._boundary)
 
     def commit(self) -> None:
-        """The step counts; it cannot be undone any more."""
+        """Commit the step: it cannot be undone any more."""
         self._is_undoable = False
 
     def _before_forward(self, module: torch.nn.Module, inputs: object) -> None:
@@ -343,15 +359,17 @@ class OrderedReduction:
             self._is_undoable = True
 
     def _reduce(self, bucket: dist.GradBucket) -> None:  # type: ignore[name-defined]
-        """A bucket is full. On the thread of the backward pass, in the order of indices."""
+        """Start the all-reduce of a full bucket. Called by the backward pass on its thread, in the
+        order of indices."""
         index, memory = bucket.index(), bucket.buffer()
         if self._is_warming_up:
             self._learn(bucket)
             return
         if self._after_backward is not None and index == len(self._places) - 1:
             callback, self._after_backward = self._after_backward, None
-            # The reducer queues its own end of the pass after this, and wants the gradients to be
-            # as it has left them; what is queued while the queue is emptied comes after it.
+            # Queue the callback twice: the reducer queues its own end of the pass after the first
+            # one and needs the gradients as it has left them. The second is queued while the queue
+            # is emptied, so it runs after the reducer's.
             _at_end_of_backward(lambda: _at_end_of_backward(callback))
         group = self._group
         if group is None or group.size == 1 or self._lost is not None:
@@ -385,7 +403,7 @@ class OrderedReduction:
 
 
 def _at_end_of_backward(callback: Callable[[], None]) -> None:
-    """Call on the thread of the backward pass at hand, when it has computed all gradients."""
+    """Call on the thread of the current backward pass, once all gradients are computed."""
     torch.autograd.Variable._execution_engine.queue_callback(callback)
 
 
@@ -421,7 +439,7 @@ def _restore_random_states(states: tuple[object, ...], device: torch.device) -> 
 
 
 def join_alone() -> None:
-    """Make this process the whole default group, as ``OrderedReduction`` wants it."""
+    """Make this process the whole default process group, as ``OrderedReduction`` requires."""
     if not dist.is_initialized():
         store = dist.HashStore()  # type: ignore[attr-defined]
         dist.init_process_group("gloo", store=store, rank=0, world_size=1)

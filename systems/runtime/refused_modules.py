@@ -1,8 +1,9 @@
-"""Modules whose training would not be that of all workers together, found before it begins.
+"""Detection of modules whose training would differ from that of all workers together.
 
-Where gradients are added up by us, the default group is this process alone (``join_alone``).
-SyncBatchNorm asks that group for the others' statistics, and would train as BatchNorm without a
-word (on a CPU torch refuses it by itself). Memory for the sums is laid out once, dense.
+In an ordered reduction the default process group is this process alone (``join_alone``).
+SyncBatchNorm asks that group for the other workers' statistics. The module would silently train as
+BatchNorm; on a CPU torch itself refuses it. Sparse gradients are refused because the memory for
+sums is laid out once, dense.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from torch import nn
 
 
 class RefusedModuleError(RuntimeError):
-    """A model has such modules; the text names one."""
+    """A model has modules that cannot be trained here; the text names one."""
 
 
 def check_modules(model: nn.Module) -> None:
-    """Before anybody trains.
+    """Check a model's modules before training.
 
     Raises:
-        RefusedModuleError: a module wants all workers' statistics, or makes sparse gradients.
+        RefusedModuleError: a module needs all workers' statistics, or makes sparse gradients.
     """
     named = list(model.named_modules())
     synced = [name for name, module in named if isinstance(module, nn.SyncBatchNorm)]
@@ -51,8 +52,10 @@ def check_modules(model: nn.Module) -> None:
 
 @contextmanager
 def refusing_sparse_gradients(model: nn.Module) -> Iterator[None]:
-    """Within, a backward pass that gives a parameter a sparse gradient raises RefusedModuleError:
-    functions make such, too, and no module tells."""
+    """Raise RefusedModuleError if a backward pass within the context makes a sparse gradient.
+
+    Functions can make such gradients too, which ``check_modules`` cannot see.
+    """
     trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     without_hooks = [p for _, p in trained if p._backward_hooks is None]
     hooks = [
@@ -66,8 +69,9 @@ def refusing_sparse_gradients(model: nn.Module) -> Iterator[None]:
     finally:
         for hook in hooks:
             hook.remove()
-        # What called the hook stays, and every later backward pass takes the interpreter's lock
-        # for each parameter, to call nothing: 1 to 2 % of a step of ResNet50 (torch 2.13).
+        # Torch keeps the object that called the hook. Every later backward pass would take the
+        # interpreter's lock for each parameter without need: 1 to 2 % of a step of ResNet50 (torch
+        # 2.13).
         for parameter in without_hooks:
             if not parameter._backward_hooks:
                 parameter._backward_hooks = None

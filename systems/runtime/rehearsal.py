@@ -1,4 +1,4 @@
-"""What a spare does before it waits: everything of a worker's that no job has a part in."""
+"""Preparation of a spare: the part of a worker's start that depends on no job."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from systems.runtime.session import choose_device
 
 
 def rehearse(argv: Sequence[str]) -> int:
-    """Entry point: ``DEVICE DEVICE_TYPE``, as ``session.choose_device`` takes them.
+    """Prepare a spare; arguments: ``DEVICE DEVICE_TYPE``, as ``session.choose_device`` takes them.
 
-    Opens the device and trains a toy for two steps, so that what a process pays for its first
-    pass (its own copies of pages that its parent had, kernels that are made or loaded when they
-    are first used) is paid before a worker is needed. Leaves nothing behind that a job could
-    see: random states are restored, and on a CPU no thread was started.
+    The rehearsal opens the device and trains a toy for two steps. So the costs of a first pass are
+    paid in advance: copies of the parent's pages, and kernels made or loaded at first use. A job
+    sees no effect: random states are restored, and on a CPU the process still has one thread.
 
     Raises:
-        RuntimeError: this started threads.
+        RuntimeError: the rehearsal started threads.
     """
     device = choose_device(*argv)
     with torch.random.fork_rng([0] if device.type == "cuda" else []):

@@ -1,8 +1,8 @@
-"""What a worker does with its order until it can train: import, build, load.
+"""Preparation of a worker until it can train: import, build, load.
 
-How workers join is another matter (``joining``, ``systems.elastic``). Every stage is timed on
-``time.monotonic``, which all processes of one host share; the stages follow each other
-without a gap.
+How workers join a job is elsewhere (``joining``, ``systems.elastic``). Every stage is timed on
+``time.monotonic``, which all processes of one host share. The stages follow each other without a
+gap.
 """
 
 from __future__ import annotations
@@ -32,150 +32,152 @@ from systems.runtime.reduction import OrderedReduction, Reduction
 
 
 class ProgramOrder(Protocol):
-    """What a program is built from."""
+    """Fields of a worker's order from which its program is built."""
 
     @property
     def workload(self) -> str:
-        """``package.module.Class``."""
+        """Import path of the workload: ``package.module.Class``."""
         ...
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Of the class."""
+        """Options of the workload class."""
         ...
 
     @property
     def seed(self) -> int:
-        """The job's."""
+        """Seed of the job."""
         ...
 
     @property
     def device(self) -> str:
-        """``cpu``, ``cuda``, or ``auto``: cuda where there is one and the slot is not a CPU."""
+        """``cpu``, ``cuda`` or ``auto``; auto means cuda if one exists and the slot is not a
+        CPU."""
         ...
 
     @property
     def device_type(self) -> str:
-        """The slot's."""
+        """Device type of the slot."""
         ...
 
     @property
     def num_threads(self) -> int:
-        """For the operators of one worker."""
+        """Number of threads for the operators of one worker."""
         ...
 
     @property
     def common_kernels(self) -> bool:
-        """Whether operators are to have kernels that all types of devices have."""
+        """True if operators must use kernels that all types of devices have."""
         ...
 
     @property
     def keeps_bits(self) -> bool:
-        """Whether the job is to have the bits of as many fixed workers, whatever its slots."""
+        """True if the job must have the bits of its fixed number of virtual workers, whatever its
+        slots."""
         ...
 
 
 class BuildOrder(ProgramOrder, Protocol):
-    """What orders of all kinds of workers say about what is made of the program."""
+    """Fields of all kinds of workers' orders that say how the program is trained."""
 
     @property
     def job_dir(self) -> str:
-        """Where the job's logs go."""
+        """Folder of the job's logs."""
         ...
 
     @property
     def data_order(self) -> str:
-        """``positions`` or ``blocks``."""
+        """Order of the samples: ``positions`` or ``blocks``."""
         ...
 
     @property
     def block_samples(self) -> int:
-        """Samples of a block."""
+        """Number of samples in a block."""
         ...
 
     @property
     def prefetch_steps(self) -> int:
-        """Steps whose samples are fetched in advance."""
+        """Number of steps whose samples are fetched in advance."""
         ...
 
     @property
     def loader_processes(self) -> int:
-        """Processes that do so; 0: a thread."""
+        """Number of processes that fetch samples; 0: a thread does."""
         ...
 
     @property
     def adaptive(self) -> Mapping[str, Any]:
-        """How the batch is adapted: fields of ``contracts.training.AdaptiveBatch``, or none."""
+        """Fields of ``contracts.training.AdaptiveBatch``; empty if the batch is not adapted."""
         ...
 
     @property
     def evidence(self) -> Mapping[str, Any]:
-        """Of which steps to keep evidence: the fields of ``contracts.evidence.Evidence``."""
+        """Fields of ``contracts.evidence.Evidence``: the steps whose evidence is kept."""
         ...
 
 
 class Stopwatch:
-    """How long the stages of a preparation took, one after the other."""
+    """Durations of the successive stages of a preparation."""
 
     def __init__(self, started: float) -> None:
-        """Args: when the first stage began, on ``time.monotonic``."""
+        """Begin the first stage at ``started``, on ``time.monotonic``."""
         self.phases_s: dict[str, float] = {}
         self._at = started
 
     def done(self, phase: str) -> None:
-        """This stage ends, the next begins."""
+        """End this stage and begin the next."""
         now = time.monotonic()
         self.phases_s[phase] = now - self._at
         self._at = now
 
 
 class Carried(Protocol):
-    """What a user's script keeps over its steps (``systems.elastic.carried``)."""
+    """State that a user's script keeps over its steps (``systems.elastic.carried``)."""
 
     def values(self) -> list[Any]:
-        """Return its state at this step boundary, as JSON can hold it."""
+        """Return the state at this step boundary in a form that JSON can hold."""
         ...
 
     def adopt(self, values: Sequence[Any]) -> None:
-        """Take what ``values`` gave. Raises ValueError: another script's."""
+        """Take the state that ``values`` returned. Raises ValueError: it is another script's."""
         ...
 
     def tensors(self) -> Mapping[str, torch.Tensor]:
-        """Return the tensors that travel with the model's buffers, live."""
+        """Return the live tensors that are transferred together with the model's buffers."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a worker has built before it joins any other."""
+    """Objects that a worker builds before it joins any other."""
 
     workload: Workload
     model: torch.nn.Module
     optimizer: torch.optim.Optimizer
     device: torch.device
     reduction: OrderedReduction | None = None
-    """Made, and warmed up, already."""
+    """Reduction that has been made and warmed up already, or None."""
     batches: frozenset[int] = frozenset()
-    """Sizes of the batches that it has seen then."""
+    """Batch sizes that this reduction has been warmed up with."""
     carried: Carried | None = None
-    """What a script keeps over its steps; None: the program is no script."""
+    """State that a script keeps over its steps; None: the program is not a script."""
 
 
 class Contexts(Protocol):
-    """What virtual workers have of their own (``systems.virtual.contexts``)."""
+    """State of the virtual workers (``systems.virtual.contexts``)."""
 
     def values(self) -> list[str]:
-        """At this step boundary, as JSON can hold it."""
+        """Return the state at this step boundary in a form that JSON can hold."""
         ...
 
     def adopt(self, values: Sequence[str]) -> None:
-        """Take what ``values`` gave. Raises ValueError: it is another job's."""
+        """Take the state that ``values`` returned. Raises ValueError: it is another job's."""
         ...
 
 
 @dataclass(slots=True)
 class Session:
-    """What one worker trains, and how far it has come."""
+    """State of one worker's training."""
 
     workload: Workload
     model: torch.nn.Module
@@ -187,20 +189,20 @@ class Session:
     seed: int
     job_dir: Path
     step: int
-    """Steps executed so far."""
+    """Number of steps executed so far."""
     data_state: DataState
     recorder: Recorder
     adapter: BatchAdapter | None = None
-    """Of the batch, if the job adapts it."""
+    """Adapter of the batch size, if the job adapts it."""
     contexts: Contexts | None = None
-    """Of its virtual workers, if it has any."""
+    """State of its virtual workers, if it has any."""
     carried: Carried | None = None
-    """What a script keeps over its steps, if the program is one."""
+    """State that a script keeps over its steps, if the program is a script."""
     _adopted_layout: Mapping[str, Any] | None = None
-    """Of the gradient buckets, with the state that was adopted last."""
+    """Gradient bucket layout that belongs to the last adopted state."""
 
     def values(self) -> dict[str, Any]:
-        """What has to be known beside tensors and step to have the job's whole state."""
+        """Return the state of the job apart from its tensors and its step number."""
         contexts = [] if self.contexts is None else self.contexts.values()
         adapted = {} if self.adapter is None else {"adapted": self.adapter.values()}
         carried = {} if self.carried is None else {"carried": self.carried.values()}
@@ -214,12 +216,13 @@ class Session:
         }
 
     def adopt(self, values: Mapping[str, Any]) -> None:
-        """Take what ``values`` gave; the share of this worker has to be set anew then.
+        """Take the state that ``values`` returned. The caller must set this worker's share again
+        afterwards.
 
         Raises:
-            KeyError: something is missing.
-            ValueError: they are another job's.
-            LayoutError: so are its gradient buckets.
+            KeyError: a value is missing.
+            ValueError: the state is another job's.
+            LayoutError: the gradient buckets are another job's.
         """
         self._adopted_layout = values["layout"]
         self.check_layout()
@@ -237,31 +240,32 @@ class Session:
             )
 
     def check_layout(self) -> None:
-        """Once the gradient buckets are laid out: whether they are those of the adopted state.
+        """Compare the gradient buckets, once they are laid out, with those of the adopted state.
 
         Raises:
-            LayoutError: they are not.
+            LayoutError: they differ.
         """
         if self._adopted_layout is not None:
             check_layout(self._adopted_layout, self.reduction.kept_layout)
 
     def is_done(self, target_step: int) -> bool:
-        """Whether the job has made its steps or, where their size varies, consumed its samples."""
+        """Return whether the job has reached its target step or, with an adapted batch, consumed
+        its samples."""
         if self.adapter is not None and self.adapter.is_done(self.data_state.consumed):
             return True
         return self.step >= target_step
 
 
 def import_workload(order: ProgramOrder) -> type:
-    """The workload's class, and with it everything else that takes long to import."""
+    """Return the workload's class; import with it everything else that takes long to import."""
     found = locate(order.workload, "workload", "workload")
-    # Torch imports a good part of itself only when the first optimizer is made.
+    # Making an optimizer imports a large part of torch, so make one now.
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
     return cast(type, found)
 
 
 def build(order: ProgramOrder, workload_class: type) -> Program:
-    """Model and optimizer, from scratch."""
+    """Build model and optimizer from scratch."""
     check_kernels()
     keep_heap()
     torch.set_num_threads(order.num_threads)
@@ -275,7 +279,7 @@ def build(order: ProgramOrder, workload_class: type) -> Program:
 
 
 def begin(order: BuildOrder, program: Program, reduction: Reduction) -> Session:
-    """A session at its very beginning."""
+    """Return a session at step 0."""
     num_samples = program.workload.num_samples
     data = data_order(order.data_order, order.seed, num_samples, order.block_samples)
     loaders = [LoaderProcess(order.workload, order.options) for _ in range(order.loader_processes)]
@@ -305,10 +309,10 @@ def begin(order: BuildOrder, program: Program, reduction: Reduction) -> Session:
 
 
 def load(session: Session, manifest: str | None, *, verify: bool) -> None:
-    """Go on from a checkpoint, if there is one; ``verify`` as for ``checkpoint.load``.
+    """Restore a checkpoint, if there is one; ``verify`` as for ``checkpoint.load``.
 
     Raises:
-        CheckpointError: it cannot be used.
+        CheckpointError: the checkpoint cannot be used.
     """
     if manifest is None:
         return
@@ -321,16 +325,17 @@ def load(session: Session, manifest: str | None, *, verify: bool) -> None:
 
 
 def save(session: Session, folder: Path) -> Path:
-    """Write a checkpoint into ``folder`` and return its manifest, as ``checkpoint.save``."""
+    """Write a checkpoint into ``folder`` and return its manifest, as ``checkpoint.save`` does."""
     at = checkpoint.Checkpoint(session.step, session.values(), session.seed)
     return checkpoint.save(folder, at, session.model, session.optimizer)
 
 
 def choose_device(device: str, device_type: str) -> torch.device:
-    """The device for ``device`` (``auto``, ``cpu``, ``cuda``) on a slot of ``device_type``."""
+    """Return the device for ``device`` (``auto``, ``cpu``, ``cuda``) on a slot of
+    ``device_type``."""
     if device == "auto":
         on_cuda = not is_cpu(device_type) and torch.cuda.is_available()
         device = "cuda" if on_cuda else "cpu"
     if device == "cuda":
-        torch.cuda.set_device(0)  # the only one this process can see
+        torch.cuda.set_device(0)  # the only device that this process can see
     return torch.device(device)

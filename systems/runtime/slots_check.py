@@ -1,4 +1,4 @@
-"""Whether a job can train on the slots of a change at all."""
+"""Check that a job can train on the slots of a change."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from systems.virtual.assignment import AssignmentError, check_counts
 
 
 def slots_problem(change: Change, cluster: Cluster, *, virtual: bool = False) -> str | None:
-    """Why a job cannot train on these slots, or None; ``virtual``: whether its logical workers
-    take turns on them."""
+    """Return why a job cannot train on these slots, or None.
+
+    ``virtual`` is true if the job's logical workers take turns on them.
+    """
     count = len(change.slots)
     unknown = [slot for slot in change.slots if not 0 <= slot < cluster.num_slots]
     if count == 0:

@@ -1,7 +1,7 @@
-"""A spare: a fork of the pre-importing process (``zygote``) that is ready before it is needed.
+"""A spare: a fork of the fork server (``zygote``) that is prepared before it is needed.
 
-It takes on a worker's cores and environment, prepares itself, and waits to be told what to do.
-Until then it has connected to nobody, and Ctrl-C means nothing to it; it dies with its parent.
+A spare takes a worker's cores and environment, prepares itself, and waits for work. Until then it
+has connected to no other process and ignores Ctrl-C. It dies with its parent.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from systems.runtime.control import LineBuffer, Message
 from systems.runtime.process import call_entry, pin
 
 READY = b"r"
-"""What a spare sends when it is prepared."""
+"""Message of a spare that is prepared."""
 BEGUN = b"b"
-"""What it sends when it has read what it is to do; before that another can do it instead."""
+"""Message of a spare that has read its work; before it, another process can still do the work."""
 
 
 def prepare_and_wait(surroundings: Message, sock: socket.socket) -> Message:
-    """Be a spare until there is work; returns the request of that work.
+    """Be a spare until work arrives; return the request of that work.
 
     Args:
-        surroundings: ``env`` and ``cores`` of the workers it can be, and the ``entry`` with
-            ``argv`` that prepares it.
-        sock: to the pre-importing process; closed when there is work.
+        surroundings: ``env`` and ``cores`` of the workers that it can become, and the ``entry``
+            with ``argv`` that prepares it.
+        sock: connection to the fork server; closed when work arrives.
 
     Raises:
-        SystemExit: it could not be prepared, or nobody needs it any more.
+        SystemExit: preparation failed, or the spare is no longer needed.
     """
     os.environ.update(surroundings["env"])
     pin(surroundings["cores"])

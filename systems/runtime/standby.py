@@ -1,7 +1,7 @@
-"""A standby: a spare that has built what the run's jobs train, and waits for its worker's order.
+"""A standby: a spare that has built the programs of the run's jobs, and waits for a worker's order.
 
-What is left to do then is to connect, and to take the job's state. A standby that is used for a
-program that it has not built builds it then, as any worker does.
+With the order it only has to connect and take the job's state. If the order names a program that it
+has not built, it builds it then, as any worker does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from systems.runtime.trainer import on_device
 
 @dataclass(frozen=True, slots=True)
 class _Build:
-    """A recipe on this process's slot: a ``ProgramOrder``."""
+    """Recipe on this process's slot; implements ``ProgramOrder``."""
 
     workload: str
     options: dict[str, object]
@@ -44,14 +44,16 @@ class _Build:
 
 
 _built: dict[str, tuple[ProgramOrder, Program]] = {}
-"""What this process has built and nobody has taken, by ``_identity``."""
+"""Programs that this process has built and no worker has taken, by ``_identity``."""
 
 
 def prepare(argv: Sequence[str]) -> int:
-    """Entry point: ``DEVICE DEVICE_TYPE NUM_THREADS RECIPE...``; a rehearsal comes first.
+    """Prepare a standby, after a rehearsal; arguments: ``DEVICE DEVICE_TYPE NUM_THREADS
+    RECIPE...``.
 
-    A program that cannot be built is left to its job's own workers, who tell why. Torch's random
-    states are as before. Unlike a spare's, its process has threads, of its process group.
+    A program that cannot be built is left to its job's own workers, which report the reason.
+    Torch's random states are restored. Unlike a spare, a standby has threads, those of its process
+    group.
     """
     device, device_type, num_threads, *recipes = argv
     if (code := rehearse((device, device_type))) != 0:
@@ -70,22 +72,24 @@ def prepare(argv: Sequence[str]) -> int:
             )
             try:
                 _built[_identity(order)] = order, _built_by(order, recipe)
-            except Exception as error:  # its own job will say so; others are to have theirs
+            # its own job reports the error; the other programs are still built
+            except Exception as error:
                 told = f"{type(error).__name__}: {error}"
                 print(f"a standby cannot build {recipe.workload}: {told}", file=sys.stderr)
     if is_cuda:
-        torch.cuda.empty_cache()  # of the practice: who trains on the device may need it
+        # return the rehearsal's memory, which workers on the device may need
+        torch.cuda.empty_cache()
     return 0
 
 
 def program_for(order: ProgramOrder, watch: Stopwatch, *, takes_state: bool) -> Program:
-    """What a worker trains: built by this process already, or built now.
+    """Return a worker's program, which this process has already built or builds now.
 
     Args:
-        order: the worker's.
-        watch: notes how long it took to import and to build.
-        takes_state: whether all values are loaded, or come from another worker, before the first
-            step; else only a program of the same seed will do.
+        order: order of the worker.
+        watch: records the time for importing and for building.
+        takes_state: true if all values are loaded, or come from another worker, before the first
+            step. Otherwise only a program with the same seed can be used.
     """
     program = _take(order, takes_state=takes_state)
     if program is not None:
@@ -108,7 +112,8 @@ def _take(order: ProgramOrder, *, takes_state: bool) -> Program | None:
 
 
 def _has_more_than_state(model: torch.nn.Module) -> bool:
-    """Whether there are tensors that may go by the seed and are neither loaded nor sent."""
+    """Return whether a model has tensors that may depend on the seed but are neither loaded nor
+    sent."""
     state = ("_parameters", "_buffers")
     held = [v for module in model.modules() for k, v in vars(module).items() if k not in state]
     held += [each for value in held if isinstance(value, dict) for each in value.values()]
@@ -122,7 +127,7 @@ def _identity(order: ProgramOrder) -> str:
 
 
 def _built_by(order: ProgramOrder, recipe: Recipe) -> Program:
-    """A program that has seen batches of the recipe's sizes; its values are as at the beginning."""
+    """Return a program with its first values, after passes with the recipe's batch sizes."""
     workload_class = import_workload(order)
     batches = _practised(build(order, workload_class), recipe.batches)
     program = build(order, workload_class)
@@ -137,9 +142,11 @@ def _built_by(order: ProgramOrder, recipe: Recipe) -> Program:
 
 
 def _practised(program: Program, batches: Sequence[int]) -> list[int]:
-    """The sizes that it takes, of which the first is no guess.
+    """Return the batch sizes that the program accepts; the first one must work, the others are
+    guesses.
 
-    Its steps are real ones, so it is thrown away; its memory stays in this process's heap, touched.
+    The steps are real, so the program is discarded afterwards. Its memory stays in this process's
+    heap, already touched.
     """
     taken = []
     for number, batch in enumerate(batches):

@@ -1,7 +1,7 @@
-"""The state of a training job as named tensors and plain values; its digest.
+"""State of a training job as named tensors and plain values, and its digest.
 
-Parameters and buffers carry their module's names, optimizer state the index of its parameter
-in the order of the optimizer's groups, and its own key.
+Parameters and buffers have the names of their modules. Optimizer state is named by its key and by
+the index of its parameter in the order of the optimizer's groups.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ class OptimizerState:
     """An optimizer's state in two parts: tensors, and values that JSON can hold."""
 
     tensors: Mapping[str, torch.Tensor]
-    """By ``INDEX/KEY``."""
+    """Tensors by ``INDEX/KEY``."""
     values: Mapping[str, Mapping[str, Any]]
-    """Other state, by parameter index, then key."""
+    """All other state, by parameter index, then key."""
     groups: list[dict[str, Any]]
     """Hyper-parameters of every parameter group."""
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
-    """All parameters in the order of the optimizer's groups."""
+    """Return all parameters in the order of the optimizer's groups."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> OptimizerState:
-    """The state of an optimizer; tensors are not copied.
+    """Return the state of an optimizer; tensors are not copied.
 
     Raises:
         TypeError: a hyper-parameter or a state value is neither a tensor nor plain.
@@ -52,10 +52,10 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> OptimizerState:
 
 
 def hyper_parameters(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    """Return the hyper-parameters of every parameter group, as JSON can hold them.
+    """Return the hyper-parameters of every parameter group in a form that JSON can hold.
 
     Raises:
-        TypeError: one of them is not plain.
+        TypeError: a hyper-parameter is not plain.
     """
     return [
         {
@@ -78,7 +78,8 @@ def _plain(value: Any, what: str) -> Any:
 
 
 def digest(tensors: Mapping[str, torch.Tensor], values: Any = None) -> str:
-    """BLAKE2b of named tensors (name, type, shape, bytes; by name) and of plain values."""
+    """Return the BLAKE2b digest of named tensors (name, type, shape, bytes; by name) and plain
+    values."""
     state = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
@@ -90,7 +91,7 @@ def digest(tensors: Mapping[str, torch.Tensor], values: Any = None) -> str:
 
 
 def digests(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, str]:
-    """``digest_parameters``, ``digest_buffers`` and ``digest_optimizer`` of a job."""
+    """Return ``digest_parameters``, ``digest_buffers`` and ``digest_optimizer`` of a job."""
     state = optimizer_state(optimizer)
     return {
         "digest_parameters": digest(dict(model.named_parameters())),

@@ -1,10 +1,10 @@
-"""What workers write down about their steps, and how it is read back. Torch-free.
+"""Workers' records of their steps, and readers for them. The module does not import torch.
 
-``steps.jsonl``: one line per executed step, written by the first worker. A step that was
-executed again after a worker's death is there twice; the later line is the one that counts.
-``generations.jsonl``: one line per generation of workers: from which step it went on.
-``samples-GENERATION-RANK.jsonl``: what each worker consumed in each step; its format is
-described, and read, in ``harness.engines.consumed``.
+``steps.jsonl``: one line per executed step, written by the first worker. A step that was executed
+again after a worker's death has two lines, of which the later one counts.
+``generations.jsonl``: one line per generation of workers, with the step from which it went on.
+``samples-GENERATION-RANK.jsonl``: the samples that each worker consumed in each step;
+``harness.engines.consumed`` describes and reads the format.
 ``digests.jsonl``: digests of the state at some steps.
 """
 
@@ -37,26 +37,27 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class LineWriter:
-    """Appends JSON lines to a file.
+    """Appender of JSON lines to a file.
 
-    They are written out about once a second and when told to; or each ``at_once``, so that
-    none is lost when the process is killed: one system call on a descriptor that is kept. What a
-    process that was killed left of a line is taken out first, or the next would be lost with it.
+    Lines are written about once a second and on request. With ``at_once`` each is written
+    immediately, by one system call on an open descriptor, so that none is lost if the process is
+    killed. A partial line that a killed process left is removed first; otherwise the next line
+    would be lost with it.
 
-    Lines that the disk has no room for are kept, in order, and tried again with the next one.
-    Only ``flush`` and ``close`` raise for them, so that nothing ends with lines unwritten.
+    Lines that the disk has no room for are kept in order, and tried again with the next one. Only
+    ``flush`` and ``close`` raise an error for them, so that lines are never lost silently.
     """
 
     def __init__(self, path: Path, *, at_once: bool = False) -> None:
-        """Opens the file, if it is to be written at once and the disk has room for it.
+        """Open the file if lines are written at once and the disk has room for it.
 
         Raises:
-            OSError: it cannot be opened, for another reason than a full or broken disk.
+            OSError: the file cannot be opened, for a reason other than a full or broken disk.
         """
         self._path = path
         self._at_once = at_once
         self._unwritten = b""
-        """Whole lines."""
+        """Complete lines that are still to be written."""
         self._flushed_at = time.monotonic()
         self._descriptor: int | None = None
         if at_once:
@@ -69,14 +70,14 @@ class LineWriter:
             self.try_flush()
 
     def try_flush(self) -> None:
-        """Write out what was added, as far as the disk has room for it."""
+        """Write the added lines as far as the disk has room for them."""
         self._try(self.flush)
 
     def flush(self) -> None:
-        """Write out what was added, as one append.
+        """Write the added lines as one append.
 
         Raises:
-            OSError: it cannot be written; it is kept for the next time.
+            OSError: they cannot be written; they are kept for the next attempt.
         """
         self._flushed_at = time.monotonic()
         if not self._unwritten:
@@ -90,10 +91,10 @@ class LineWriter:
                 self._descriptor = None
 
     def close(self) -> None:
-        """Write out what was added and give the descriptor back. Safe to call twice.
+        """Write the added lines and close the descriptor. Safe to call twice.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the lines cannot be written.
         """
         try:
             self.flush()
@@ -110,7 +111,7 @@ class LineWriter:
         return self._descriptor
 
     def _write(self, descriptor: int) -> None:
-        """Write all lines; where the disk has no room, whole lines only, and keep the rest."""
+        """Write all lines; if the disk has no room, write complete lines only and keep the rest."""
         lines, num_written = self._unwritten, 0
         try:
             while num_written < len(lines):
@@ -123,7 +124,8 @@ class LineWriter:
 
     @staticmethod
     def _try(action: Callable[[], object]) -> None:
-        """Do it, or leave it to the next time where the machine refuses."""
+        """Run an action; ignore an error that is the machine's, so that it is tried again next
+        time."""
         try:
             action()
         except OSError as error:
@@ -136,7 +138,7 @@ def _open(path: Path) -> int:
 
 
 def _mend(descriptor: int) -> None:
-    """Cut a file off after its last whole line."""
+    """Truncate a file after its last complete line."""
     start = end = os.lseek(descriptor, 0, os.SEEK_END)
     while start > 0:
         start = max(0, start - _BLOCK_BYTES)
@@ -149,14 +151,15 @@ def _mend(descriptor: int) -> None:
 
 
 class LineReader:
-    """Reads the lines of a file that grows, each once."""
+    """Reader of the lines of a growing file, each once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._position = 0
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """The complete lines that were added since; none if there is no such file yet."""
+        """Yield the complete lines added since the last call; none if the file does not exist
+        yet."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -169,7 +172,8 @@ class LineReader:
 
 
 class SamplesLog:
-    """What one worker of one generation consumes; no line is lost when it is killed."""
+    """Log of what one worker of one generation consumes; no line is lost if the worker is
+    killed."""
 
     def __init__(
         self,
@@ -179,24 +183,25 @@ class SamplesLog:
         order: DataOrder,
         parts: Sequence[int] | None = None,
     ) -> None:
-        """Opens the log and says in it what the ranges are ranges of.
+        """Open the log and record the order to which its ranges refer.
 
         Args:
-            job_dir: the job's.
-            generation: of the membership.
-            rank: of the worker, in the file's name.
-            order: of the samples.
-            parts: which parts of every plan the worker consumes; None: its rank's.
+            job_dir: folder of the job.
+            generation: generation of the membership.
+            rank: rank of the worker, in the file's name.
+            order: order of the samples.
+            parts: parts of every plan that the worker consumes; None: its rank's.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: the log cannot be opened.
         """
         self._parts = (rank,) if parts is None else tuple(parts)
         self._lines = LineWriter(samples_path(job_dir, generation, rank), at_once=True)
         self._lines.add({"order": order.kind, "num_samples": order.num_samples})
 
     def add(self, step: int, plan: Plan) -> None:
-        """What the worker is about to consume in ``step`` (counted from 1), before it does."""
+        """Record what the worker will consume in ``step`` (counted from 1); call it before the
+        step."""
         ranges = [piece for part in self._parts for piece in plan.parts[part]]
         self._lines.add({"step": step, "ranges": ranges, "epochs": plan.after.num_epochs})
 
@@ -206,11 +211,11 @@ class SamplesLog:
 
 
 def samples_path(job_dir: Path, generation: int, rank: int) -> Path:
-    """Where a worker logs what it consumes."""
+    """Return the path of a worker's log of consumed samples."""
     return job_dir / f"samples-{generation:04d}-{rank:03d}.jsonl"
 
 
 def consumed_ids(job_dir: Path, order: DataOrder) -> list[int]:
-    """The ids of the samples that were consumed in the steps that count, by step and rank."""
+    """Return the ids of all samples consumed in the steps that count, by step and rank."""
     parts = read_consumed(job_dir)
     return order.ids(Range(*piece) for part in parts for piece in part.ranges)

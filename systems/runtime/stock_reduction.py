@@ -1,4 +1,4 @@
-"""DistributedDataParallel as everybody uses it."""
+"""Stock DistributedDataParallel as a reduction."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 class StockReduction:
-    """DistributedDataParallel on the default group. It broadcasts buffers before a forward
-    pass, and a lost group is the end of the process."""
+    """DistributedDataParallel on the default process group.
+
+    Stock DistributedDataParallel broadcasts buffers before a forward pass. The process ends if the
+    group is lost.
+    """
 
     parallel: torch.nn.Module
 
     def __init__(self, model: torch.nn.Module, device: torch.device, *, replays: bool) -> None:
-        """Args: the model, on its device; and whether the layout of the buckets shall be that
-        of a job which runs on when this one only goes on."""
+        """Wrap the model, which must be on its device.
+
+        ``replays`` is true if a resumed job must have the bucket layout of an uninterrupted one.
+        """
         device_ids = [0] if device.type == "cuda" else None
         self._model = model
         self.parallel = DistributedDataParallel(model, device_ids=device_ids)
@@ -24,20 +29,21 @@ class StockReduction:
 
     @property
     def layout_in_use(self) -> Sequence[Sequence[int]]:
-        """Not known."""
+        """Empty: the layout is not known."""
         return ()
 
     @property
     def kept_layout(self) -> Sequence[Sequence[str]]:
-        """Not known."""
+        """Empty: the layout is not known."""
         return ()
 
     def needs_warm_up(self, step: int) -> bool:
-        """Not before the first step of all."""
+        """Return whether the layout is replayed here; the first step of all never needs it."""
         return self._replays and step > 0
 
     def warm_up(self, make_loss: Callable[[], torch.Tensor]) -> None:
-        """One pass; the buckets are laid out anew at the beginning of the next."""
+        """Run one pass; DistributedDataParallel rebuilds the buckets at the beginning of the
+        next."""
         buffers = [(buffer, buffer.clone()) for buffer in self._model.buffers()]
         torch.autograd.backward(make_loss())
         for parameter in self._model.parameters():
@@ -47,13 +53,13 @@ class StockReduction:
                 buffer.copy_(before)
 
     def begin(self) -> None:
-        """Nothing: it is done in the forward pass."""
+        """Do nothing: the forward pass has broadcast the buffers."""
 
     def finish(self) -> None:
-        """Nothing: the backward pass has waited."""
+        """Do nothing: the backward pass has waited."""
 
     def undo(self) -> None:
-        """Nothing: no step is ever lost but with its process."""
+        """Do nothing: a step is lost only together with its process."""
 
     def commit(self) -> None:
-        """Nothing."""
+        """Do nothing: each step counts at once."""

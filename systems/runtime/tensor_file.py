@@ -1,4 +1,4 @@
-"""Tensors in a safetensors file that is there whole or not at all."""
+"""Tensors in a safetensors file that exists either completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 _ERROR_NUMBER = re.compile(r"\(os error (\d+)\)")
-"""How the library, which is written in Rust, names what the system refused."""
+"""Error number of the system in the message of the library, which is written in Rust."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> Path:
-    """Write tensors next to ``path``; the file, which the caller is to rename.
+    """Write tensors to a temporary file next to ``path`` and return it; the caller must rename it.
 
-    Where that fails nothing of it is left: a disk that is full is not to stay so.
+    If writing fails, the partial file is removed, so that the disk does not stay full.
 
     Raises:
         OSError: the system refuses, with its error number.

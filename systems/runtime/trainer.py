@@ -1,7 +1,8 @@
-"""One step of one worker: what it consumes, computes and applies. Knows no driver.
+"""One step of one worker: the samples consumed, the computation, the update. Independent of a
+driver.
 
-A step is in two halves. ``compute`` changes nothing that could not be undone; ``commit``
-applies the gradients. In between a worker can learn that the step does not count.
+A step has two halves. All changes by ``compute`` can be undone; ``commit`` applies the gradients.
+Between them a worker may learn that the step does not count.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from systems.runtime.state import parameters_of
 from systems.runtime.step_log import SamplesLog
 
 OnLosses: TypeAlias = Callable[[list[tuple[int, float]]], None]
-"""Told losses and the places that they belong in, see ``Trainer.losses``."""
+"""Receives losses and their places, see ``Trainer.losses``."""
 
 
 class Trainer:
-    """Executes the steps of a session."""
+    """Executor of a session's steps."""
 
     num_losses = 1
-    """Places for losses that all workers of the job fill in a step."""
+    """Number of places for losses that all workers of the job fill in a step."""
 
     def __init__(self, session: Session, mark: Mark) -> None:
-        """``set_share`` comes before the first step.
+        """Prepare a trainer; call ``set_share`` before the first step.
 
         Args:
-            session: its reduction is set.
-            mark: the worker's, which says what part of a step it is at.
+            session: session whose reduction is set.
+            mark: mark of the worker, which shows the present part of a step.
         """
         self.session = session
         self._mark = mark
@@ -48,12 +49,13 @@ class Trainer:
         self._samples: SamplesLog | None = None
         self._loss_share = 1.0
         self.weight = 1.0
-        """What the loss is multiplied by."""
+        """Factor on the loss."""
         self.computed_at = 0.0
-        """When this worker's own gradients were ready, on ``time.monotonic``; on an accelerator,
-        when the last of their computation was handed to it, unless ``times_device``."""
+        """Time at which this worker's own gradients were ready, on ``time.monotonic``. On an
+        accelerator it is the time at which the last of their computation was submitted, unless
+        ``times_device``."""
         self.times_device = False
-        """Whether to wait for the device's own work, and for nobody else's, before that."""
+        """True if the trainer first waits for the device's own work, but not for other workers."""
         self._loss: torch.Tensor | None = None
         self._plan: Plan | None = None
 
@@ -65,12 +67,13 @@ class Trainer:
         generation: int,
         virtual_workers: Sequence[int] = (),
     ) -> None:
-        """Between steps: which part of every step is this worker's from now on.
+        """Set this worker's part of every step from now on; call it between steps.
 
-        Also opens the samples log of this generation and rank. There are no virtual workers here.
+        The call also opens the samples log of this generation and rank. ``virtual_workers`` has no
+        meaning here.
 
         Raises:
-            ValueError: some worker would have nothing to do.
+            ValueError: a worker would get no sample.
             OSError: the log cannot be opened.
         """
         self.rank, self.num_workers = rank, num_workers
@@ -85,26 +88,27 @@ class Trainer:
         start, stop = share(global_batch, self.num_workers, self.rank)
         self.global_batch = global_batch
         self._loss_share = (stop - start) / global_batch
-        # The reduction takes the plain mean over workers; with this factor that is the mean
-        # over the samples, also where the shares differ in size.
+        # The reduction takes the plain mean over workers. This factor makes it the mean over
+        # samples, also if the shares differ in size.
         self.weight = (stop - start) * self.num_workers / global_batch
 
     def plan(self) -> Plan:
-        """What the next step consumes; pure."""
+        """Return what the next step consumes; pure."""
         return self.session.data.plan(self.session.data_state, self.num_workers, self.global_batch)
 
     def fetch(self, plan: Plan) -> Batch:
-        """As ``batch``, but the samples stay where they were fetched."""
+        """Return the batch like ``batch``, but leave the samples where they were fetched."""
         session = self.session
         seed_all(step_seed(session.seed, session.step, self.rank), session.device)
         return session.prefetcher.batch(plan, (self.rank,), self.global_batch)
 
     def batch(self, plan: Plan) -> Batch:
-        """Random states set and this worker's samples fetched for the next step."""
+        """Set the random states and fetch this worker's samples for the next step."""
         return on_device(self.fetch(plan), self.session.device)
 
     def dummy_loss(self) -> torch.Tensor:
-        """The loss of the next step, for passes that are forgotten. Nothing is logged."""
+        """Return the loss of the next step, for passes whose results are discarded. Nothing is
+        logged."""
         batch = self.batch(self.plan())
         return self.session.workload.loss(self.session.reduction.parallel, batch)
 
@@ -114,12 +118,13 @@ class Trainer:
         """Draw samples, run forward and backward, and reduce the gradients.
 
         Args:
-            on_losses: called after the forward pass with ``losses``. Waits for the device.
-            before_backward: called before the first backward pass, from which on the gradients
-                of the last step are written over.
+            on_losses: called with ``losses`` after the forward pass, which waits for the device.
+            before_backward: called before the first backward pass, which overwrites the gradients
+                of the last step.
 
         Raises:
-            GroupLost: the state is what it was, and the step can be computed again.
+            GroupLost: the process group failed; the state is unchanged, and the step can be
+                computed again.
         """
         session, recorder = self.session, self.session.recorder
         reduction, plan = session.reduction, self.draw()
@@ -145,7 +150,7 @@ class Trainer:
         self.finish(plan)
 
     def draw(self) -> Plan:
-        """The first part of ``compute``: what the step consumes, which is logged."""
+        """Begin ``compute``: determine and log what the step consumes."""
         self._mark.now(Doing.FORWARD)
         session = self.session
         if session.adapter is not None:
@@ -157,10 +162,11 @@ class Trainer:
         return plan
 
     def finish(self, plan: Plan) -> None:
-        """The last part of ``compute``, after the backward pass: wait for the reduction.
+        """End ``compute`` after the backward pass: wait for the reduction.
 
         Raises:
-            GroupLost: the state is what it was, and the step can be computed again.
+            GroupLost: the process group failed; the state is unchanged, and the step can be
+                computed again.
         """
         if self.times_device and self.session.device.type == "cuda":
             torch.cuda.current_stream(self.session.device).synchronize()
@@ -177,32 +183,34 @@ class Trainer:
 
     @property
     def losses(self) -> list[tuple[int, float]]:
-        """This worker's share of the loss of the step computed last, which all add up in place
-        0. Waits for the device."""
+        """This worker's share of the last computed step's loss; the sum over workers is the loss.
+
+        All shares go in place 0. Reading it waits for the device.
+        """
         assert self._loss is not None
         return [(0, float(self._loss) * self._loss_share)]
 
     def mean(self, losses: Sequence[float]) -> float:
-        """The step's mean loss over samples, once all workers have filled the places."""
+        """Return the step's mean loss over samples, from places that all workers have filled."""
         return losses[0]
 
     def undo(self) -> None:
-        """The step that was computed does not count: as if ``compute`` had never been called."""
+        """Discard the computed step, as if ``compute`` had never been called."""
         if self._plan is not None:
             self._plan = None
             self.session.reduction.undo()
 
     @property
     def rate_batch(self) -> float:
-        """The batch whose learning rate the update of the computed step is to have, samples."""
+        """Batch, in samples, whose learning rate the update of the computed step uses."""
         adapter = self.session.adapter
         return self.global_batch if adapter is None else adapter.rate_batch(self.global_batch)
 
     def commit(self, *, updates: bool = True) -> None:
-        """Apply the gradients of the step that was computed; it counts from now on.
+        """Apply the gradients of the computed step; it counts from now on.
 
         Args:
-            updates: False: the step counts, and the model stays as it is. A gradient scaler skips
+            updates: False: the step counts, but the model does not change. A gradient scaler skips
                 an update whose gradients are not finite.
         """
         session, plan = self.session, self._plan
@@ -230,14 +238,15 @@ class Trainer:
 
 
 def on_device(batch: Batch, device: torch.device) -> Batch:
-    """A batch where it is to be computed; workloads make it on the CPU."""
+    """Return a batch on the device that computes it; workloads make it on the CPU."""
     if device.type == "cpu":
         return batch
     return {name: value.to(device) for name, value in batch.items()}
 
 
 def seed_all(seed: int, device: torch.device) -> None:
-    """Seed torch (of this device only: seeding all of them costs), NumPy and Python."""
+    """Seed torch, NumPy and Python; of torch only this device, since seeding all devices is
+    slow."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)

@@ -37,13 +37,13 @@ def train(
 ) -> None:
     """Train one generation until its target step, or until the driver says stop.
 
-    Everything is reported through ``client``. ``ordered_at`` is when the order came, on
-    ``time.monotonic``. ``finishing`` is called in the first worker as soon as the target is
-    reached: from there on nobody else can say how the job ended.
+    Everything is reported through ``client``. ``ordered_at`` is the arrival of the order, on
+    ``time.monotonic``. ``finishing`` is called in rank 0 as soon as the target is reached: after
+    that no other worker can report how the job ended.
     """
     mark = Mark(order.mark)
     mark.first(order.rank == 0)
-    mark.leads(order.rank == 0)  # its store serves all, and it alone reports
+    mark.leads(order.rank == 0)  # its store serves all workers, and only it reports
     stopwatch = Stopwatch(ordered_at)
     program = program_for(order, stopwatch, takes_state=order.checkpoint is not None)
     joined = join(order, client, program.device)
@@ -89,8 +89,8 @@ class _Loop:
         )
         self.is_first = order.rank == 0
         self.pacer = Pacer(order.step_floor_s)
-        # Where a step is padded, or its loss is on another device, the words are exchanged
-        # at its end: a command is then obeyed at once and nothing waits for the device.
+        # If a step is padded, or its loss is on another device, control words are exchanged at its
+        # end. A command is then obeyed at once, and nothing waits for the device.
         self.words_at_end = self.pacer.is_on or session.device.type != "cpu"
         job_dir = Path(order.job_dir)
         self.steps = LineWriter(job_dir / "steps.jsonl")
@@ -104,7 +104,7 @@ class _Loop:
         self.ended_at = 0.0
 
     def run(self) -> None:
-        """All steps, then the way out."""
+        """Run all steps, then leave."""
         session = self.session
         if self.is_first:
             self.generations.add(
@@ -120,12 +120,12 @@ class _Loop:
             self.generations.try_flush()
         try:
             target_step = self._train()
-        finally:  # whatever ends it: what was executed is on record
+        finally:  # record what was executed, whatever ends training
             self._flush()
         self._leave(finished=session.is_done(target_step))
 
     def _train(self) -> int:
-        """Steps until the target or a stop; returns the target."""
+        """Run steps until the target or a stop; return the target step."""
         session = self.session
         target_step, stopped = self.order.target_step, False
         first = session.step
@@ -139,13 +139,15 @@ class _Loop:
             assert verdict is not None
             target_step, stopped = verdict.target_step, verdict.stop
             if self.is_first:
+                # Before the report: it may write a checkpoint, which takes time.
                 if session.is_done(target_step):
                     self.finishing()
                 self._report(started, verdict, late, is_first_step=session.step == first + 1)
         return target_step
 
     def _step(self) -> Verdict | None:
-        """Compute and apply one step; its verdict unless that comes at the end."""
+        """Compute and apply one step; return its verdict, or None if words are exchanged at its
+        end."""
         self.trainer.compute(None if self.words_at_end else self.agreement.begin)
         self.trainer.commit()
         return None if self.words_at_end else self.agreement.end()
@@ -155,7 +157,7 @@ class _Loop:
         return self.agreement.end()
 
     def _report(self, started: float, verdict: Verdict, late: bool, is_first_step: bool) -> None:
-        """Log the step, tell the driver now and then, save and digest when it is due."""
+        """Log the step; report progress, write digests and save a checkpoint when each is due."""
         session, order = self.session, self.order
         entry: dict[str, Any] = {
             "step": session.step,
@@ -178,7 +180,7 @@ class _Loop:
                 {"kind": "first_step", "started": started, "phases_s": phases_s} | self._standing()
             )
             self.reported_at = self.ended_at
-            self.recent.clear()  # the first step warms up and says nothing about the others
+            self.recent.clear()  # the first step warms up and is no measure of the others
         elif self.ended_at - self.reported_at >= PROGRESS_EVERY_S:
             self.reported_at = self.ended_at
             self.client.offer({"kind": "progress"} | self._standing())
@@ -198,10 +200,10 @@ class _Loop:
         }
 
     def _save(self, kind: str) -> None:
-        """Write a checkpoint; the logs first, so that no saved step is without its line.
+        """Flush the logs, then write a checkpoint, so that every saved step has its line.
 
         Raises:
-            OSError: the disk has no room; the checkpoint before is as it was.
+            OSError: the disk has no room; the previous checkpoint is unchanged.
         """
         started = time.monotonic()
         self._flush_logs()
@@ -212,7 +214,8 @@ class _Loop:
             {"kind": kind, "path": str(manifest), "saved": now, "save_s": now - started}
             | self._standing()
         )
-        keep_only(self.checkpoints, manifest)  # the driver would have wanted the one before
+        # only after the driver knows the new one: it may need the previous one until then
+        keep_only(self.checkpoints, manifest)
 
     def _flush(self) -> None:
         self.trainer.close()
@@ -225,19 +228,20 @@ class _Loop:
             log.flush()
 
     def _leave(self, *, finished: bool) -> None:
-        """The step loop is over on all workers: save or evaluate, and go when all may go.
+        """Leave after the last step of all workers: save or evaluate, then wait for permission to
+        exit.
 
-        The groups stay until the process ends. Were they destroyed here, the reduction would free
-        its own once it goes, and wait, with the interpreter's lock held, for threads of gloo's
-        that may need that lock to free a tensor (DistributedDataParallel of torch 2.13).
+        The process groups live until the process ends. If they were destroyed here, the reduction
+        would later free its own, holding the interpreter's lock, and wait for gloo's threads. These
+        may need that lock to free a tensor (DistributedDataParallel of torch 2.13).
         """
         session = self.session
         self.mark.now(Doing.LEAVE)
         left = {"kind": "left", "finished": finished, "overruns": self.pacer.num_overruns}
         self.client.send(left | self._standing())
         if not self.is_first:
-            # A worker that goes at once could break the connection on which another still
-            # receives the end of the last sum.
+            # A worker that exits at once could break the connection on which another still receives
+            # the end of the last all-reduce.
             while (message := self.client.receive(None))["kind"] != "exit":
                 raise ControlError(f"the driver sent {message['kind']!r} instead of exit")
         elif finished:

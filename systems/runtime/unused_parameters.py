@@ -1,4 +1,4 @@
-"""Parameters that have no part in the loss, which nobody here can train."""
+"""Check that every parameter has a part in the loss, which training here requires."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class UnusedParameterError(RuntimeError):
 
 
 def check_all_used(model: torch.nn.Module) -> None:
-    """After a backward pass.
+    """Check a model after a backward pass.
 
     Raises:
-        UnusedParameterError: a parameter that wants a gradient has none.
+        UnusedParameterError: a parameter that requires a gradient has none.
     """
     names = [
         name
@@ -25,7 +25,7 @@ def check_all_used(model: torch.nn.Module) -> None:
 
 
 def unused(names: list[str]) -> UnusedParameterError:
-    """The error for these parameters."""
+    """Return the error for these parameters."""
     return UnusedParameterError(
         f"{len(names)} parameters have no part in the loss, such as {names[0]}: stock"
         " DistributedDataParallel refuses this, too. Freeze them (requires_grad_(False)), or use"

@@ -1,12 +1,14 @@
-"""Everything that has to be warm before a job needs it: the driver's part of ``start``.
+"""The driver's part of the option ``start``: processes that are made ready before a job needs them.
 
-The pre-importing process is started, and spares are prepared, when a backend is opened. A spare
-that was used is replaced when training is at rest again: no change is in flight, and every job
-has done as many steps since the last one as count towards its cost. So no replacement disturbs
-what is measured; a change that comes sooner finds fewer spares, and has forks instead, which is
-counted (``spares_missed``). Low priority would not do: without privileges a process that has
-lowered its own cannot raise it again; and where the kernel groups tasks by session (autogroups),
-priorities do not count between workers.
+When a backend is opened, the fork server imports the libraries and spares are prepared. A used
+spare is replaced only when training is at rest. At rest means: no change is in flight, and every
+job has since done as many steps as count towards the cost of a change. So replacements do not
+disturb what is measured. A change that comes sooner finds fewer spares and forks instead, which
+``spares_missed`` counts.
+
+Low priority would not replace this rule. An unprivileged process that has lowered its priority
+cannot raise it again. Where the kernel groups tasks by session (autogroups), priorities do not
+count between workers.
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ PREPARE_ENTRIES = {
 
 
 class RuntimeSetupError(Exception):
-    """The runtime cannot be made ready; the text says why and what can be done."""
+    """The runtime cannot be made ready; the text gives the reason and a remedy."""
 
 
 class Warming:
-    """See the module's text."""
+    """Keeper of the fork servers, spares and standbys of a backend."""
 
     def __init__(
         self,
@@ -48,33 +50,42 @@ class Warming:
         launcher: Launcher,
         wait: Callable[[float], None],
     ) -> None:
-        """Args: ``wait`` waits so many seconds, and may be cut short."""
+        """Store the settings; ``open`` starts the work.
+
+        Args:
+            options: options of the backend.
+            cluster: cluster whose slots get spares.
+            launcher: launcher of the processes.
+            wait: waits for up to the given number of seconds.
+        """
         self._options = options
         self._cluster = cluster
         self._launcher = launcher
         self._wait = wait
         self._is_keeping = False
-        """Whether there are to be spares."""
+        """True if spares are wanted."""
         self._recipes: dict[str, Recipe] = {}
-        """Of all jobs that have begun, by their identity: what standbys are to have built."""
+        """Recipes that standbys must build, by identity: those of all jobs that have begun."""
         self._is_outdated = False
-        """Whether standbys are to be made anew, by the recipes as they are now."""
+        """True if standbys must be made again to match the present recipes."""
         self._proven: set[str] = set()
-        """Recipes that standbys have followed."""
+        """Identities of recipes that standbys have built."""
         self._given_up: set[str] = set()
-        """Those that they did not live through."""
+        """Identities of recipes that ended or hung the standbys which built them."""
         self._is_one_by_one = False
-        """Whether one of several was such a recipe, and it is to be found out which."""
+        """True if one of several recipes ended or hung standbys, and they are tried singly to find
+        it."""
         self._ready, self._since = 0, time.monotonic()
-        """How many spares were ready, and since when it has been so many while others were not."""
+        """Number of ready spares, and the time since which it has been so while others were not
+        ready."""
         self._rest: dict[str, int] | None = None
-        """The step of every job when the last change had ended; None: one is in flight."""
+        """Step of every job when the last change had ended; None while a change is in flight."""
 
     def open(self) -> None:
-        """Do what ``start`` asks for, and wait until it is done.
+        """Make ready what ``start`` asks for, and wait until it is ready.
 
         Raises:
-            RuntimeSetupError: modules cannot be imported, spares cannot be prepared.
+            RuntimeSetupError: modules cannot be imported, or spares cannot be prepared.
         """
         warmth = self._options.warmth
         if warmth is Warmth.COLD:
@@ -90,7 +101,7 @@ class Warming:
                 raise
 
     def begins(self, order: TrainingOrder, change: Change) -> None:
-        """A job begins: standbys are to have built what it trains."""
+        """Record that a job begins: standbys must build its program from now on."""
         options, spec = self._options, order.workload
         if options.warmth is not Warmth.STANDBY or "." not in spec.target:  # a script
             return
@@ -98,14 +109,14 @@ class Warming:
         recipe = Recipe.of(spec, order.seed, change, is_reduced=is_reduced, common=common)
         try:
             identity = recipe.identity
-        except TypeError:  # options that cannot be sent: the job's own start says so
+        except TypeError:  # options that cannot be sent: the job's own start reports them
             return
         if identity not in {*self._recipes, *self._given_up}:
             self._recipes[identity] = recipe
             self._is_outdated = True
 
     def check(self, jobs: Mapping[str, DrivenJob]) -> None:
-        """Have spares replaced if some are lacking and training is at rest."""
+        """Replace spares that are used or outdated, if training is at rest."""
         if not self._is_keeping:
             return
         if any(job.change is not None for job in jobs.values()):
@@ -123,10 +134,13 @@ class Warming:
             if self._is_outdated:
                 self._is_outdated, self._since = False, time.monotonic()
             self._keep()
-            self._rest = steps  # should these die at once, the next ones take as long
+            self._rest = steps  # should these die at once, the next ones are made no sooner
 
     def _judge(self, spares: Spares) -> None:
-        """Go on without programs that end the standbys which build them, or hang them."""
+        """Give up programs that end or hang the standbys which build them.
+
+        If several programs are on trial, they are tried one by one first, to find the culprit.
+        """
         now, on_trial = time.monotonic(), self._on_trial()
         if spares.ready != self._ready or spares.ready >= spares.alive:
             self._ready, self._since = spares.ready, now
@@ -148,21 +162,22 @@ class Warming:
             self._is_outdated = bool(self._on_trial())
 
     def _on_trial(self) -> list[str]:
-        """Recipes that standbys are to follow, of which none has done so yet."""
+        """Return the recipes that standbys must build but that no standby has built yet."""
         unproven = [identity for identity in self._recipes if identity not in self._proven]
         return unproven[:1] if self._is_one_by_one else unproven
 
     def _keep(self) -> None:
-        """Want a spare for every slot, in place of any that is to be another by now."""
+        """Ask the launcher for one spare for every slot; it replaces those with another
+        specification."""
         self._launcher.keep([self._spec(slot) for slot in self._cluster.slots])
 
     def close(self) -> None:
-        """End the spares that nobody has used; ``are_gone`` says when they have."""
+        """End the unused spares; ``are_gone`` tells when they have ended."""
         if self._is_keeping:
             self._launcher.keep(())
 
     def are_gone(self) -> bool:
-        """Whether no spare is left."""
+        """Return whether no spare is left."""
         return not self._is_keeping or self._launcher.spares().alive == 0
 
     def _spec(self, slot: Slot) -> SpareSpec:
@@ -181,7 +196,7 @@ class Warming:
         )
 
     def _import(self, deadline: float) -> None:
-        """Have a process forked on every host, so that the pre-import is over when jobs come."""
+        """Fork a process on every host, so that the pre-import is over when jobs come."""
         addresses = sorted({host.address for host in self._cluster.hosts})
         handles = {}
         for address in addresses:
@@ -209,10 +224,10 @@ class Warming:
             self._wait(LOSING_WAIT_S)
 
     def _prepare(self, deadline: float) -> None:
-        """Have all spares prepared."""
+        """Prepare all spares and wait until they are ready."""
         self._keep()
         while True:
-            self._launcher.ended()  # of nothing: no job has begun
+            self._launcher.ended()  # returns nothing of interest: no job has begun
             spares = self._launcher.spares()
             if spares.failure:
                 raise RuntimeSetupError(

@@ -1,7 +1,7 @@
-"""A worker process: greet the driver, get the order, train, leave.
+"""A worker process: greet the driver, receive the order, train, exit.
 
-No training library is imported before the order is here: whatever has to be set before that
-is set by then.
+No training library is imported before the order arrives, since the environment must be complete
+before such an import.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from systems.runtime.control import TOKEN_VARIABLE, ControlClient, ControlError,
 from systems.runtime.order import WorkerOrder
 
 _NOT_DETERMINISTIC = " does not have a deterministic implementation"
-"""What torch says of an operator, after its name, where ``determinism`` forbids such."""
+"""Torch's message about an operator, after its name, if ``determinism`` forbids the operator."""
 
 Train: TypeAlias = Callable[[Message, ControlClient, float], None]
-"""Called with the order's message, the connection to the driver and when the order came."""
+"""Called with the order's message, the connection to the driver, and the time the order came."""
 
 
 def main(argv: Sequence[str]) -> NoReturn:
-    """Entry point: ``ADDRESS PORT JOB_ID GENERATION RANK``, the token in the environment."""
+    """Run a worker with the arguments ``ADDRESS PORT JOB_ID GENERATION RANK``; its token is in the
+    environment."""
     address, port, job_id, generation, rank = argv
     greeting = {
         "kind": "greeting",
@@ -48,14 +49,14 @@ def _train(message: Message, client: ControlClient, ordered_at: float) -> None:
 
 
 def work(client: ControlClient, train: Train) -> NoReturn:
-    """Wait for the order, train, and end this process; what fails is told to the driver."""
+    """Wait for the order, train, and end this process; report a failure to the driver."""
     try:
         message = client.receive(None)  # the driver limits how long a start may take
         if message.get("kind") != "order":
             raise ControlError(f"the driver sent {message.get('kind')!r} instead of an order")
         train(message, client, time.monotonic())
     except Exception as error:
-        with suppress(OSError):  # a log that cannot be written
+        with suppress(OSError):  # the log may not be writable
             traceback.print_exc()
         client.send(
             {
@@ -63,6 +64,7 @@ def work(client: ControlClient, train: Train) -> NoReturn:
                 "reason": _reason(error),
                 "collective": _is_lost(error),
                 "of_machine": is_of_machine(error),
+                "is_of_all": getattr(error, "is_of_all", False),
             }
         )
         code = 1
@@ -72,13 +74,13 @@ def work(client: ControlClient, train: Train) -> NoReturn:
     with suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
-    # Tearing an interpreter with a training library down takes long and has nothing left to
-    # save: everything this process had to say is written and sent.
+    # Leave without the interpreter's shutdown: it takes long with a training library, and
+    # everything has been written and sent.
     os._exit(code)
 
 
 def warm_up(argv: Sequence[str]) -> int:
-    """Do nothing: a process with this entry makes its launcher import what it pre-imports."""
+    """Do nothing; starting a process with this entry makes the launcher do its pre-imports."""
     return 0
 
 
@@ -97,8 +99,7 @@ def _reason(error: Exception) -> str:
 
 
 def _is_lost(error: Exception) -> bool:
-    """Whether this looks like a process's death rather than a mistake of our own: of another
-    worker, or of one that fetches for this one."""
+    """Return whether an error looks like the death of another worker or of a loader process."""
     text = str(error)
     return type(error).__name__.startswith(("Dist", "GroupLost", "LoaderKilledError")) or any(
         sign in text for sign in ("gloo", "NCCL", "Connection closed by peer", "Connection reset")

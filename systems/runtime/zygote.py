@@ -1,19 +1,18 @@
-"""A process that has imported the training library and forks workers on request.
+"""The fork server: a process that has imported the training library and forks workers on request.
 
-It must stay safe to fork from: it runs no thread, no store, no process group; it imports
-what it is told, checks that this left no thread behind, and then only waits on its socket
-for requests (JSON lines) and on the kernel for the ends of its children.
+The fork server must stay safe to fork from, so it has no thread, no store and no process group. It
+imports what it is told and checks that no thread is left behind. Then it only waits for requests on
+its socket (JSON lines), and for the ends of its children.
 
-Requests: ``{"kind": "start", "id", "entry", "argv", "env", "cores", "log"}``,
-``{"kind": "signal", "id", "signum"}``, ``{"kind": "ping"}``; for spares (``spare``) ``{"kind":
-"spare", "id", "entry", "argv", "env", "cores"}`` and ``{"kind": "use", "spare"}`` with all that
-``start`` has.
+Requests: ``{"kind": "start", "id", "entry", "argv", "env", "cores", "log"}``, ``{"kind": "signal",
+"id", "signum"}``, ``{"kind": "ping"}``; for spares (``spare``) ``{"kind": "spare", "id", "entry",
+"argv", "env", "cores"}`` and ``{"kind": "use", "spare"}`` with all fields of ``start``.
 
-Answers: ``ready``, ``failed`` (the imports), ``started`` with an id and its process id,
-``refused`` with an id and why the system would not fork, ``spare_ready`` with an id, ``exited``
-with an id and a return code, once everything that the process has started has ended too. Every
-request is also answered with ``taken``, from which the launcher knows that this process has not
-stopped. When the socket ends, so does everything.
+Answers: ``ready``, ``failed`` (the imports), ``started`` with an id and its process id, ``refused``
+with an id and the system's reason, ``spare_ready`` with an id. ``exited`` with an id and a return
+code follows once everything that the process has started has ended too. Every request is also
+answered with ``taken``, which tells the launcher that the fork server still runs. All processes end
+when the socket is closed.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ from systems.runtime.spare import BEGUN, READY, prepare_and_wait
 
 
 def main() -> int:
-    """``PARENT DESCRIPTOR MODULE...``: the launcher's id, our end of its socket, imports."""
+    """Run the fork server; arguments: ``PARENT DESCRIPTOR MODULE...`` (launcher's id, socket,
+    imports)."""
     parent, descriptor, *modules = sys.argv[1:]
     die_with_parent(int(parent))
     adopt_orphans()
@@ -50,14 +50,14 @@ def main() -> int:
         sock.sendall(encode({"kind": "failed", "reason": problem}))
         return 1
     gc.collect()
-    gc.freeze()  # keeps the collector from touching, and so copying, what is shared
+    gc.freeze()  # or the collector would touch, and so copy, shared pages
     sock.sendall(encode({"kind": "ready"}))
     _Zygote(sock).run()
     return 0
 
 
 def _import(modules: Sequence[str]) -> str | None:
-    """Import modules; what is wrong, or None."""
+    """Import modules; return the problem, or None."""
     for module in modules:
         try:
             importlib.import_module(module)
@@ -79,24 +79,24 @@ def _import(modules: Sequence[str]) -> str | None:
 
 @dataclass(slots=True)
 class _Child:
-    """A fork, as its parent knows it."""
+    """Fork, as its parent sees it."""
 
     number: int
-    """Its id; that of a spare changes when it is used."""
+    """Id of the fork; a spare's changes when it is used."""
     socket: socket.socket | None = None
-    """To a spare that has not said yet that it begins its work."""
+    """Connection to a spare that has not begun its work yet."""
     work: Message | None = None
-    """What a spare was given to do, until it says that it begins."""
+    """Work given to a spare, until it reports that it has begun."""
 
 
 @dataclass(slots=True)
 class _End:
-    """The end of a fork whose own processes are being killed."""
+    """End of a fork whose own processes are being killed."""
 
     number: int
     returncode: int
     orphans: set[int]
-    """Process ids of what it has started and has not ended yet."""
+    """Process ids of its own processes that have not ended yet."""
 
 
 class _Zygote:
@@ -104,13 +104,13 @@ class _Zygote:
         self._socket = sock
         self._selector = selectors.DefaultSelector()
         self._children: dict[int, _Child] = {}
-        """By process id."""
+        """Children by process id."""
         self._ends: list[_End] = []
-        """Not told yet."""
+        """Ends that are not reported yet."""
         self._wake_read, self._wake_write = socket.socketpair()
 
     def run(self) -> None:
-        """Until the launcher's end of the socket is closed."""
+        """Serve until the launcher closes its end of the socket."""
         for end in (self._wake_read, self._wake_write):
             end.setblocking(False)
         signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
@@ -121,7 +121,7 @@ class _Zygote:
         try:
             self._serve(LineBuffer())
         except OSError:
-            pass  # the launcher hung up, with words of ours unread
+            pass  # the launcher closed the socket with messages unread
         finally:
             self._end()
 
@@ -157,7 +157,8 @@ class _Zygote:
         elif request["kind"] == "signal":
             for pid, child in self._children.items():
                 if child.number == request["id"]:
-                    child.work = None  # its end, from now on, is its own
+                    # it was signalled, so its work must not be given to another process
+                    child.work = None
                     with contextlib.suppress(ProcessLookupError):
                         self._signal(pid, request["signum"])
 
@@ -167,11 +168,12 @@ class _Zygote:
         ours: socket.socket | None = None,
         theirs: socket.socket | None = None,
     ) -> _Child | None:
-        """Fork; with the two ends of a connection the fork is a spare. None: the system refused."""
+        """Fork a process, or a spare if given the two ends of a connection; return None if the
+        system refuses."""
         zygote = os.getpid()
         try:
             pid = os.fork()
-        except OSError as error:  # too many processes, or no memory: the others live on
+        except OSError as error:  # too many processes, or no memory: the other workers go on
             self._say("refused", id=request["id"], reason=f"cannot fork: {error.strerror}")
             return None
         if pid == 0:
@@ -186,7 +188,7 @@ class _Zygote:
         self._socket.sendall(encode({"kind": kind, **details}))
 
     def _use(self, request: Message) -> None:
-        """Give a spare its work; if it has died, a fork does it."""
+        """Give a spare its work; if it has died, fork a process for it."""
         for pid, child in self._children.items():
             if child.number == request["spare"] and child.socket is not None:
                 try:
@@ -199,12 +201,13 @@ class _Zygote:
         self._start(request)
 
     def _listen(self, child: _Child) -> None:
-        """Take what a spare has to say: that it is ready, that it begins; or it has ended."""
+        """Read a spare's messages: that it is ready, that it begins, or that its connection has
+        ended."""
         if child.socket is None:
             return
         try:
             said = child.socket.recv(2, socket.MSG_DONTWAIT)
-        except OSError:  # it ended without having read its work, or its children hold the other end
+        except OSError:  # it ended with its work unread, or its children hold the other end
             said = b""
         if READY in said:
             self._say("spare_ready", id=child.number)
@@ -217,17 +220,17 @@ class _Zygote:
 
     @staticmethod
     def _signal(child: int, signum: int) -> None:
-        """Signal a child's group; itself where it has not made its group yet."""
+        """Signal a child's process group, or the child itself if it has not made its group yet."""
         try:
             os.killpg(child, signum)
         except ProcessLookupError:
             os.kill(child, signum)
 
     def _bury(self) -> None:
-        """Take note of children that have ended, and end what they have started.
+        """Reap children that have ended, and kill the processes that they have started.
 
-        A child's group is killed while the child is still a zombie: until then no other process
-        can get its number. What has left the group has become a child of this process.
+        A child's group is killed while the child is still a zombie: until then no other process can
+        get its number. Processes that have left the group have become children of this process.
         """
         while (pid := _ended_child()) is not None:
             if pid in self._children:
@@ -241,19 +244,19 @@ class _Zygote:
             for end in self._ends:
                 if pid in end.orphans:
                     end.orphans.discard(pid)
-                    end.orphans |= orphans  # which were its children
+                    end.orphans |= orphans  # these were the ended process's children
             child = self._children.pop(pid, None)
             if child is not None:
                 self._take_leave(child, os.waitstatus_to_exitcode(status), orphans)
-        # An end is told last of all, since the slot is then free: a process that is still dying
-        # would use the cores and the memory of the next worker there.
+        # Report an end last, since its slot is then free: a process that is still dying would use
+        # the cores and the memory of the next worker there.
         for end in [end for end in self._ends if not end.orphans]:
             self._ends.remove(end)
             self._say("exited", id=end.number, returncode=end.returncode)
 
     def _take_leave(self, child: _Child, code: int, orphans: set[int]) -> None:
-        """Note a child's end, or have its work done if it could not begin."""
-        while child.socket is not None:  # its last words
+        """Record a child's end, or fork a process for its work if it could not begin."""
+        while child.socket is not None:  # its last messages
             self._listen(child)
         if child.work is not None:  # it died before it could begin
             self._start(child.work)
@@ -261,8 +264,11 @@ class _Zygote:
             self._ends.append(_End(child.number, code, orphans))
 
     def _orphans(self, ended: int) -> set[int]:
-        """Return the process ids of adopted children that no end waits for yet, but for those of
-        another fork that has ended: the end of that fork will wait for them."""
+        """Return the process ids of adopted children that no end waits for yet.
+
+        Children of another fork that has ended are left out: the end of that fork will wait for
+        them.
+        """
         found = set(children()) - set(self._children) - {ended}
         for end in self._ends:
             found -= end.orphans
@@ -270,7 +276,7 @@ class _Zygote:
         return {pid for pid in found if _group(pid) not in others}
 
     def _end(self) -> None:
-        """Kill all children and what they have started; wait until all have ended."""
+        """Kill all children and their processes; wait until all have ended."""
         for pid in self._children:
             with contextlib.suppress(ProcessLookupError):
                 self._signal(pid, signal.SIGKILL)
@@ -283,7 +289,8 @@ class _Zygote:
                         os.kill(orphan, signal.SIGKILL)
 
     def _become(self, request: Message, zygote: int, sock: socket.socket | None) -> NoReturn:
-        """In the child: forget the zygote, take on the request's surroundings, and work."""
+        """Run in the child: drop what belongs to the fork server, set up the surroundings, and
+        work."""
         code = 1
         try:
             os.setsid()
@@ -306,7 +313,7 @@ class _Zygote:
             os.environ.update(request["env"])
             pin(request["cores"])
             code = call_entry(request["entry"], request["argv"])
-        except SystemExit as end:  # a spare that is not needed, or cannot be prepared
+        except SystemExit as end:  # a spare that is not needed, or could not be prepared
             code = end.code if isinstance(end.code, int) else 1
         except BaseException as error:
             print(error, file=sys.stderr)
@@ -318,8 +325,10 @@ class _Zygote:
 
 
 def _open_log(path: str) -> int:
-    """Open a log to append to; where the disk has no room for it, nothing is logged: a worker that
-    trains is worth more than what it prints."""
+    """Open a log for appending, or the null device if the disk has no room.
+
+    A worker that trains is worth more than its output.
+    """
     flags = os.O_WRONLY | os.O_APPEND
     try:
         return os.open(path, flags | os.O_CREAT, 0o644)
@@ -330,7 +339,7 @@ def _open_log(path: str) -> int:
 
 
 def _group(pid: int) -> int | None:
-    """Return a process's group; None for one that is gone."""
+    """Return a process's group; None if the process has ended."""
     try:
         return os.getpgid(pid)
     except ProcessLookupError:
@@ -338,7 +347,7 @@ def _group(pid: int) -> int | None:
 
 
 def _ended_child() -> int | None:
-    """Return the process id of a child that has ended and was not waited for, if there is one."""
+    """Return the process id of a child that has ended and was not reaped, or None."""
     try:
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

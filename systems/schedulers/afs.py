@@ -1,4 +1,4 @@
-"""Apathetic Future Share: each slot goes to whom it helps more, whatever may arrive later."""
+"""Apathetic Future Share: each slot goes to the job it helps more, whatever arrives later."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from systems.schedulers.news import touched
 from systems.schedulers.sizes import Levels, levels_of
 
 _Order: TypeAlias = tuple[float, float, str]
-"""Length of a job, its arrival and its id: the order of jobs that have nothing yet."""
+"""Order of jobs that have no slots yet: length of the job, arrival, id."""
 
 
 class Share:
-    """What a job has been given so far in one decision, and what its next slots would mean."""
+    """Slots that a job has been given so far in one decision, and the gain from its next slots."""
 
     __slots__ = (
         "gain_now",
@@ -42,7 +42,10 @@ class Share:
     )
 
     def __init__(self, order: _Order, levels: Levels, left_samples: float, level: int = 0) -> None:
-        """``levels``: sizes that are worth considering, with samples per second."""
+        """Start the job at ``level``.
+
+        ``levels``: sizes that are worth considering, with samples per second.
+        """
         self.order = order
         self.levels = levels
         self.left_samples = left_samples
@@ -54,9 +57,9 @@ class Share:
         self.level = level
         rate = rates[level]
         self.left_s = self.left_samples / rate if rate > 0.0 else math.inf
-        """Seconds to its end on what it has; infinite on nothing."""
+        """Seconds to the job's end on the slots it has; infinite on none."""
         self.step = 0
-        """Slots to its next size; 0: it is at its largest."""
+        """Slots to its next size; 0: the job is at its largest size."""
         self.gain_now = self.gain_then = 0.0
         if level + 1 < len(counts):
             self.step = counts[level + 1] - counts[level]
@@ -68,12 +71,12 @@ class Share:
 
 
 def preferred(one: Share, other: Share) -> Share:
-    """Of two jobs the one that the next slots go to (Algorithm 1's comparison).
+    """Return the one of two jobs that the next slots go to (the comparison of Algorithm 1).
 
-    Given to the job that ends first as things are, they go to the other when it has ended; given
-    to the other, they stay there. The sum of both completion times is less the first way exactly
-    where ``(p1' - p1) / p1 > (p2' - p2) / p2'``, with p and p' the throughputs before and after.
-    A step of several slots counts by its mean slot.
+    Slots given to the job that ends first as things are go to the other job after that end. Slots
+    given to the other job stay there. The sum of both completion times is smaller the first way
+    exactly where ``(p1' - p1) / p1 > (p2' - p2) / p2'``, with p and p' the throughputs before and
+    after. A step of several slots counts by its mean slot.
     """
     if one.level == 0 and other.level == 0:
         return one if one.order <= other.order else other
@@ -83,28 +86,28 @@ def preferred(one: Share, other: Share) -> Share:
 
 
 class Afs:
-    """All slots are handed out anew at every event, each to the job that wins its comparisons.
+    """All slots are shared again at every event; each goes to the job that wins its comparisons.
 
-    All jobs start with nothing. Again and again, the jobs that can use more are compared one
-    after another, and the winner gets its next slots: of two without any the shorter one; else by
-    the gain in throughput that they mean for the job that ends first and for the other
-    (``preferred``). So short jobs come first where they scale, and those that scale
-    badly leave slots to the others. The rule reckons with two jobs and one step alone, as if
-    nothing came after it.
+    All jobs start with nothing. Repeatedly, the jobs that can use more slots are compared one after
+    another, and the winner gets its next slots. Of two jobs without slots, the shorter wins.
+    Otherwise the gain in throughput decides, for the job that ends first and for the other
+    (``preferred``). So short jobs come first where they scale, and jobs that scale badly leave
+    slots to the others. The rule considers two jobs and one step alone, as if nothing came after
+    it.
 
-    Source: Hwang, Kim, Kim, Shin and Park, "Elastic Resource Sharing for Distributed Deep
-    Learning" (CoDDL), NSDI 2021, section 4, AFS-L, which knows how much work is left. AFS-P, for
-    unknown lengths, is left out. ``preferred`` says what the comparison means.
+    Source: Hwang, Kim, Kim, Shin and Park, "Elastic Resource Sharing for Distributed Deep Learning"
+    (CoDDL), NSDI 2021, section 4, AFS-L, which knows how much work is left. AFS-P, for unknown
+    lengths, is left out. ``preferred`` says what the comparison means.
     Chosen here: comparisons go through the jobs that have slots in order of arrival and end with
-    the shortest that has none (the comparison need not be transitive); the length of a job
-    without slots is its time on its least size; a job's steps go from one useful size to the
-    next, counted by their mean slot; what does not fit is passed over. Rescales are taken as free.
+    the shortest that has none (the comparison need not be transitive); the length of a job without
+    slots is its time on its least size; a job's steps go from one useful size to the next, counted
+    by their mean slot; a step that does not fit is passed over. Rescales are taken as free.
 
-    A job whose least size exceeds the whole cluster is refused. A job that lost some of its
-    workers is given slots anew like all others. A decision costs slots times jobs with slots.
+    A job whose least size exceeds the whole cluster is refused. A job that lost some of its workers
+    is given slots like all others. The cost of a decision grows with slots times jobs with slots.
 
-    Checked: ``compared``: the comparison with both of the outcomes that it stands for, two jobs
-    with the best of all schedules, whole decisions with a plain version.
+    Checked: ``compared``: the comparison with both of the outcomes that it decides between, two
+    jobs with the best of all schedules, whole decisions with a plain version.
     """
 
     checked: ClassVar[str] = "compared"
@@ -116,11 +119,11 @@ class Afs:
         self._levels: dict[str, Levels] = {}
         self._waiting: SortedDict[_Order, None] = SortedDict()
         self._place: dict[str, _Order] = {}
-        """Where a job is in ``_waiting``; its length stays as long as it waits."""
+        """Key of each job in ``_waiting``; its length stays the same as long as the job waits."""
         self._granted: SortedDict[tuple[float, str], None] = SortedDict()
 
     def decide(self, view: ClusterView) -> Decision:
-        """Share all slots anew."""
+        """Share all slots again."""
         changes: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in touched(view):
             refusal = self._look_again(view, job_id)
@@ -182,20 +185,20 @@ class Afs:
         return (job.remaining_samples(now_s) / least_rate, *job.spec.order)
 
     def _without(self, view: ClusterView) -> Iterator[Share]:
-        """All jobs, none with slots, shortest first."""
+        """Yield all jobs, each without slots, shortest first."""
         running = sorted(self._order(view.jobs[i], view.time_s) for _, i in self._granted)
         for order in merge(running, self._waiting):
             job = view.jobs[order[-1]]
             yield Share(order, self._levels[order[-1]], job.remaining_samples(view.time_s))
 
     def _shares(self, view: ClusterView) -> dict[str, int]:
-        """Slots of all jobs that get any, in the order in which they got their first."""
+        """Return the slots of all jobs that get any, in the order in which they got their first."""
         free = view.num_usable
         without = self._without(view)
         shortest = next(without, None)
         shares: list[Share] = []
         by_arrival: SortedDict[tuple[float, str], Share] = SortedDict()
-        """Those with slots that can use more."""
+        """Jobs with slots that can use more."""
         while free > 0:
             while shortest is not None and shortest.step > free:
                 shortest = next(without, None)

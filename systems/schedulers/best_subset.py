@@ -1,4 +1,4 @@
-"""Which jobs together gain most on a number of slots: the knapsack problem, solved exactly."""
+"""The set of jobs that gains most on a number of slots: the knapsack problem, solved exactly."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 
 def best_subset(gains: Sequence[float], sizes: Sequence[int], num_slots: int) -> list[int]:
-    """Places of the jobs whose gains sum to the most while their sizes fit, ascending.
+    """Return the indices, ascending, of the jobs whose gains sum to the most while they fit.
 
-    By dynamic programming, in the number of jobs times ``num_slots``. Among equal sums a later
-    job is left out rather than an earlier one.
+    The method is dynamic programming; its cost grows with the number of jobs times ``num_slots``.
+    Among equal sums, a later job is left out rather than an earlier one.
 
     Args:
-        gains: what each job gains if it is among them, at least 0.
-        sizes: slots of each, at least 1.
+        gains: what each job gains if it is chosen, at least 0.
+        sizes: slots of each job, at least 1.
         num_slots: slots in all.
     """
     if num_slots <= 0:

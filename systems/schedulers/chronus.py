@@ -1,4 +1,4 @@
-"""Chronus: leases by which as many deadlines as possible are kept."""
+"""Chronus: jobs hold slots by leases, so that as many deadlines as possible are met."""
 
 from __future__ import annotations
 
@@ -20,31 +20,32 @@ _ROUNDING = 1e-9
 
 
 class Chronus:
-    """Jobs hold their requested slots by leases; a program says who must run in each lease.
+    """Jobs hold their requested slots by leases; a program chooses the jobs of each lease.
 
-    A lease ends with its round of ``lease_s`` seconds. At the start of a round in which not all
-    jobs fit, a mixed-integer program (``plan_leases``) chooses the jobs whose deadlines are kept,
-    as many as possible, but those that were promised theirs before all others; and who of them
-    must run now. Those get their slots; then, as far as they fit, the other jobs with a promise,
-    the earliest deadline first, and all the rest, the least remaining time first. Between
-    rounds nobody is suspended, and free slots go to waiting jobs in the same order.
+    A lease ends with its round of ``lease_s`` seconds. If not all jobs fit at the start of a round,
+    a mixed-integer program (``plan_leases``) runs. It chooses the jobs whose deadlines are kept, as
+    many as possible, and which of them must run now. Jobs that were promised their deadline before
+    come ahead of all others. The jobs that must run now get their slots. Then, as far as they fit,
+    come the other jobs with a promise, the earliest deadline first. All the rest follow, the least
+    remaining time first. Between rounds no job is suspended, and free slots go to waiting jobs in
+    the same order.
 
-    Nobody is refused: a job whose deadline cannot be kept runs like one without a deadline. So
-    does one that arrives in the middle of a round, until the next. Soft deadlines count like
-    hard ones. A promise that turns out not to fit beside the others is dropped.
-    ``margin_s``: deadlines are planned for so much earlier, for what changes cost.
+    No job is refused for its deadline: a job whose deadline cannot be kept runs like a job without
+    a deadline. So does a job that arrives in the middle of a round, until the next round. Soft
+    deadlines count like hard ones. A promise that turns out not to fit next to the others is
+    dropped. Deadlines are planned for ``margin_s`` seconds earlier, for what changes cost.
 
     Source: Gao et al., "Chronus", SoCC 2021, by the one sentence in Gu et al., "ElasticFlow",
     ASPLOS 2023, section 6.1; the rest is common knowledge of its mechanism (leases, a program over
-    whole leases, slots outside of leases used as they come). Chosen here: 20 minutes; leases
-    that end together; all deadlines of equal worth; of its last lease a job needs only
-    a part, so a job shorter than a lease can be promised something. Differs: the placement
-    is not part of the program, and no job is run early for being short.
+    whole leases, slots outside of leases used as they come). Chosen here: 20 minutes; leases that
+    end together; all deadlines of equal worth; of its last lease a job needs only a part, so a job
+    shorter than a lease can be promised something. Differs: the placement is not part of the
+    program, and no job is run early for being short.
 
     Checked: ``described``; the program against brute force.
 
     Raises:
-        ValueError: an option means nothing.
+        ValueError: an option is out of its range.
     """
 
     checked: ClassVar[str] = "described"
@@ -64,7 +65,7 @@ class Chronus:
         self._promised: set[str] = set()
 
     def decide(self, view: ClusterView) -> Decision:
-        """Plan leases, or between rounds hand out what is free."""
+        """Plan leases, or between rounds hand out the free slots."""
         book = self._book
         changes = book.follow(view)
         self._promised &= book.specs.keys()
@@ -79,11 +80,11 @@ class Chronus:
         return Decision(changes, self._rounds.wake(view.time_s) if book.num_waiting else None)
 
     def _must_run(self, view: ClusterView) -> list[str]:
-        """Renew the promises; the jobs that must have the present lease."""
+        """Renew the promises; return the jobs that must have the present lease."""
         specs = self._book.specs
         with_deadline = [job_id for job_id, spec in specs.items() if spec.deadline_s is not None]
         num_new = len(with_deadline) - len(self._promised)
-        # One old promise outweighs all that could be made instead.
+        # One old promise outweighs all new ones together, so no new promise displaces it.
         jobs = [
             self._lease_job(view, job_id, 1.0 + num_new * (job_id in self._promised))
             for job_id in with_deadline
@@ -95,7 +96,7 @@ class Chronus:
         return [with_deadline[place] for place in plan.now]
 
     def _lease_job(self, view: ClusterView, job_id: str, reward: float) -> LeaseJob:
-        """A job with a deadline, counted in leases from now."""
+        """Return a job with a deadline as the program takes it, counted in leases from now."""
         deadline_s = self._book.specs[job_id].deadline_s
         assert deadline_s is not None, "asked only about deadlines"
         left_s = _left_s(view, job_id)
@@ -106,7 +107,7 @@ class Chronus:
         return LeaseJob(self._book.num_slots(job_id), needed, usable, reward)
 
     def _ranked(self, view: ClusterView, job_ids: list[str]) -> list[str]:
-        """Promised jobs by deadline, then the others by remaining time."""
+        """Return promised jobs by deadline, then the others by remaining time."""
 
         def rank(job_id: str) -> tuple[bool, float, float, str]:
             spec = self._book.specs[job_id]
@@ -119,7 +120,7 @@ class Chronus:
 
 
 def _left_s(view: ClusterView, job_id: str) -> float:
-    """Seconds to the job's end on its requested slots."""
+    """Return the seconds to the job's end on its requested slots."""
     job = view.jobs[job_id]
     assert job.throughput is not None, "declared in needs"
     return job.remaining_samples(view.time_s) / job.throughput.samples_per_s(gang_slots(job.spec))

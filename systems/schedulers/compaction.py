@@ -1,4 +1,4 @@
-"""What running jobs can give up, where, and at what loss (EDL's compaction)."""
+"""Slots that running jobs can give up, on which hosts, and at what loss (EDL's compaction)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.cluster import Cluster
 from systems.schedulers.slot_claims import SlotClaims
 
 LEAST_GAIN = 1e-9
-"""Gain, in slots, that counts as one; below it is the rounding of sums of floats."""
+"""Smallest gain that counts, in slots; smaller sums of floats may be rounding alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,53 +19,54 @@ class Donor:
     """A running job that can give up slots."""
 
     worth: Sequence[float]
-    """Of 0, 1, ... slots to it, in slots."""
+    """Worth to the job of 0, 1, ... slots, in slots."""
     num_slots: int
     least: int
-    """Slots that it keeps."""
+    """Fewest slots that the job keeps."""
     place: tuple[object, ...]
-    """Its place in the plan: of equal losses the last in the plan is taken."""
+    """Place of the job in the plan. Of equal losses, the last job in the plan gives first."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """Slots that some hosts can give, least loss first."""
+    """Slots that some hosts can give, by ascending loss."""
 
     slots: tuple[tuple[int, str | None], ...]
-    """Slot, and the job it is taken from; None: it is free."""
+    """Each slot with the job it is taken from; None: the slot is free."""
     losses: tuple[float, ...]
-    """Loss of worth by the first 0, 1, ... of them, in slots."""
+    """Worth that is lost by taking the first 0, 1, ... slots, in slots."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Slots for a job that waits, and whom they are taken from."""
+    """Slots for a waiting job, and the jobs they are taken from."""
 
     slots: tuple[tuple[int, str | None], ...]
     gain: float
-    """In GPU efficiency, slots."""
+    """Gain in GPU efficiency, in slots."""
 
 
 class Compaction:
-    """Finds the slots that a waiting job gains most by.
+    """Search for the slots by which a waiting job gains most.
 
     For a job that requested P slots, at most ceil(P / m) hosts give slots, m being the slots of a
-    host. The number R of slots lies between the job's least and P. The gain is the worth of R
-    slots to the job less what they are worth to the jobs that give them; slots are taken one
-    at a time at the least loss, which is the optimum where curves are concave. Slots that are
-    free are given at no loss.
+    host. The number R of slots lies between the job's least and P. The gain is the worth of R slots
+    to the job, less what they are worth to the jobs that give them. Slots are taken one at a time
+    at the least loss, which is the optimum where curves are concave. Free slots are given at no
+    loss.
 
-    Exact, on concave curves: how many slots, and whose, given the hosts; and the host, where one is
-    allowed: all are tried, of equals the fewest slots, then the first host. So is the choice where
-    as many hosts are allowed as there are.
+    Exact, on concave curves: given the hosts, how many slots are taken and from which jobs. Where
+    one host is allowed, its choice is exact too: all hosts are tried, and of equals the fewest
+    slots win, then the first host. The choice is also exact where as many hosts are allowed as
+    there are.
 
-    A heuristic: which hosts, where more than one is allowed, and not all. Those are taken that have
-    the most to give (then the least loss of giving it), for all requests of as many hosts. Against
-    brute force over every set of hosts, on 988 random small cases (two of four hosts, of two or
-    three slots each) in which something can be gained: the greatest gain in 75 %, nothing in 1 %,
-    90 % of the greatest gain on average.
+    A heuristic: which hosts, where more than one is allowed but not all. The hosts with the most
+    slots to give are taken (then those with the least loss), the same for all requests of as many
+    hosts. It was compared with brute force over every set of hosts on 988 random small cases in
+    which something can be gained (two of four hosts, of two or three slots each). The heuristic
+    found the greatest gain in 75 %, nothing in 1 %, and 90 % of the greatest gain on average.
 
-    What a host can give is remembered until a claim on it changes.
+    The offer of a host is cached until a claim on the host changes.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Compaction:
         self._least_losses: list[float] = []
 
     def refresh(self) -> None:
-        """Look again at the hosts that have changed."""
+        """Compute the offers of the hosts that have changed."""
         changed = self._claims.changed_hosts
         stale = changed if self._offers else range(len(self._cluster.hosts))
         if not stale:
@@ -100,11 +101,11 @@ class Compaction:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether nobody has anything to give."""
+        """Return whether no host has a slot to give."""
         return len(self._least_losses) == 1
 
     def best(self, worth: Sequence[float], least: int, requested: int) -> Move | None:
-        """The most gainful slots for a job, or None where nothing is gained."""
+        """Return the slots by which a job gains most; None if no slots bring a gain."""
         num_hosts = -(-requested // self._per_host)
         if num_hosts > 1:
             offer = self._wide_offer(num_hosts)
@@ -129,7 +130,7 @@ class Compaction:
         return known
 
     def _offer(self, hosts: Sequence[int]) -> Offer:
-        """The slots of some hosts, one at a time at the least loss."""
+        """Return the slots that some hosts can give, taken one at a time at the least loss."""
         free = [slot for host in hosts for slot in self._claims.free_on(host)]
         here: dict[str, list[int]] = {}
         for host in hosts:
@@ -166,7 +167,7 @@ class Compaction:
 def _best_count(
     worth: Sequence[float], losses: Sequence[float], least: int, requested: int
 ) -> tuple[float, int]:
-    """The greatest gain and the fewest slots that give it; (0, 0) where none can be had."""
+    """Return the greatest gain and the fewest slots that give it; (0, 0) if there is no gain."""
     best, best_count = 0.0, 0
     for count in range(least, min(requested, len(losses) - 1) + 1):
         gain = worth[count] - losses[count]

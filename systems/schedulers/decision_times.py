@@ -1,4 +1,4 @@
-"""When a scheduler that does not decide at every event decides."""
+"""Decision times of a scheduler that does not decide at every event."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Trigger = Literal["event", "period", "hybrid"]
 
 
 class DecisionTimes:
-    """At every event, every so many seconds, or earlier once many jobs have ended.
+    """Decision times: at every event, at a period, or earlier once many jobs have ended.
 
     ``event``: whenever something has happened. ``period``: at multiples of ``period_s`` on the
-    engine's clock. ``hybrid``: as ``period``, but at once when at least ``ended_share`` of the
-    jobs that ran after the last decision have ended; the period then counts from there.
+    engine's clock. ``hybrid``: as ``period``, but at once when at least ``ended_share`` of the jobs
+    that ran after the last decision have ended; the period then counts from there.
 
     Source: Saxena et al., MASCOTS 2020, sections III-D and V-B (10 to 15 minutes; 5% of the jobs).
-    That the period counts anew after an early decision is a choice: the text says "wait 10
+    Restarting the period after an early decision is a choice made here: the text says "wait 10
     minutes or until".
     """
 
@@ -29,13 +29,13 @@ class DecisionTimes:
         self._ended_share = ended_share
         self._from_s = 0.0
         self._due_s: float | None = None
-        """The decision that is waited for; None: nothing is pending."""
+        """Time of the decision that is waited for; None: nothing is pending."""
 
     def due_s(self, view: ClusterView, num_ended: int, num_running: int) -> float:
-        """When what is pending now is to be decided: the view's time, or a later one.
+        """Return when pending news are to be decided: the view's time, or a later one.
 
         Args:
-            view: of the decision that is asked for.
+            view: view of the decision that asks.
             num_ended: jobs that have ended since the last decision.
             num_running: jobs that ran after it.
         """

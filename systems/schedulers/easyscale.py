@@ -1,4 +1,4 @@
-"""EasyScale: jobs of virtual workers take what devices are free, of one type or of several."""
+"""EasyScale: jobs of virtual workers use whatever devices are free, of one type or of several."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOSSES = (EventKind.GRANT_LOST, EventKind.GRANT_SHRUNK)
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """Slots that a job has lost, and until when it may have others like them before anybody."""
+    """Slots that a job has lost, and the end of its first right to slots like them."""
 
     lost: Counts
     until_s: float
@@ -41,40 +41,40 @@ class _Claim:
 class EasyScale:
     """A job begins on few slots, of any type, and grows by proposals; it can shrink again.
 
-    A job has ``num_logical_workers`` virtual workers (maxP), which its slots run in turn, so
-    its training does not depend on the slots. In rounds, at least ``round_s`` seconds apart:
+    A job has ``num_logical_workers`` virtual workers (maxP), which its slots run in turn, so its
+    training does not depend on the slots. In rounds, at least ``round_s`` seconds apart:
 
-    1. jobs that lost slots get as many of the same types, if they are free, for ``reclaim_s``
-       seconds after the loss; after that they go on with what they have;
-    2. jobs without slots begin, first in, first out, each on its least number of slots, on the
-       fastest of those that are free; nobody overtakes, and nobody grows while one waits;
-    3. every other job proposes its ``top_k`` best configurations with one more slot (with more,
-       up to ``max_added``, where one is no gain), of at most ``max_waste_percent`` waste; the
-       cluster approves the highest speed-up per slot first, one proposal a job (Algorithm 1).
+    1. Jobs that lost slots get as many of the same types, if they are free, for ``reclaim_s``
+       seconds after the loss. After that they go on with what they have.
+    2. Jobs without slots begin, first in, first out. Each gets its least number of slots, on the
+       fastest that are free. No job overtakes another, and no job grows while one waits.
+    3. Every other job proposes its ``top_k`` best configurations, of at most ``max_waste_percent``
+       waste, with one more slot (with up to ``max_added`` more, where one is no gain). The cluster
+       approves the highest speed-up per slot first, one proposal a job (Algorithm 1).
 
     Differs: plans are for one executor on each slot, though ``virtual_thread`` can run several
     (``executors``), so that m and its interference I are 1 in MC = m C I. A job that turns out
-    slower (by more than the share ``slowdown``) returns to its previous plan, gives the new slots
-    back and never asks for them again. C_i begin with the profile and follow the measured rates
-    where these differ by more than ``learn_above`` (a share).
+    slower (by more than the share ``slowdown``) returns to its previous plan and gives the new
+    slots back. It never asks for them again. C_i begin with the profile and follow the measured
+    rates where these differ by more than ``learn_above`` (a share).
 
     ``mix``: a job may hold several device types (EasyScale_heter); otherwise only one
-    (EasyScale_homo), as the workloads named in ``one_type`` always do: those whose kernels
+    (EasyScale_homo). The workloads named in ``one_type`` always hold only one, since their kernels
     cannot be the same on all devices (determinism level D2, section 3.3).
     ``min_share``: minP over maxP, the share of its virtual workers for which a job is guaranteed
-    slots; 0 in the paper's trace experiment. Above 0 a job begins on that many, and what others
-    hold beyond their own minP is taken back for it, from the latest arrivals first.
+    slots; 0 in the paper's trace experiment. Above 0 a job begins on that many slots. For it, slots
+    that other jobs hold beyond their own minP are taken back, from the latest arrivals first.
     A job that is not elastic has minP = maxP: plain data parallelism, on its requested slots or
     none.
     ``exchange``: a proposal may give slots back as well, so that a job with as many slots as
-    virtual workers can move to faster ones. The paper's proposals add one slot and give none
-    back: ``max_added=1, exchange=False``; a job on half of maxP equal slots then stays there.
+    virtual workers can move to faster ones. The paper's proposals add one slot and give none back:
+    ``max_added=1, exchange=False``; a job on half of maxP equal slots then stays there.
     ``scales``: how configurations are enumerated (``systems/easyscale/plans.py``).
 
     Source: EasyScale (SC '23), sections 3.4, with equations (1a) to (1e), and 5.2. Values of the
     paper: 30% waste, minP = 0; K, the rounds, the time-out and the definition of the speed-up are
-    not stated. Differs: free slots bound the proposals, so that none of the K is wasted; slots
-    that serving takes back leave without notice (events of the trace), as ``GRANT_SHRUNK`` or
+    not stated. Differs: free slots bound the proposals, so that none of the K is wasted; slots that
+    serving takes back leave without notice (events of the trace), as ``GRANT_SHRUNK`` or
     ``GRANT_LOST``.
 
     Checked: ``compared``: plans and proposals with all there are in small cases, approvals with
@@ -120,7 +120,7 @@ class EasyScale:
         self._next_round_s = 0.0
 
     def decide(self, view: ClusterView) -> Decision:
-        """Put right what news have made wrong; in a round, hand out what is free."""
+        """Repair what the news have broken; in a round, hand out the free slots."""
         if self._types is None:
             self._types = Types(view.cluster)
         refusals = self._look(view)
@@ -134,13 +134,13 @@ class EasyScale:
             self._next_round_s = view.time_s + self._round_s
             again = self._round(view, board, plans)
         changes = self._say(view, board, plans)
-        # Without any of these, nothing is different in the next round unless something happens.
+        # If none of these is true, the next round would decide the same, so it needs no wake-up.
         again = again or bool(changes or view.in_flight or self._claims)
         again = again and bool(self._active or self._waiting)
         return Decision({**refusals, **changes}, self._next_round_s if again else None)
 
     def _look(self, view: ClusterView) -> dict[str, Refuse]:
-        """Know the jobs that the news are about, and put each where it belongs."""
+        """Take in the news, and put each job among the active or the waiting ones."""
         refusals: dict[str, Refuse] = {}
         assert self._types is not None
         for event in view.news:
@@ -171,7 +171,8 @@ class EasyScale:
         return refusals
 
     def _meet(self, view: ClusterView, job: JobView) -> tuple[AIMaster, Refuse | None]:
-        """The AIMaster of a new job, and why it cannot be served at all, if so."""
+        """Return the AIMaster of a new job, and a refusal if the cluster can never serve the
+        job."""
         spec, curve = job.spec, job.throughput
         assert curve is not None, "declared in needs"
         assert self._types is not None
@@ -214,7 +215,7 @@ class EasyScale:
             self._claims.pop(job_id, None)
 
     def _repair(self, job: JobView, board: Board) -> None:
-        """Take all from a job that cannot go on with what it is left with."""
+        """Take all slots from a job that cannot go on with what it has left."""
         master, left = self._masters[job.job_id], board.slots[job.job_id]
         least = job.spec.min_slots if job.spec.elastic else job.spec.requested_slots
         if job.grant is not None and len(left) < least:
@@ -229,7 +230,7 @@ class EasyScale:
         self._waiting[master.spec.order] = master
 
     def _round(self, view: ClusterView, board: Board, plans: dict[str, Plan]) -> bool:
-        """Judge what has been done, then hand out slots; True if a job is to be judged later."""
+        """Judge earlier growth, then hand out slots; return whether a job is to be judged later."""
         later = self._judge(view, board, plans)
         self._replace(view, board)
         self._start(board, plans)
@@ -238,7 +239,7 @@ class EasyScale:
         return later
 
     def _judge(self, view: ClusterView, board: Board, plans: dict[str, Plan]) -> bool:
-        """Compare rates with what was expected; True if a job is to be judged later."""
+        """Compare rates with the expected ones; return whether a job is to be judged later."""
         assert self._types is not None
         later = False
         for (_, job_id), master in list(self._active.items()):
@@ -254,7 +255,7 @@ class EasyScale:
         return later
 
     def _is_steady(self, view: ClusterView, job: JobView, slots: Slots) -> bool:
-        """Whether the job trains on just what it was last given."""
+        """Return whether the job trains on exactly the slots it was last given."""
         plan = self._masters[job.job_id].plan
         return (
             job.state is JobState.RUNNING
@@ -265,7 +266,7 @@ class EasyScale:
         )
 
     def _replace(self, view: ClusterView, board: Board) -> None:
-        """Slots for jobs that lost some, as many of the same types."""
+        """Give jobs that lost slots as many of the same types."""
         self._claims = {i: c for i, c in self._claims.items() if view.time_s <= c.until_s}
         for job_id in sorted(self._claims, key=lambda i: self._masters[i].spec.order):
             master, slots = self._masters[job_id], board.slots.get(job_id, ())
@@ -309,7 +310,8 @@ class EasyScale:
             board.add(master.spec.job_id, chosen.added, taken)
 
     def _lent(self, board: Board, fixed: Container[str]) -> dict[int, str]:
-        """Slots beyond what their jobs are guaranteed, and whose they are; latest jobs first."""
+        """Return slots beyond what their jobs are guaranteed, with their jobs; latest jobs
+        first."""
         lent: dict[int, str] = {}
         for (_, job_id), master in reversed(self._active.items()):
             if master.spec.elastic and job_id not in fixed:
@@ -317,7 +319,7 @@ class EasyScale:
         return lent
 
     def _grow(self, view: ClusterView, board: Board, plans: dict[str, Plan]) -> None:
-        """Step 3: collect proposals and approve by Algorithm 1."""
+        """Collect proposals and approve them by Algorithm 1 (step 3 of a round)."""
         if not board.has_free:
             return
         free, proposals = board.free, []
@@ -333,7 +335,7 @@ class EasyScale:
     def _say(
         self, view: ClusterView, board: Board, plans: dict[str, Plan]
     ) -> dict[str, Grant | Suspend]:
-        """What the board says that the present grants do not."""
+        """Return the grants by which the board differs from the present ones."""
         assert self._types is not None
         changes: dict[str, Grant | Suspend] = {}
         for job_id, slots in board.slots.items():
@@ -364,7 +366,7 @@ class EasyScale:
 
 
 def _says(grant: Grant | None, held: Slots, plan: Plan) -> bool:
-    """Whether a grant is this plan already."""
+    """Return whether a grant already equals this plan."""
     if grant is None or grant.virtual_workers is None:
         return False
     slots = grant.slots if grant.slots is not None else held

@@ -1,4 +1,4 @@
-"""EDF with admission control."""
+"""Earliest deadline first with admission control."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from systems.schedulers.news import touched
 from systems.schedulers.sizes import counts_within, useful_counts
 
 _ROUNDING = 1e-9
-"""Relative error of times that sums may add up to."""
+"""Relative rounding error of times, which are sums."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Admitted:
-    """A job whose deadline is kept."""
+    """A job that was admitted, so its deadline is to be met."""
 
     order: tuple[float, float, str]
     counts: tuple[int, ...]
@@ -41,16 +41,16 @@ class _Admitted:
 
 
 class EdfAdmission:
-    """Preemptive EDF that takes a job in only if no deadline is missed by it.
+    """Preemptive EDF that admits a job only if it causes no missed deadline.
 
-    At an arrival EDF is simulated to the end of all jobs with a deadline that were admitted,
-    with the newcomer and without anybody else. It is refused if a deadline would be missed,
-    its own or another's, that would not be missed without it. With a soft deadline it is taken
-    in all the same, and comes last, as jobs without a deadline do.
+    At an arrival, EDF is simulated to the end of all admitted jobs with a deadline, with the new
+    job and without any other. The job is refused if a deadline, its own or another's, would be
+    missed that would be met without the job. A job with a soft deadline is taken in all the same
+    and comes last, as jobs without a deadline do.
 
-    Source: EDF + Admission Control of Gu et al., "ElasticFlow", ASPLOS 2023, section 6.4, which
-    has one sentence on it. All of the above is chosen here; the allocation is that of ``Edf``.
-    The forecast leaves out what changes of slots cost, but for ``margin_s``.
+    Source: EDF + Admission Control of Gu et al., "ElasticFlow", ASPLOS 2023, section 6.4, which has
+    one sentence on it. All of the above is chosen here; the allocation is that of ``Edf``. The
+    forecast leaves out what changes of slots cost, but for ``margin_s``.
 
     Checked: ``described``; its forecasts come true where changes cost nothing.
     """
@@ -60,12 +60,12 @@ class EdfAdmission:
     wants_progress = False
 
     def __init__(self, elastic: bool = True, margin_s: float = 0.0) -> None:
-        """Nothing is known yet.
+        """Start without any job.
 
         Args:
             elastic: size jobs by their throughput curve; otherwise each gets its request.
-            margin_s: deadlines count as missed so much earlier, seconds, for what changes of
-                slots cost.
+            margin_s: deadlines count as missed this many seconds earlier, for what changes of slots
+                cost.
         """
         if not 0.0 <= margin_s < math.inf:
             raise ValueError(f"margin_s is {margin_s}; give seconds, at least 0")
@@ -88,7 +88,7 @@ class EdfAdmission:
             if event.kind is not EventKind.ARRIVAL or job is None or job.spec.deadline_s is None:
                 continue
             if least_slots(job.spec) > view.cluster.num_slots or self._admit(view, job):
-                continue  # what the cluster cannot hold is refused by EDF itself
+                continue  # EDF itself refuses a job that the cluster cannot hold
             if job.spec.deadline_kind is DeadlineKind.HARD:
                 refusals[job.job_id] = Refuse(
                     "its deadline, or one of those admitted before it, would be missed under EDF"
@@ -102,7 +102,7 @@ class EdfAdmission:
         return Decision(refusals | dict(decision.changes), decision.wake_s)
 
     def _admit(self, view: ClusterView, job: JobView) -> bool:
-        """Whether everybody's deadline is kept with this job; it is admitted then."""
+        """Return whether all deadlines are kept with this job; if so, admit it."""
         spec = job.spec
         assert spec.deadline_s is not None, "asked only about deadlines"
         assert job.throughput is not None, "declared in needs"
@@ -124,7 +124,7 @@ class EdfAdmission:
         return True
 
     def _missed(self, view: ClusterView, orders: Iterable[tuple[float, float, str]]) -> set[str]:
-        """Jobs that would miss their deadlines if these were all."""
+        """Return the jobs that would miss their deadlines if there were no others."""
         orders = list(orders)
         runners = []
         for *_, job_id in orders:

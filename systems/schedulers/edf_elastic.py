@@ -1,4 +1,4 @@
-"""EDF with elastic scaling: ElasticFlow's shares, but nobody is refused."""
+"""EDF with elastic scaling: ElasticFlow's shares without admission control."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from systems.schedulers.share_book import ShareBook, TimeSlots
 
 
 class EdfElastic:
-    """Minimum satisfactory shares by deadline, and what they leave goes where it saves most.
+    """Minimum satisfactory shares by deadline; slots left free go where they save most.
 
-    Every job is taken in. At each decision the jobs with a deadline get their shares, the
-    earliest deadline first; one that cannot meet its deadline beside those before it has none
-    for this time, and gets what is left, like jobs without a deadline.
+    Every job is taken in. At each decision the jobs with a deadline get their shares, the earliest
+    deadline first. A job that cannot meet its deadline next to the jobs before it has no share this
+    time. It gets what is left, like jobs without a deadline.
 
-    Source: EDF + Elastic Scaling of Gu et al., "ElasticFlow", ASPLOS 2023, section 6.4, which
-    has one sentence on it. All of the above is chosen here; the parts are ElasticFlow's.
+    Source: EDF + Elastic Scaling of Gu et al., "ElasticFlow", ASPLOS 2023, section 6.4, which has
+    one sentence on it. All of the above is chosen here; the parts are ElasticFlow's.
 
     Checked: ``described``.
     """
@@ -35,13 +35,13 @@ class EdfElastic:
         margin_s: float = 0.0,
         zero_first: bool = False,
     ) -> None:
-        """Nothing is known yet.
+        """Start without any job.
 
         Args:
             slot_s: length of a time slot, seconds; 60 in the authors' code of ElasticFlow.
             powers_of_two: jobs have powers of two only, as ElasticFlow's placement wants them.
-            margin_s: deadlines are planned for so much earlier, seconds.
-            zero_first: jobs that have nothing come first when free slots are handed out.
+            margin_s: deadlines are planned for this many seconds earlier.
+            zero_first: jobs without slots come first when free slots are handed out.
         """
         check_time_slots(slot_s, margin_s)
         self._book = ShareBook(slot_s, powers_of_two, margin_s)
@@ -49,7 +49,7 @@ class EdfElastic:
         self._zero_first = zero_first
 
     def decide(self, view: ClusterView) -> Decision:
-        """Fill and grow, where a time slot begins."""
+        """Fill the shares and grow them, where a time slot begins."""
         book = self._book
         changes = book.look_again(view)
         slot = self._time.begins(view)

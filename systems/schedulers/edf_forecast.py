@@ -1,4 +1,4 @@
-"""When jobs would end under preemptive EDF if nobody else arrived: numbers only."""
+"""Forecast of the jobs' ends under preemptive EDF if no other job arrived: numbers only."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ class Runner:
     """One job of a forecast."""
 
     counts: tuple[int, ...]
-    """Slot counts it may have, ascending."""
+    """Slot counts that the job may have, ascending."""
     rates: tuple[float, ...]
-    """Work per second on each."""
+    """Work per second on each of ``counts``."""
     work: float
     """Work that is left."""
 
 
 def ends_s(jobs: Sequence[Runner], num_slots: int, now_s: float) -> list[float]:
-    """When each job ends, in seconds; infinite for one that never gets slots.
+    """Return when each job ends, in seconds; infinite for a job that never gets slots.
 
-    Whenever a job ends, slots are handed out anew in the order of the jobs: each takes the
-    largest of its counts that is left, and none if none is. That is what ``Edf`` does.
+    Whenever a job ends, slots are handed out again in the order of the jobs. Each job takes the
+    largest of its counts that fits into what is left, or none. That is what ``Edf`` does.
     """
     ends = [math.inf] * len(jobs)
     work = [job.work for job in jobs]
@@ -46,7 +46,7 @@ def ends_s(jobs: Sequence[Runner], num_slots: int, now_s: float) -> list[float]:
         now_s += length_s
         for index, rate in running:
             left = work[index] - rate * length_s
-            # What is left by rounding alone is done: at least one job ends here.
+            # Rounding may leave a tiny rest, which counts as done: at least one job ends here.
             if left <= 1e-12 * jobs[index].work:
                 ends[index] = now_s
                 waiting.remove(index)

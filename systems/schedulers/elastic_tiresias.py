@@ -31,46 +31,49 @@ _Kind = tuple[object, ...]
 
 
 POSTPONED_S = 1.0
-"""After this time a job is tried again that could not start since it still held other slots."""
+"""Seconds before another try of a job that could not start because it still held other slots."""
 
 
 class ElasticTiresias:
-    """Tiresias, whose running jobs give slots to those that wait, or take what is idle.
+    """Tiresias, whose running jobs give slots to waiting jobs or take idle slots.
 
     Every decision repairs Tiresias's plan (P, the requested slots, for each job that starts) and
     then does one of three things:
 
-    - More than ``compact_above`` jobs wait: *compaction*. For each, best first, slots are taken
-      from elastic running jobs outside group 0, none of which falls below
-      ``max(1, ceil(least_share * P))``, so that the gain in GPU efficiency is greatest
-      (``Compaction``); if it is above 0, the job starts on them.
-    - Nobody waits: *expansion*. While a slot is free, it goes to the elastic running job with the
-      greatest relative gain ``S(p + 1) / S(p) - 1``, ties by arrival; none at a gain of 0.
+    - More than ``compact_above`` jobs wait: *compaction*. For each waiting job, best first, slots
+      are taken from elastic running jobs outside group 0 so that the gain in GPU efficiency is
+      greatest (``Compaction``). No running job falls below ``max(1, ceil(least_share * P))``. If
+      the gain is above 0, the waiting job starts on these slots.
+    - No job waits: *expansion*. While a slot is free, it goes to the elastic running job with the
+      greatest relative gain ``S(p + 1) / S(p) - 1``, ties by arrival. No job gets a slot at a gain
+      of 0.
     - Otherwise sizes stay.
 
-    The gain of an expansion is that of the throughput curve for so many slots: schedulers are told
-    no curve by hosts, so which slot is free does not count, where Algorithm 1 has S(p + 1) with
-    that very slot. A compaction for a request wider than a host takes hosts in the order of how
-    many slots they can give, then of what giving them loses: not always the greatest gain
-    (``Compaction`` says how near it is); for any other it is.
+    The gain of an expansion is that of the throughput curve at that number of slots, whichever slot
+    is free, since schedulers see no curve by hosts. Algorithm 1 has S(p + 1) with that very slot. A
+    compaction has the greatest gain if the request fits into a host. For a wider request it takes
+    hosts in the order of how many slots they can give, then of the loss. Its gain is then not
+    always the greatest (``Compaction`` says how near it is).
 
-    Jobs that are not elastic are never resized; one that waits may be started by compaction, on
-    exactly the slots it requested.
+    Jobs that are not elastic are never resized. A waiting job that is not elastic may be started by
+    compaction, on exactly the slots it requested.
 
     ``queue_limits_slot_s``, ``promote_after``: see ``Tiresias`` (paper: 500 and 10,000).
     ``compact_above``: N, jobs (paper: 10). ``least_share``: r, a share of P (paper: 0.5).
 
-    Source: Wu et al., EDL, section 5.1, Algorithm 1 and footnote 4 (the hosts that a compaction
-    may use). Open there and chosen here: the gain, called only "in GPU efficiency", is the
-    change in the sum of p * E(p); slots that are free are used by compactions too; a job's next
-    plan counts what it holds, but no more than P, so that compacted jobs stay compacted until
-    they are expanded or suspended, and slots above P are free for the plan before anybody is
-    suspended, those with the least relative gain first; a job that the plan has just taken the
-    slots from may be compacted too, and moves then. Differs from the print, which has no end
-    to its expansion. Exact slots are named, chosen as ``consolidated`` does, since the hosts
-    matter; so the placement is not asked.
+    Source: Wu et al., EDL, section 5.1, Algorithm 1 and footnote 4 (the hosts that a compaction may
+    use). Open there and chosen here:
+    - The gain, called only "in GPU efficiency", is the change in the sum of p * E(p).
+    - Compactions use free slots too.
+    - In the next plan a job counts with what it holds, but with no more than P. So compacted jobs
+      stay compacted until they are expanded or suspended.
+    - Slots above P are free for the plan before any job is suspended, those with the least relative
+      gain first.
+    - A job that the plan has just taken the slots from may be compacted too, and moves then.
+    Differs from the print, which has no end to its expansion. This scheduler names exact slots,
+    chosen as ``consolidated`` does, since the hosts matter; so the placement is not asked.
 
-    Checked: ``compared``, with a version that does everything anew at every event
+    Checked: ``compared``, with a version that computes everything from nothing at every event
     (``tests/schedulers/naive_elastic_tiresias.py``), and compactions with brute force: those within
     one host have the greatest gain, those on several the greatest of the hosts that they take.
     """
@@ -104,11 +107,11 @@ class ElasticTiresias:
         self._compaction: Compaction
         self._tables: SpeedTables
         self._extra: dict[str, int] = {}
-        """Slots above P, of the jobs that have any."""
+        """Slots above P, for the jobs that have any."""
         self._view: ClusterView
         self._resized: dict[str, None] = {}
         self._moving: dict[str, None] = {}
-        """Jobs that give slots up for others, until they have them."""
+        """Jobs that give slots up for others, until they hold the others."""
         self._has_postponed = False
 
     def decide(self, view: ClusterView) -> Decision:
@@ -156,14 +159,14 @@ class ElasticTiresias:
         return self._view.jobs[job_id]
 
     def _least(self, job: JobView) -> int:
-        """Fewest slots that compaction leaves the job, or starts it on."""
+        """Return the fewest slots that compaction leaves the job, or starts it on."""
         gang = gang_slots(job.spec)
         if not job.spec.elastic:
             return gang
         return max(1, job.spec.min_slots, math.ceil(self._least_share * gang))
 
     def _kind_of(self, key: Key) -> _Kind:
-        """What decides whether and how compaction can serve a waiting job."""
+        """Return what decides whether and how compaction can serve a waiting job."""
         spec = self._job(key.job_id).spec
         return (*speed_kind(spec), key.num_slots, spec.elastic)
 
@@ -176,7 +179,7 @@ class ElasticTiresias:
         return Donor(self._tables.of(job).worth, entry.num_slots, least, entry.key)
 
     def _mend(self, job_id: str, claims: SlotClaims) -> None:
-        """Make what is left of a broken promise the job's grant, or take it back."""
+        """Make what is left of a broken promise the job's grant, or withdraw the promise."""
         left = claims.of(job_id)
         held = self._job(job_id).slots
         if held and set(held) <= set(left):
@@ -185,7 +188,7 @@ class ElasticTiresias:
             self._withdraw(job_id, claims)
 
     def _withdraw(self, job_id: str, claims: SlotClaims) -> None:
-        """Take a planned job out of the plan again."""
+        """Take a planned job out of the plan."""
         claims.set(job_id, ())
         self._groups.withdraw(self._view, job_id)
         self._note(job_id)
@@ -208,7 +211,7 @@ class ElasticTiresias:
             self._extra.pop(job_id, None)
 
     def _replan(self, claims: SlotClaims) -> None:
-        """Tiresias: start and suspend by priority, slots above P counting as free."""
+        """Start and suspend jobs by priority, as Tiresias does; slots above P count as free."""
         free = claims.num_free + sum(self._extra.values())
         started, evicted = self._groups.plan.repair(free)
         for key in evicted:
@@ -222,7 +225,7 @@ class ElasticTiresias:
             self._note(key.job_id)
 
     def _take_back(self, num_slots: int, claims: SlotClaims) -> None:
-        """Free slots above P, one at a time where the last one gained least."""
+        """Free slots above P, one at a time, each from the job whose last slot gains least."""
         if num_slots <= 0:
             return
         sizes = {job_id: self._groups.jobs[job_id].num_slots for job_id in self._extra}
@@ -247,7 +250,7 @@ class ElasticTiresias:
             self._resize(job_id, sizes[job_id], claims)
 
     def _compact(self, claims: SlotClaims) -> None:
-        """Algorithm 1, lines 1 to 6."""
+        """Compact running jobs (Algorithm 1, lines 1 to 6)."""
         heads = [(key, kind) for kind, key in self._waiting.heads()]
         heapify(heads)
         while heads:
@@ -260,14 +263,14 @@ class ElasticTiresias:
                 self._tables.of(job).worth, self._least(job), key.num_slots
             )
             if move is None:
-                continue  # nor can any other of the same kind be served
+                continue  # no other job of the same kind can be served either
             self._move(key, move, claims)
             following = self._waiting.head_of(kind)
             if following is not None:
                 heappush(heads, (following, kind))
 
     def _move(self, key: Key, move: Move, claims: SlotClaims) -> None:
-        """Start a job on slots that others give."""
+        """Start a job on the slots that other jobs give."""
         left = {donor: claims.of(donor) for _, donor in move.slots if donor is not None}
         for slot, donor in move.slots:
             if donor is not None:
@@ -282,7 +285,7 @@ class ElasticTiresias:
         self._note(key.job_id)
 
     def _expand(self, claims: SlotClaims) -> None:
-        """Algorithm 1, lines 7 to 13."""
+        """Expand running jobs (Algorithm 1, lines 7 to 13)."""
         free = claims.num_free
         if free <= 0:
             return
@@ -311,11 +314,12 @@ class ElasticTiresias:
             self._resize(job_id, sizes[job_id], claims)
 
     def _untangle(self, claims: SlotClaims) -> None:
-        """No two jobs wait for each other's slots.
+        """Prevent moves in which jobs wait for each other's slots.
 
-        A job that moves gives its old slots up only when it has the new ones. So of the jobs
-        that move, none waits for slots that an earlier one holds; one that would keeps what it
-        may of its own, or waits, and all is looked at again soon.
+        A moving job gives up its old slots only when it has the new ones, so a cycle of such jobs
+        would never end. Therefore no moving job waits for slots that an earlier moving job holds. A
+        job that would do so keeps those of its own slots that it may keep, or waits; it is tried
+        again soon.
         """
         for job_id in sorted(self._resized, key=lambda one: self._groups.jobs[one].key):
             job, claim = self._job(job_id), set(claims.of(job_id))
@@ -336,7 +340,7 @@ class ElasticTiresias:
                 self._withdraw(job_id, claims)
 
     def _changes(self, claims: SlotClaims) -> dict[str, Grant | Suspend | Refuse]:
-        """What the claims change: those that give slots before those that take."""
+        """Return the changes of the claims: jobs that give slots come before jobs that take."""
         gives: dict[str, Grant | Suspend | Refuse] = {}
         takes: list[tuple[Key, Grant]] = []
         for job_id in self._resized:

@@ -1,4 +1,4 @@
-"""ElasticFlow: deadlines are promised to the jobs that are admitted, and kept."""
+"""ElasticFlow: admitted jobs are promised their deadlines, and the promises are kept."""
 
 from __future__ import annotations
 
@@ -19,32 +19,34 @@ from systems.schedulers.share_book import BY_DEADLINE, ShareBook, ShareJob, Time
 
 
 class ElasticFlow:
-    """Admission by minimum satisfactory shares; what they leave goes where it saves most.
+    """Admission by minimum satisfactory shares; slots left free go where they save most.
 
-    Time is cut into slots. The minimum satisfactory share of a job is the least, and latest,
-    use of the cluster that meets its deadline beside all jobs with earlier ones. An arrival
-    is admitted if everybody still has such a share with it (Algorithm 1); otherwise it is
-    refused or, if its deadline is soft, gets what is left. So do jobs without a deadline.
-    Slots that the shares leave free in the present time slot go, one level of one job at a
-    time, to the job that saves the most slot time by it (Algorithm 2). Nobody is asked again
-    before something happens or some job's share asks for more than it has.
+    Time is cut into slots. The minimum satisfactory share of a job is the least, and latest, use of
+    the cluster that meets its deadline next to all jobs with earlier ones. An arrival is admitted
+    if all jobs still have such a share with it (Algorithm 1). Otherwise it is refused or, if its
+    deadline is soft, gets what is left, as jobs without a deadline do. Slots that the shares leave
+    free in the present time slot go to the job that saves the most slot time, one level at a time
+    (Algorithm 2). The next decision comes when something happens or when some job's share asks for
+    more than the job has.
 
-    Source: Gu et al., "ElasticFlow", ASPLOS 2023, sections 4.1, 4.2 and 4.4. In the paper's
-    text the sum of Algorithm 1, line 15, ends at t-1; it must be i-1. Algorithm 2 leaves slots
-    idle if line 10 is taken literally; a job may take a step if it trains faster with it and
-    does not end within the time slot without it, which is the paper's constraint 7.
+    Source: Gu et al., "ElasticFlow", ASPLOS 2023, sections 4.1, 4.2 and 4.4. In the paper's text
+    the sum of Algorithm 1, line 15, ends at t-1; it must be i-1. Algorithm 2 leaves slots idle if
+    line 10 is taken literally; a job may take a step if it trains faster with it and does not end
+    within the time slot without it, which is the paper's constraint 7.
 
-    Open there and chosen here: decisions at the boundaries of time slots (what happens in
-    between waits for the next); a job that takes more now may take anything later that other
-    jobs' shares leave; among equals the first that arrived; jobs without a guarantee start in
-    order of arrival, and further slots go to them by the slot time that they would save to
-    their end. Progressive filling is a heuristic: should it fail for jobs that were admitted,
-    the rest of the plan before is kept, which still holds. Only a job that neither serves (it
-    lost slots, or changes took longer than ``margin_s``) loses its guarantee. On a curve with
-    dips only counts are considered that beat every smaller one.
+    Open there and chosen here:
+    - Decisions fall on the boundaries of time slots; what happens in between waits for the next.
+    - A job that takes more now may take anything later that other jobs' shares leave.
+    - Among equals the first that arrived wins.
+    - Jobs without a guarantee start in order of arrival. Further slots go to them by the slot time
+      that they would save to their end.
+    - Progressive filling is a heuristic. If it fails for jobs that were admitted, the rest of the
+      plan before is kept, which still holds. Only a job that neither serves (it lost slots, or
+      changes took longer than ``margin_s``) loses its guarantee.
+    - On a curve with dips only counts are considered that beat every smaller one.
 
-    Checked: ``exact``, on figures 3 and 4 and the examples of section 4.1; beside that against
-    an independent plain version of both algorithms, and against brute force.
+    Checked: ``exact``, on figures 3 and 4 and the examples of section 4.1; also against an
+    independent plain version of both algorithms, and against brute force.
     """
 
     checked: ClassVar[str] = "exact"
@@ -59,27 +61,27 @@ class ElasticFlow:
         margin_s: float = 0.0,
         zero_first: bool = False,
     ) -> None:
-        """Nothing is known yet.
+        """Start without any job.
 
         Args:
             slot_s: length of a time slot, seconds; 60 in the authors' code.
             powers_of_two: jobs have powers of two only, so that blocks of buddies hold them
                 (section 4.3); otherwise any count.
-            margin_s: deadlines are planned for so much earlier, seconds, for what changes of
-                slots cost.
-            zero_first: jobs that have nothing come first when free slots are handed out, as
-                in the authors' code; the paper does not say so.
+            margin_s: deadlines are planned for this many seconds earlier, for what changes of slots
+                cost.
+            zero_first: jobs without slots come first when free slots are handed out, as in the
+                authors' code; the paper does not say so.
         """
         check_time_slots(slot_s, margin_s)
         self._book = ShareBook(slot_s, powers_of_two, margin_s)
         self._time = TimeSlots(slot_s)
         self._zero_first = zero_first
         self._before: list[ShareJob] = []
-        """Jobs of the plan before, in its order."""
+        """Jobs of the previous plan, in its order."""
         self._plan: Plan | None = None
 
     def decide(self, view: ClusterView) -> Decision:
-        """Admit, fill and grow, where a time slot begins."""
+        """Admit jobs, fill the shares and grow them, where a time slot begins."""
         book = self._book
         changes = book.look_again(view)
         slot = self._time.begins(view)
@@ -93,19 +95,19 @@ class ElasticFlow:
         return Decision(changes | more, self._time.wake(short_of))
 
     def _admit(self, slot: int, num_slots: int) -> dict[str, Grant | Suspend | Refuse]:
-        """Decide about every arrival, and make a plan for those that were promised."""
+        """Decide about every arrival, and make a plan for the jobs with a promise."""
         book = self._book
         refusals: dict[str, Grant | Suspend | Refuse] = {}
         arrived, book.arrived = book.arrived, []
         hopeful = [job for job in arrived if could_alone(job, slot, num_slots)]
-        # Nothing is filled in it: what is worked out once for all plans of this time slot.
+        # Not filled: it holds what all plans of this time slot share, computed once.
         known = Plan([job.demand for job in book.promised], slot, num_slots)
         if len(hopeful) == 1:
             plan = self._plan_with(hopeful[0], known)
             together = plan is not None
         else:
             plan = self._plan_together(hopeful, known)
-            # Where many arrive at once and all fit as if each were alone, they also do one by one.
+            # If many arrive at once and all fit as if each were alone, they also fit one by one.
             together = plan is not None and not plan.capped
         for job in arrived:
             with_it = plan if together and job in hopeful else None
@@ -129,20 +131,23 @@ class ElasticFlow:
         return refusals
 
     def _plan_with(self, job: ShareJob, known: Plan) -> Plan | None:
-        """Shares of all that were promised, which ``known`` is of, and of this one."""
+        """Return shares of this job and of all promised jobs; None if they do not fit.
+
+        ``known`` is a plan of the promised jobs.
+        """
         place = self._book.promised.bisect_key_left(job.by_deadline)
         plan = known.beside(job.demand, place)
         return plan if plan.fill(skip=False) else None
 
     def _plan_together(self, arrived: list[ShareJob], known: Plan) -> Plan | None:
-        """Shares of all that were promised and of these."""
+        """Return shares of these jobs and of all promised jobs; None if they do not fit."""
         if not arrived:
             return known if known.fill(skip=False) else None
         jobs = sorted([*self._book.promised, *arrived], key=BY_DEADLINE)
         return fill_all([job.demand for job in jobs], known.start, known.num_slots)
 
     def _plan_promised(self, known: Plan) -> Plan:
-        """Shares of all jobs that were promised their deadlines."""
+        """Return shares of all promised jobs; jobs that cannot be served lose their promise."""
         book = self._book
         slot, num_slots = known.start, known.num_slots
         if known.fill(skip=False):
@@ -169,7 +174,7 @@ class ElasticFlow:
 
 
 def could_alone(job: ShareJob, slot: int, num_slots: int) -> bool:
-    """Whether a job has a deadline that it could keep if the whole cluster were its own."""
+    """Return whether a job has a deadline that it could meet with the whole cluster to itself."""
     levels, demand = job.demand.levels, job.demand
     rates = zip(levels.counts, levels.rates, strict=True)
     best = max(rate for count, rate in rates if count <= num_slots)
@@ -177,10 +182,10 @@ def could_alone(job: ShareJob, slot: int, num_slots: int) -> bool:
 
 
 def check_time_slots(slot_s: float, margin_s: float) -> None:
-    """Refuse options that mean nothing.
+    """Refuse options that are out of range.
 
     Raises:
-        ValueError: all of them at once.
+        ValueError: all problems at once.
     """
     problems = []
     if not 0.0 < slot_s < float("inf"):

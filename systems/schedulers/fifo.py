@@ -22,15 +22,15 @@ from systems.schedulers.waiting import Key, WaitingJobs
 class Fifo:
     """Jobs start in order of arrival, each on the slots it requested, and keep them.
 
-    Nothing is suspended or rescaled. A job that lost its slots queues again by its arrival;
-    one that lost some of them goes on with the others to its end.
-    A job that the whole cluster cannot hold is refused. One decision costs in proportion to
-    its news, whatever the length of the queue.
+    Nothing is suspended or rescaled. A job that lost all its slots queues again by its arrival; a
+    job that lost some of them goes on with the others to its end. A job that the whole cluster
+    cannot hold is refused. The cost of a decision grows with its news, not with the length of the
+    queue.
 
-    ``backfill``: jobs behind one that does not fit may start if they fit. No reservation is
-    made for the one they overtake, so a large job can wait for long.
-    ``slots_per_job``: every job gets so many slots, within its own range, whatever it requested;
-    one that is not elastic gets its request. None: all get their request.
+    ``backfill``: jobs behind one that does not fit may start if they fit. No slots are reserved for
+    the job they overtake, so a large job can wait for long.
+    ``slots_per_job``: every job gets this many slots, within its own range, whatever it requested;
+    a job that is not elastic gets its request. None: all get their request.
 
     Source: the gang schedulers that every paper compares with; with ``slots_per_job`` 4 the Static
     side of the EDL paper's synthetic workload (section 6.3).
@@ -58,7 +58,7 @@ class Fifo:
         self._waiting = WaitingJobs()
 
     def decide(self, view: ClusterView) -> Decision:
-        """Start what the free slots allow."""
+        """Start as many jobs as the free slots allow."""
         changes: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in touched(view):
             refusal = self._look_again(view, job_id)
@@ -74,7 +74,7 @@ class Fifo:
         return Decision(changes)
 
     def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
-        """Put one job where the view says it belongs."""
+        """Put one job among the waiting ones, or take it out, as the view says."""
         job = view.jobs.get(job_id)
         if job is None or job.grant is not None:
             self._waiting.discard(job_id)

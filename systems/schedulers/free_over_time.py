@@ -1,4 +1,4 @@
-"""Free slots over time: piecewise constant, so that a day costs no more than a minute."""
+"""Free slots over time, piecewise constant, so that a long span costs no more than a short one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one job is to have in which time slots: ``counts[k]`` slots in the time slots
-    from ``starts[k]`` to the start of the next piece, the last until ``end``."""
+    """Slots of one job in each time slot, as constant pieces.
+
+    The job has ``counts[k]`` slots from time slot ``starts[k]`` to the start of the next piece; the
+    last piece ends before ``end``.
+    """
 
     starts: Ints
     counts: Ints
@@ -25,28 +28,30 @@ class Share:
 
     @property
     def lengths(self) -> Ints:
-        """Time slots of every piece."""
+        """Number of time slots of every piece."""
         return np.diff(self.starts, append=self.end)
 
     @property
     def usage(self) -> int:
-        """Slots times time slots in all."""
+        """Slot time in all: slots times time slots."""
         return int((self.counts * self.lengths).sum())
 
     @property
     def most(self) -> int:
-        """The most slots in any time slot."""
+        """Most slots in any time slot."""
         return int(self.counts.max())
 
     def extremes(self, start: int, end: int) -> tuple[int, int]:
-        """Fewest and most slots in any time slot from ``start`` to before ``end``."""
+        """Return the fewest and most slots in any time slot from ``start`` to before ``end``."""
         first = max(0, int(self.starts.searchsorted(start, side="right")) - 1)
         counts = self.counts[first : max(first + 1, int(self.starts.searchsorted(end)))].tolist()
         return (0 if end > self.end else min(counts)), max(counts)
 
     def differs_from(self, other: Share) -> tuple[int, int]:
-        """The first time slot in which another share is not the same, and the one after the
-        last; both have the same first and last time slots."""
+        """Return the first time slot in which another share differs, and the one after the last.
+
+        Both shares must have the same first and last time slots.
+        """
         starts = np.union1d(self.starts, other.starts)
         differs = np.flatnonzero(self._counts_at(starts) != other._counts_at(starts))
         if not len(differs):
@@ -58,49 +63,50 @@ class Share:
         return self.counts[self.starts.searchsorted(slots, side="right") - 1]
 
     def from_slot(self, start: int) -> Share:
-        """What is left of it from time slot ``start`` on."""
+        """Return what is left of the share from time slot ``start`` on."""
         first = max(0, int(self.starts.searchsorted(start, side="right")) - 1)
         starts = np.maximum(self.starts[first:], start)
         return Share(starts, self.counts[first:], self.end)
 
     def work(self, levels: Levels) -> float:
-        """What the job does with it."""
+        """Return the work that the job does with the share."""
         rates = np.array(levels.rates)[np.array(levels.counts).searchsorted(self.counts)]
         return float((rates * self.lengths).sum())
 
 
 class FreeOverTime:
-    """How many slots are free in every time slot from ``starts[0]`` on."""
+    """Number of free slots in every time slot from ``starts[0]`` on."""
 
     def __init__(self, starts: Ints, free: Ints, room: int = 0) -> None:
-        """``room``: how many pieces more are expected."""
+        """Begin with these pieces; ``room``: how many more pieces are expected."""
         self._size = len(starts)
         self._starts = np.concatenate([starts, np.empty(room + 8, np.int64)])
         self._free = np.concatenate([free, np.empty(room + 8, np.int64)])
 
     @classmethod
     def constant(cls, start: int, num_slots: int, room: int = 0) -> FreeOverTime:
-        """All of ``num_slots`` are free from time slot ``start`` on."""
+        """Return an object with ``num_slots`` free slots from time slot ``start`` on."""
         return cls(np.array([start]), np.array([num_slots]), room)
 
     def copy(self) -> FreeOverTime:
-        """One that can be changed without changing this one."""
+        """Return an independent copy."""
         return FreeOverTime(self._starts[: self._size], self._free[: self._size], 16)
 
     def at(self, slot: int) -> int:
-        """Free slots in one time slot."""
+        """Return the free slots in one time slot."""
         starts = self._starts[: self._size]
         return int(self._free[starts.searchsorted(slot, side="right") - 1])
 
     def extremes(self, start: int, end: int) -> tuple[int, int]:
-        """Fewest and most free slots in any time slot from ``start`` to before ``end``."""
+        """Return the fewest and most free slots in any time slot from ``start`` to before
+        ``end``."""
         starts = self._starts[: self._size]
         first = starts.searchsorted(start, side="right") - 1
         free = self._free[first : max(first + 1, starts.searchsorted(end))]
         return int(free.min()), int(free.max())
 
     def least(self, start: int, end: int) -> int:
-        """Fewest free slots in any time slot from ``start`` to before ``end``."""
+        """Return the fewest free slots in any time slot from ``start`` to before ``end``."""
         return self.extremes(start, end)[0]
 
     def take(self, share: Share, sign: int = 1) -> None:
@@ -118,7 +124,7 @@ class FreeOverTime:
         self._free[first:last] -= count
 
     def _cut(self, slot: int) -> int:
-        """The piece that begins at ``slot``, which is made if there is none."""
+        """Return the index of the piece that begins at ``slot``, which is made if there is none."""
         size = self._size
         index = int(self._starts[:size].searchsorted(slot))
         if index < size and self._starts[index] == slot:
@@ -137,22 +143,24 @@ class FreeOverTime:
     def fill(
         self, levels: Levels, need: float, start: int, end: int, held: Share | None = None
     ) -> Share | None:
-        """Progressive filling (ElasticFlow, Algorithm 1): the least share that does ``need``.
+        """Return the least share that does ``need`` (progressive filling; ElasticFlow, Algorithm
+        1).
 
-        Level by level, and on each level from the last time slot back to the first, the job is
-        raised to the level, or to the highest of its own levels that fits into what is free,
-        until it does its work. The answer is therefore a level in the latest time slots and the
-        level below it in the earlier ones, cut to what is free. It is not taken.
+        The job is raised level by level, and on each level from the last time slot back to the
+        first, until it does its work. Where a level does not fit into what is free, the highest of
+        the job's own levels that fits is used. The result is therefore a level in the latest time
+        slots and the level below it in the earlier ones, cut to what is free. The slots of the
+        result are not taken.
 
         Args:
-            levels: what the job can have and what it does in a time slot on each.
+            levels: sizes that the job can have, and its work in a time slot on each.
             need: work that has to be done.
-            start: first time slot it may use.
+            start: first time slot that the job may use.
             end: first time slot that is too late.
-            held: what the job has of what is not free, and would give back.
+            held: slots of the job's own that are not free, and that it would give back.
 
         Returns:
-            The share, or None if all that is free does not do it.
+            The share, or None if the work cannot be done with all that is free.
         """
         if need <= 0.0:
             return Share(np.array([start]), np.zeros(1, np.int64), max(start, end))
@@ -168,7 +176,7 @@ class FreeOverTime:
         level, raised = _level_for(levels.rates, times.tolist(), need)
         if level == 0:
             return None
-        # The latest `raised` of the time slots that have room for this level.
+        # Raise the latest `raised` of the time slots that have room for this level.
         behind = (lengths * (fits >= level))[::-1].cumsum()
         back = int(behind.searchsorted(raised))
         piece = len(starts) - 1 - back
@@ -176,7 +184,7 @@ class FreeOverTime:
         low = np.minimum(fits[: piece + 1], level - 1)
         given[:piece] = low[:piece]
         counts = levels.counts_array[given]
-        if too_many := int(behind[back]) - raised:  # the piece is raised from within
+        if too_many := int(behind[back]) - raised:  # only the end of the piece is raised
             switch = int(starts[piece]) + too_many
             starts = np.concatenate([starts[: piece + 1], [switch], starts[piece + 1 :]])
             below = levels.counts_array[low[piece]]
@@ -188,11 +196,11 @@ class FreeOverTime:
 
 
 def _level_for(rates: tuple[float, ...], times: list[float], need: float) -> tuple[int, int]:
-    """The level to fill to, and the number of time slots on it; level 0 if none does it.
+    """Return the level to fill to, and the number of time slots on it; level 0 if none suffices.
 
     Args:
         rates: work in a time slot, by level.
-        times: number of time slots that have room for just that level, by level.
+        times: number of time slots whose highest fitting level is just that one, by level.
         need: work that has to be done, above 0.
     """
     room = sum(times[1:])

@@ -31,53 +31,53 @@ from systems.schedulers.rounds import Rounds
 from systems.schedulers.waiting import Key
 
 _WAITING, _DONE = IN_TURN + 1, IN_TURN + 2
-"""Levels of the order: waiting comes after who is in the middle of a turn, before who just had
-one."""
+"""Levels of the order: a waiting job comes after a job in the middle of its turn, and before a
+job that just had a turn."""
 
 
 class Gandiva:
-    """Round robin over all jobs at the slots they requested, fair by turns of ``quantum_s``.
+    """Round robin over all jobs at the slots they requested, in turns of ``quantum_s``.
 
-    While jobs wait, a round begins every ``quantum_s`` seconds: first those that have waited
-    longest get their requested slots, then those that run, the last started first, as far as
-    they fit; who does not fit is suspended. Between rounds nobody is suspended, and free slots
-    go to the waiting jobs that fit, the longest waiting first.
+    While jobs wait, a round begins every ``quantum_s`` seconds. First the jobs that have waited
+    longest get their requested slots. Then come the jobs that run, the last started first, as far
+    as they fit. A job that does not fit is suspended. Between rounds no job is suspended, and free
+    slots go to the waiting jobs that fit, the longest waiting first.
 
-    ``migrate``: whenever something happens and nothing is under way, a job that lies on more hosts
-    than it must moves together, if slots are free for that.
-    ``grow_after_s``: once slots were idle and nobody waited for so long, the slots of each host
-    are shared among the elastic jobs that lie on it alone; as soon as a job waits, all go back
+    ``migrate``: whenever something happens and no change is under way, a job that lies on more
+    hosts than it needs moves together, if slots are free for that.
+    ``grow_after_s``: after this many seconds with idle slots and no waiting job, the slots of each
+    host are shared among the elastic jobs that lie on it alone. As soon as a job waits, all go back
     to their request. None: never, as ElasticFlow's authors have it ("not elastic").
 
     ``pack_above``: jobs share devices, two of equal size on the same ones, where the cluster lets
-    them (``Cluster.shared_speed``; elsewhere the option does nothing). In a round, of jobs whose
-    turn is over, one stays as the guest of each that comes in its place (the last started of those
-    that may), and jobs that still wait then become guests of those that go on alone (the longest
-    waiting, with the last started, first), which takes nobody's turn. A job shares only
-    after its speed alone was measured, in a turn of its own. In every round the two speeds of a
-    pair, each over that alone, are summed: where they make no more than ``pack_above`` the guest
-    waits for a turn, and the two are never paired again; nor are those of which one was lost or
-    could not start, since two may need more memory than the device has. Guests move to devices that
-    are idle as soon as nobody who waits fits on these. None: no two jobs on a device. 1: pairs
-    that do more than they would by turns, which suspend and resume them besides.
+    them (``Cluster.shared_speed``; elsewhere the option does nothing). In a round, each job that
+    starts takes in as its guest one job whose turn is over: the last started of those that may.
+    Then jobs that still wait become guests of jobs that go on alone, the longest waiting with the
+    last started first. This shortens no job's turn. A job shares only after its speed alone was
+    measured, in a turn of its own. In every round the two speeds of a pair, each over that alone,
+    are summed. Where they make no more than ``pack_above``, the guest waits for a turn, and the two
+    are never paired again. Nor is a pair of which one job was lost or could not start, since two
+    may need more memory than the device has. Guests move to idle devices as soon as no waiting job
+    fits on these. None: no two jobs on a device. 1: pairs that do more than they would by turns,
+    which also suspend and resume them.
 
     Source: Xiao et al., "Gandiva", OSDI 2018, by name and by the one sentence in Gu et al.,
-    "ElasticFlow", ASPLOS 2023, section 6.1, and, for packing, by that in Li et al., "EasyScale",
-    SC 2023, section 5.1.3; the rest is common knowledge of its mechanisms, and
-    chosen here: time slices of one minute; one queue for the cluster, not one for each
-    host, so hosts are not kept apart by the size of their jobs (the placement consolidates);
-    the idle slots of a host go to the smallest job on it, one at a time. Pairs alone are packed,
-    of jobs of one size, and found by trying them, where Gandiva looks at how busy a device is.
-    Nor is the growth of a job undone when it was measured not to help.
+    "ElasticFlow", ASPLOS 2023, section 6.1, and, for packing, by that in Li et al., "EasyScale", SC
+    2023, section 5.1.3; the rest is common knowledge of its mechanisms, and chosen here: time
+    slices of one minute; one queue for the cluster, not one for each host, so hosts are not kept
+    apart by the size of their jobs (the placement consolidates); the idle slots of a host go to the
+    smallest job on it, one at a time. Only pairs are packed, of jobs of one size, and found by
+    trying them, where Gandiva looks at how busy a device is. Nor is the growth of a job undone when
+    it was measured not to help.
 
     A job that lost some of its workers goes on with the others, where they are, until it is next
     suspended.
 
-    Checked: ``described``; the turns against a plan that is built anew at every event, packing
-    by hand and by what always holds of it.
+    Checked: ``described``; the turns against a plan that is built from nothing at every event,
+    packing by hand and by what always holds of it.
 
     Raises:
-        ValueError: an option means nothing.
+        ValueError: an option is out of its range.
     """
 
     checked: ClassVar[str] = "described"
@@ -118,7 +118,7 @@ class Gandiva:
         self._packing = Packing(math.inf if pack_above is None else pack_above)
 
     def decide(self, view: ClusterView) -> Decision:
-        """Give turns; where nobody waits for one, use what is idle."""
+        """Give turns; if no job waits for a turn, use the idle slots."""
         now_s = view.time_s
         changes: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in touched(view):
@@ -166,7 +166,7 @@ class Gandiva:
         return None
 
     def _leave_partner(self, job_id: str, *, for_good: bool) -> None:
-        """A job is on its devices no more; one that it shared them with has them to itself."""
+        """Note that a job has left its devices; a job that shared them has them to itself."""
         guest_id = self._packing.guest_of(job_id)
         if job_id in self._packing.guests:
             self._packing.part(job_id, for_good=for_good)
@@ -174,8 +174,10 @@ class Gandiva:
             self._planned[guest_id] = self._packing.part(guest_id, for_good=for_good)
 
     def _look_at_pairs(self, view: ClusterView, is_round: bool) -> list[str]:
-        """Part pairs that are not worth it or have come apart, and measure who is alone; who is to
-        leave."""
+        """Part pairs that are not worth it or have come apart; return the jobs that must leave.
+
+        In a round, also measure the speed of jobs that are alone.
+        """
         if not (self._packs and view.cluster.shared_speed):
             return []
         leaving = []
@@ -189,7 +191,7 @@ class Gandiva:
                     self._packing.part(guest_id, for_good=True)
                     leaving.append(guest_id)
                 continue
-            # One of them lost workers, or did not or cannot come to where it was granted.
+            # One of them lost workers, or did not or cannot come to the slots it was granted.
             self._packing.part(guest_id, for_good=is_possible)
             if is_cut_off(view, host):
                 del self._planned[host_id]
@@ -209,7 +211,8 @@ class Gandiva:
         return leaving
 
     def _take_turns(self, view: ClusterView, is_round: bool) -> dict[str, Grant | Suspend | Refuse]:
-        """Slots for jobs that wait: what is free or was borrowed; in a round also the others'."""
+        """Return slots for waiting jobs: free or borrowed ones; in a round also those of other
+        jobs."""
         changes: dict[str, Grant | Suspend | Refuse] = {}
         free = view.num_free
         if self._packs:
@@ -223,7 +226,7 @@ class Gandiva:
                 key = key._replace(num_slots=num_slots)
             self._planned[job_id] = key._replace(level=_DONE if is_round else IN_TURN)
         self._plan.planned[:] = sorted(self._planned.values())
-        # Where slots went down there is less than nothing; that too waits for a round.
+        # Slots that went down make this negative. Between rounds no job is suspended for that.
         started, evicted = self._plan.repair(free if is_round else max(free, 0))
         for key in evicted:
             del self._planned[key.job_id]
@@ -248,7 +251,7 @@ class Gandiva:
         return changes
 
     def _use_idle(self, view: ClusterView) -> dict[str, Grant]:
-        """Move jobs together or let them grow, where all are on their slots."""
+        """Move jobs together or let them grow, if every job is on the slots it was granted."""
         jobs = [view.jobs[job_id] for job_id in (*self._planned, *self._packing.guests)]
         if any(job.grant is None or len(job.slots) != job.grant.num_slots for job in jobs):
             return {}
@@ -283,7 +286,7 @@ class Gandiva:
     def _when_to_grow(
         self, view: ClusterView, changes: dict[str, Grant | Suspend | Refuse]
     ) -> float | None:
-        """Note since when slots are idle; when they have been so for long enough."""
+        """Note since when slots are idle; return when they will have been idle for long enough."""
         if self._grow_after_s is None:
             return None
         taken = sum(key.num_slots for key in self._planned.values())
@@ -297,6 +300,6 @@ class Gandiva:
 
 
 def _waiting(job: JobView, since_s: float | None = None) -> Key:
-    """A job that waits for a turn: the longest first."""
+    """Return the key of a job that waits for a turn: the longest waiting first."""
     since_s = job.waiting_since_s if since_s is None else since_s
     return Key(_WAITING, since_s, job.spec.arrival_s, job.job_id, gang_slots(job.spec))

@@ -1,4 +1,4 @@
-"""Gangs: how many slots a job gets under a scheduler that does not size jobs itself."""
+"""Slots of a job under a scheduler that does not choose job sizes itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness.trace.job import JobSpec
 
 
 def gang_slots(spec: JobSpec) -> int:
-    """Slots of the job as a gang: its request, within its own slot range if it is elastic."""
+    """Return the job's slots as a gang: its request, within its slot range if it is elastic."""
     if not spec.elastic:
         return spec.requested_slots
     most = spec.requested_slots if spec.max_slots is None else spec.max_slots
@@ -16,15 +16,15 @@ def gang_slots(spec: JobSpec) -> int:
 
 
 def least_slots(spec: JobSpec) -> int:
-    """Fewest slots an elastic scheduler may give the job."""
+    """Return the fewest slots that an elastic scheduler may give the job."""
     return spec.min_slots if spec.elastic else spec.requested_slots
 
 
 def refuse_misfit(spec: JobSpec, num_slots: int, cluster: Cluster) -> Refuse | None:
-    """A refusal if ``num_slots``, the fewest this job would get, can never be granted.
+    """Return a refusal if the cluster can never grant ``num_slots``, the fewest the job would get.
 
-    A job that no state of the cluster can serve would otherwise wait for ever and, under a
-    strict queue, hold up everybody behind it.
+    Without the refusal such a job would wait without end. Under a strict queue it would also block
+    every job behind it.
     """
     if not spec.elastic and not spec.min_slots <= num_slots <= (spec.max_slots or num_slots):
         return Refuse(

@@ -1,4 +1,4 @@
-"""The live jobs of a scheduler that grants requested slots or none, and who has them."""
+"""Record of live jobs for schedulers that grant a job its requested slots or none."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from systems.schedulers.news import touched
 
 
 class GangBook:
-    """Live jobs at their requested slots. A job that lost some of its workers counts with the
-    others until it is next suspended."""
+    """Live jobs at their requested slots.
+
+    A job that lost some of its workers still counts as granted until its next suspension.
+    """
 
     def __init__(self) -> None:
         self.specs: dict[str, JobSpec] = {}
         """Live jobs, in order of arrival."""
         self.granted: dict[str, int] = {}
-        """Slots of those that have a grant."""
+        """Slots of each job that has a grant."""
 
     def follow(self, view: ClusterView) -> dict[str, Grant | Suspend | Refuse]:
-        """Take in the news; refusals of jobs that the cluster can never hold."""
+        """Take in the news; return refusals of jobs that can never fit into the cluster."""
         refusals: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in touched(view):
             job = view.jobs.get(job_id)
@@ -41,7 +43,7 @@ class GangBook:
 
     @property
     def num_waiting(self) -> int:
-        """Jobs without a grant."""
+        """Number of jobs without a grant."""
         return len(self.specs) - len(self.granted)
 
     @property
@@ -50,12 +52,12 @@ class GangBook:
         return [job_id for job_id in self.specs if job_id not in self.granted]
 
     def num_slots(self, job_id: str) -> int:
-        """Slots that a job has, or would be given."""
+        """Return the slots that a job has, or would be given."""
         granted = self.granted.get(job_id)
         return gang_slots(self.specs[job_id]) if granted is None else granted
 
     def fitting(self, job_ids: Iterable[str], num_slots: int) -> list[str]:
-        """The jobs that get their slots in this order, each if it fits into what is left."""
+        """Return the jobs that get their slots: each in this order if it fits into what is left."""
         chosen = []
         for job_id in job_ids:
             if self.num_slots(job_id) <= num_slots:
@@ -64,8 +66,10 @@ class GangBook:
         return chosen
 
     def grant_only(self, job_ids: Iterable[str]) -> dict[str, Grant | Suspend | Refuse]:
-        """Changes by which exactly these jobs run: suspensions by arrival, then starts in this
-        order."""
+        """Return the changes after which exactly these jobs run.
+
+        Suspensions come first, by arrival; then starts, in the order of ``job_ids``.
+        """
         wanted = dict.fromkeys(job_ids)
         changes: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in self.specs:
@@ -75,7 +79,7 @@ class GangBook:
         return changes | self.grant_too(wanted)
 
     def grant_too(self, job_ids: Iterable[str]) -> dict[str, Grant | Suspend | Refuse]:
-        """Changes by which these jobs run too, in this order."""
+        """Return the changes after which these jobs run as well, in this order."""
         changes: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in job_ids:
             if job_id not in self.granted:

@@ -1,4 +1,4 @@
-"""Who runs: jobs by priority, each if it fits; a plan that is repaired, not rebuilt."""
+"""Plan of the jobs that run: by priority, each if it fits; repaired instead of rebuilt."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from systems.schedulers.waiting import Key, WaitingJobs
 class GangPlan:
     """Every job by its key: planned (granted slots) or waiting.
 
-    The plan that is kept is the one a rebuild would give: in order of the keys, a job gets the
-    slots of its key if they fit and is skipped if not.
+    The plan equals the plan that a rebuild would give. In order of the keys, a job gets the slots
+    of its key if they fit, and is skipped otherwise.
 
-    For one demand, what "skip if it does not fit" takes is a prefix of that demand's queue. So
-    the plan is right exactly when, for each demand q, the free slots and the slots of planned
-    jobs behind q's first waiting job are together fewer than q. Starting the best job that
-    breaks this, with evictions from the tail, until none does gives the rebuilt plan.
+    Among jobs of one demand, this rule always takes a prefix of their queue. So the plan is right
+    exactly when one condition holds for each demand q. Free slots and the slots of planned jobs
+    behind q's first waiting job are together fewer than q. ``repair`` starts the best job that
+    breaks this and evicts from the tail, until no job breaks it.
     """
 
     def __init__(self, waiting: WaitingJobs | None = None) -> None:
         self.waiting = WaitingJobs() if waiting is None else waiting
         self.planned: list[Key] = []
-        """Ascending."""
+        """Keys of the planned jobs, ascending."""
 
     def plan(self, key: Key) -> None:
-        """Note a job as planned."""
+        """Note a job as planned; it no longer waits."""
         self.waiting.discard(key.job_id)
         insort(self.planned, key)
 
     def unplan(self, key: Key) -> None:
-        """Take a planned job out; it is nowhere then."""
+        """Remove a planned job; it is then neither planned nor waiting."""
         del self.planned[bisect_left(self.planned, key)]
 
     def repair(self, free: int) -> tuple[list[Key], list[Key]]:
-        """Make the plan right; returns who is to start and who is to stop, best first.
+        """Make the plan right; return the jobs to start and the jobs to stop, best first.
 
         ``free``: slots that no planned job holds; below 0, planned jobs must go.
         """
@@ -57,7 +57,7 @@ class GangPlan:
         return sorted(started), sorted(evicted)
 
     def _evict(self, started: set[Key], evicted: set[Key]) -> int:
-        """Take the last job out of the plan; returns its slots."""
+        """Move the last job of the plan to the waiting jobs; return its slots."""
         key = self.planned.pop()
         self.waiting.put(key)
         if key in started:
@@ -67,7 +67,8 @@ class GangPlan:
         return key.num_slots
 
     def _best_wronged(self, free: int) -> Key | None:
-        """The best waiting job that would fit if all planned jobs behind it made way."""
+        """Return the best waiting job that would fit if all planned jobs behind it were taken
+        out."""
         best: Key | None = None
         planned = self.planned
         index, available = len(planned), free

@@ -1,4 +1,4 @@
-"""The Gittins index of a job's service, by what the jobs before it have needed."""
+"""Gittins index of a job's service, learned from what earlier jobs have needed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from itertools import accumulate
 class ServiceHistory:
     """Total services of the jobs that have ended, slot-seconds, and the index they give.
 
-    The index of a job with attained service ``a`` over the next ``d`` slot-seconds is the chance
-    that it ends within them over the service it is expected to take of them:
-    ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``, with S drawn from the ended jobs.
+    The index of a job with attained service ``a`` looks at the next ``d`` slot-seconds. It is the
+    chance that the job ends within them, divided by the service that the job is expected to take of
+    them: ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``, with S drawn from the ended jobs.
 
-    All indices are to be comparable, so they rest on one snapshot, which is taken anew each
+    All indices must be comparable, so they rest on one snapshot. The snapshot is taken again each
     time the number of ended jobs has doubled.
 
-    Source: Gu et al., NSDI '19, the two-dimensional Gittins index. Chosen here: the
-    distribution is learned in the run itself, and the snapshot's times.
+    Source: Gu et al., NSDI '19, the two-dimensional Gittins index. Chosen here: the distribution is
+    learned in the run itself, and the snapshot's times.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class ServiceHistory:
         self._sums: list[float] = [0.0]
 
     def add(self, service_slot_s: float) -> bool:
-        """One more job ended with this service; True when all indices have changed by that."""
+        """Record that a job ended with this service; return whether this changed all indices."""
         self._ended.append(service_slot_s)
         if len(self._ended) < 2 * len(self._snapshot):
             return False
@@ -36,8 +36,11 @@ class ServiceHistory:
         return True
 
     def index(self, attained_slot_s: float, ahead_slot_s: float) -> float:
-        """The Gittins index, per slot-second; 0 where no ended job needed more than that, or
-        where nothing is ahead: the job is about to join the next group."""
+        """Return the Gittins index, per slot-second.
+
+        It is 0 if no ended job needed more than ``attained_slot_s``. It is 0 as well if
+        ``ahead_slot_s`` is 0, since the job is then about to join the next group.
+        """
         services, sums = self._snapshot, self._sums
         first = bisect_right(services, attained_slot_s)
         num_longer = len(services) - first
@@ -46,7 +49,7 @@ class ServiceHistory:
         until = bisect_right(services, attained_slot_s + ahead_slot_s)
         num_ending = until - first
         expected = sums[until] - sums[first] - num_ending * attained_slot_s
-        # The difference of large sums may be rounded to nothing or less; each is at least this.
+        # Rounding may make the difference of large sums 0 or negative; this is its lower bound.
         expected = max(expected, num_ending * (services[first] - attained_slot_s))
         if not math.isinf(ahead_slot_s):
             expected += (num_longer - num_ending) * ahead_slot_s

@@ -1,4 +1,4 @@
-"""Goodput: samples per second, each counted for what it teaches; and speed-ups of many jobs."""
+"""Goodput: throughput in samples, each weighted by its statistical efficiency; and speed-ups."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from harness.trace.job import JobSpec
 
 
 def efficiency(noise_scale: float, own_batch: int, batch: int) -> float:
-    """What a sample of a step of ``batch`` samples teaches, over one of the job's own batch.
+    """Return the statistical efficiency of a batch, relative to the job's own batch.
 
-    (phi + m0) / (phi + m), phi being the gradient noise scale, samples, and m0 the job's own
+    It is (phi + m0) / (phi + m), phi being the gradient noise scale, samples, and m0 the job's own
     batch: 1 at m0, less above it.
     """
     return (noise_scale + own_batch) / (noise_scale + batch)
@@ -23,17 +23,18 @@ class GoodputTable:
     """Best goodput of one job on 0, 1, ... slots, and the batches that reach it."""
 
     goodput: tuple[float, ...]
-    """Samples per second, those of the job's own batch; 0 outside its range of slots."""
+    """Goodput in samples of the job's own batch per second; 0 outside its range of slots."""
     batches: tuple[int | None, ...]
-    """None: the job's own."""
+    """Batch that reaches it; None: the job's own."""
 
     @property
     def most(self) -> int:
-        """Most slots it can use."""
+        """Most slots that the job can use."""
         return len(self.goodput) - 1
 
     def fair(self, num_slots: float) -> float:
-        """Goodput on a share of ``num_slots`` slots, which may be broken or out of its range."""
+        """Return the goodput on ``num_slots`` slots, which may be a fraction or out of the job's
+        range."""
         counts = [count for count, value in enumerate(self.goodput) if value > 0.0]
         count = max((one for one in counts if one <= num_slots), default=counts[0])
         return self.goodput[count] * min(1.0, num_slots / count)
@@ -42,14 +43,15 @@ class GoodputTable:
 def goodput_table(
     spec: JobSpec, curve: Throughput, num_slots: int, noise_scale: float | None, num_batches: int
 ) -> GoodputTable:
-    """The table of a job on a cluster of ``num_slots``.
+    """Return the table of a job on a cluster of ``num_slots``.
 
     Args:
         spec: the job.
         curve: its throughput.
         num_slots: slots of the cluster.
         noise_scale: its gradient noise scale, samples; None: unknown, so the batch stays.
-        num_batches: so many batches of the job's range are tried, in equal ratios, beside its own.
+        num_batches: number of batches of the job's range that are tried next to its own, in equal
+            ratios.
     """
     least = spec.min_slots if spec.elastic else spec.requested_slots
     most = num_slots if spec.max_slots is None else min(num_slots, spec.max_slots)
@@ -71,7 +73,7 @@ def goodput_table(
 
 
 def _batches(spec: JobSpec, num_batches: int) -> list[int]:
-    """Other batches of the job's range, ascending, from its least to its largest."""
+    """Return other batches of the job's range, ascending, from its least to its largest."""
     low, high = spec.batch_range
     steps = max(num_batches - 1, 1)
     batches = {round(low * (high / low) ** (step / steps)) for step in range(steps + 1)}
@@ -79,11 +81,11 @@ def _batches(spec: JobSpec, num_batches: int) -> list[int]:
 
 
 def realloc_factor(age_s: float, num_reallocations: int, delay_s: float) -> float:
-    """What is left of a job's speed-up if its slots change once more; at least 0.
+    """Return what is left of a job's speed-up if its slots change once more; at least 0.
 
-    (T - R * delta) / (T + delta), with the job's age T, the times R that its slots have changed
-    and the seconds delta that a change costs: few changes are worth their cost for a young job
-    or for one that has had many.
+    The factor is (T - R * delta) / (T + delta). T is the job's age, R the number of times that its
+    slots have changed, and delta the seconds that a change costs. Few changes are worth their cost
+    for a young job, or for a job that has had many changes.
     """
     if age_s + delay_s <= 0.0 or math.isinf(age_s):
         return 1.0

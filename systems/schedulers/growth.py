@@ -1,7 +1,7 @@
-"""Who gets the slots that the minimum satisfactory shares leave free.
+"""Distribution of the slots that the minimum satisfactory shares leave free.
 
-Numbers only, as in ``min_share``. Source: Gu et al., "ElasticFlow", ASPLOS 2023, section 4.2,
-Algorithm 2, and section 4.4 for jobs without a guarantee.
+The module computes with numbers only, as ``min_share`` does. Source: Gu et al., "ElasticFlow",
+ASPLOS 2023, section 4.2, Algorithm 2, and section 4.4 for jobs without a guarantee.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _Entry: TypeAlias = tuple[int, float, tuple[float, str], int, int]
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """Slots in the present time slot."""
+    """Slots of all jobs in the present time slot."""
 
     planned: list[int]
-    """Of the jobs of the plan, in their order."""
+    """Slots of the plan's jobs, in the plan's order."""
     others: dict[int, int]
-    """Of the jobs without a share that have any, by index."""
+    """Slots of the jobs without a share that get any, by index."""
 
 
 class _Growth:
-    """Algorithm 2 at work; see ``grow``.
+    """State of Algorithm 2 during one call of ``grow``.
 
-    What a job takes later once it has more now follows from two numbers as long as it can
-    have all it wants: a level, and the number of time slots on it. Only jobs that other jobs
-    leave less (``plan.capped``) have to look at what is free.
+    Given more slots now, a job takes less later. Two numbers describe that later share as long as
+    the job can have all it wants: a level, and the number of time slots on it. Only jobs to which
+    other jobs leave less (``plan.capped``) must look at what is free.
     """
 
     def __init__(self, plan: Plan, others: Sequence[Demand], zero_first: bool) -> None:
@@ -51,18 +51,19 @@ class _Growth:
         self.other_levels: dict[int, int] = {}
         self.next_other = 0
         self.steps: dict[int, tuple[int, Share]] = {}
-        """Of capped jobs: slot time with the next step, and what follows the present slot."""
+        """For capped jobs: slot time with the next step, and the share after the present time slot.
+        """
         self.alone: dict[tuple[int, int], tuple[int, int, int, int]] = {}
-        """What ``_alone`` said of an offered step, by job and level: if taken, it counts again."""
+        """Results of ``_alone`` for offered steps, by job and level; ``_grow`` uses them again."""
         self.versions: dict[int, int] = {}
         self.heap: list[_Entry] = []
         self.rests: dict[int, Share] = {}
-        """What jobs that have grown are to have from the next time slot on."""
+        """Shares from the next time slot on, of jobs that have grown."""
         self.free: FreeOverTime | None = None
-        """What all leave free from the next time slot on, if there are capped jobs."""
+        """Slots that all jobs leave free from the next time slot on; None without capped jobs."""
 
     def run(self) -> Grown:
-        """Hand out slots one step at a time until none is left that speeds anybody up."""
+        """Hand out slots one step at a time until no free slot speeds up any job."""
         if self.left > 0:
             self._first_steps()
             self._offer_other()
@@ -76,7 +77,7 @@ class _Growth:
         return Grown(self.now, {i: counts[i][level] for i, level in self.other_levels.items()})
 
     def _first_steps(self) -> None:
-        """The first step of every job of the plan that it could use and that fits."""
+        """Offer the first step of every job of the plan that could use it and that fits."""
         plan, tables = self.plan, self.plan.tables
         if not plan.demands:
             return
@@ -108,12 +109,12 @@ class _Growth:
         heappush(self.heap, (rank, -gain, order, number, self.versions.get(number, 0)))
 
     def _grow(self, index: int) -> None:
-        """Give a job of the plan its next step, if it fits, and offer the one after it."""
+        """Give a job of the plan its next step, if it fits, and offer the step after it."""
         demand, level = self.plan.demands[index], self.level[index] + 1
         count = demand.levels.counts[level]
         step = count - self.now[index]
         if step > self.left:
-            return  # what is left only gets less
+            return  # final: the free slots only get fewer
         rest = None
         if index in self.steps:
             self.usage[index], rest = self.steps.pop(index)
@@ -136,8 +137,11 @@ class _Growth:
             self._offer(index, demand)
 
     def _alone(self, demand: Demand, level: int) -> tuple[int, int, int, int]:
-        """What a job takes later once it has ``level`` now, if it can have all it wants: slots
-        on the lower and on the upper of two levels, time slots in all and on the upper."""
+        """Return what a job takes later if it has ``level`` now and can have all it wants.
+
+        The four numbers are slots on the lower and on the upper of two levels, time slots in all,
+        and time slots on the upper level.
+        """
         counts, rates = demand.levels.counts, demand.levels.rates
         times = max(demand.end - self.next_slot, 0)
         need = demand.need - rates[level]
@@ -151,7 +155,10 @@ class _Growth:
         raise AssertionError("more now never takes more later")
 
     def _is_wanted(self, index: int, demand: Demand) -> bool:
-        """Whether a job has a next step that fits and does not end in this time slot without."""
+        """Return whether a job's next step fits and helps.
+
+        The step is of no use to a job that ends in this time slot without it.
+        """
         counts, level = demand.levels.counts, self.level[index]
         return (
             level + 1 < len(counts)
@@ -160,7 +167,7 @@ class _Growth:
         )
 
     def _offer(self, index: int, demand: Demand) -> None:
-        """Put the next step of a job that is not capped into the queue."""
+        """Queue the next step of a job that is not capped."""
         if self._is_wanted(index, demand):
             level = self.level[index] + 1
             count = demand.levels.counts[level]
@@ -171,7 +178,7 @@ class _Growth:
             self._push(index, gain, demand.order, self.now[index])
 
     def _offer_capped(self, index: int) -> None:
-        """Put a capped job's next step into the queue, in place of any that is there."""
+        """Queue a capped job's next step, in place of any step that is queued."""
         demand = self.plan.demands[index]
         self.versions[index] = self.versions.get(index, 0) + 1
         self.steps.pop(index, None)
@@ -189,13 +196,13 @@ class _Growth:
         self._push(index, gain, demand.order, self.now[index])
 
     def _rest(self, index: int) -> Share:
-        """What a job is to have from the next time slot on."""
+        """Return what a job is to have from the next time slot on."""
         if index not in self.rests:
             self.rests[index] = self.plan.share(index).from_slot(self.next_slot)
         return self.rests[index]
 
     def _take_instead(self, index: int, before: Share, rest: Share) -> None:
-        """A job takes something else later: capped jobs look again at what is free."""
+        """Replace a job's later share, and offer again the capped jobs that this affects."""
         assert self.free is not None, "kept while there are capped jobs"
         self.rests[index] = rest
         first, end = before.differs_from(rest)
@@ -209,7 +216,7 @@ class _Growth:
         for other, (_, share) in list(self.steps.items()):
             if share.end <= first:
                 continue
-            # Where it fits on the same level as before, nothing has changed for it.
+            # A job that fits on the same level as before is not affected.
             counts = self.plan.demands[other].levels.counts
             held = self._rest(other).extremes(first, end)
             top = share.most
@@ -218,14 +225,17 @@ class _Growth:
                 self._offer_capped(other)
 
     def _offer_other(self) -> None:
-        """The first step of the next job without a share: it delays nobody and, at its least
-        size, wastes nothing."""
+        """Offer the first step of the next job without a share.
+
+        Its gain counts as 0: at its least size the job wastes no slot time, and it delays no other
+        job.
+        """
         if self.next_other < len(self.others):
             self._push(-1 - self.next_other, 0.0, self.others[self.next_other].order, 0)
             self.next_other += 1
 
     def _grow_other(self, index: int) -> None:
-        """Give a job without a share its next step, if it fits, and offer the one after it."""
+        """Give a job without a share its next step, if it fits, and offer the step after it."""
         levels, need = self.others[index].levels, self.others[index].need
         level = self.other_levels.get(index, 0)
         if level == 0:
@@ -245,14 +255,14 @@ class _Growth:
 def grow(plan: Plan, others: Sequence[Demand], zero_first: bool = False) -> Grown:
     """Hand out what the shares of a plan leave free in the present time slot.
 
-    One step at a time goes to the job that saves the most slot time by it, for each slot of
-    the step; among equals to the one that arrived first. A step is the next of the job's
-    levels. A job gets none that it does not need to end within this time slot.
+    A step raises a job to its next level. One step at a time goes to the job that saves the most
+    slot time per slot of the step. Ties go to the job that arrived first. A job gets no step if it
+    ends within this time slot without that step.
 
     Args:
         plan: the shares; each job keeps at least what it has in the present time slot.
-        others: jobs without a share, in order of arrival. Their first step saves 0; a later
-            one what the job would save if it kept this size to its end.
-        zero_first: jobs that have nothing come before all others.
+        others: jobs without a share, in order of arrival. Their first step saves 0. A later step
+            saves what the job would save if it kept this size to its end.
+        zero_first: jobs without slots come before all others.
     """
     return _Growth(plan, others, zero_first).run()

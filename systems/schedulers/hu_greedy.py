@@ -19,19 +19,24 @@ from systems.schedulers.hu.pool import JobPool
 class HuGreedy:
     """Never leaves a node idle: the newest jobs grow, the oldest are halved for the queue.
 
-    Source: Hu et al., "An Optimal Resource Allocator of Elastic Training for Deep Learning Jobs
-    on Cloud", section 3. A slot is a node. Every ``every_s`` seconds (theirs: 300), by what is
-    found then: (1) idle nodes and a queue: as many nodes as possible to its first job, and so
-    on; (2) idle nodes, no queue: the job with the shortest training time grows as much as
-    possible, then the next; (3) no idle nodes, a queue: the job with the longest training time
-    is halved, and the queue has what it gave up; (4) neither: nothing. Between, freed nodes go
-    to the queue ``reaction_s`` later (theirs: 1). No job has more than ``most_nodes`` (16).
+    Source: Hu et al., "An Optimal Resource Allocator of Elastic Training for Deep Learning Jobs on
+    Cloud", section 3. A slot is a node. Every ``every_s`` seconds (theirs: 300), the present state
+    decides:
+    (1) Idle nodes and a queue: the first job of the queue gets as many nodes as possible, and so
+    on.
+    (2) Idle nodes, no queue: the job with the shortest training time grows as much as possible,
+    then the next.
+    (3) No idle nodes, a queue: the job with the longest training time is halved, and the queue gets
+    what it gave up.
+    (4) Neither: nothing happens.
+    Between these times, freed nodes go to the queue ``reaction_s`` later (theirs: 1). No job has
+    more than ``most_nodes`` (16).
 
     Open there and chosen here: counts are powers of two; training time is time with nodes;
-    ``halvings`` jobs at most are halved in one activation, those longest in training first,
-    jobs that cannot be halved are passed over; idle nodes that are too few for the first of the
-    queue count as none. A job whose least size exceeds the cluster is refused; one that lost some
-    of its workers goes on with the others, and may grow and be halved as they are.
+    ``halvings`` jobs at most are halved in one activation, those longest in training first; jobs
+    that cannot be halved are passed over; idle nodes that are too few for the first job of the
+    queue count as none. A job whose least size exceeds the cluster is refused. A job that lost some
+    of its workers goes on with the others, and may grow and be halved like any other.
 
     Checked: ``exact``, on both examples of their figure 4 and on figure 8; the four scenarios in
     cases worked by hand.
@@ -61,7 +66,7 @@ class HuGreedy:
         self._activation = Activation(every_s, reaction_s, most_nodes)
 
     def decide(self, view: ClusterView) -> Decision:
-        """What the present scenario asks for, if it is time."""
+        """Allocate nodes as the present scenario asks, if an allocation is due."""
         return self._activation.decide(view, self._allocate)
 
     def _allocate(self, view: ClusterView, pool: JobPool) -> dict[str, Grant | Suspend]:
@@ -76,7 +81,7 @@ class HuGreedy:
         return {job_id: Grant(count) for job_id, count in (halved | given).items()}
 
     def _grown(self, view: ClusterView, pool: JobPool) -> dict[str, int]:
-        """Scenario 2: the idle nodes, to those that have trained for the shortest time."""
+        """Give the idle nodes to the jobs that have trained for the shortest time (scenario 2)."""
         grown: dict[str, int] = {}
         idle = view.num_free
         for job_id in self._by_training_time(view, pool, longest_first=False):
@@ -88,7 +93,7 @@ class HuGreedy:
         return grown
 
     def _halved(self, view: ClusterView, pool: JobPool) -> dict[str, int]:
-        """Scenario 3: those that have trained for the longest time, at half their nodes."""
+        """Halve the jobs that have trained for the longest time (scenario 3)."""
         halved: dict[str, int] = {}
         for job_id in self._by_training_time(view, pool, longest_first=True):
             half = self._held(view, job_id) // 2
@@ -100,7 +105,7 @@ class HuGreedy:
 
     @staticmethod
     def _by_training_time(view: ClusterView, pool: JobPool, *, longest_first: bool) -> list[str]:
-        """Jobs with nodes, by the time that they have had any; ties: by arrival."""
+        """Return jobs with nodes, by the time that they have had any; ties: by arrival."""
         sign = -1.0 if longest_first else 1.0
         return sorted(
             pool.training(),

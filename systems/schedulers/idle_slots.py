@@ -1,4 +1,4 @@
-"""What can be done with slots that nobody waits for: move jobs together, let them grow."""
+"""Uses of slots that no job waits for: move jobs together, or let jobs grow."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from harness.contracts.scheduler import ClusterView, Grant, JobView
 
 
 def moved(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
-    """Grants that move jobs to the fewest hosts that are to be had, each to free slots.
+    """Return grants that move jobs to the fewest hosts available, each to free slots.
 
-    A job keeps what it has on the hosts it stays on. Of hosts, those that have most for it are
-    taken first, then those on which it lies already; the last is the one that has least to
+    A job keeps what it has on the hosts it stays on. Hosts with the most slots for the job are
+    taken first; ties go to hosts on which it already lies. As soon as one host suffices for the
+    rest, it is the last: the one with most of the job's slots, then the one with the least to
     spare.
 
     Args:
-        view: nothing may be in flight in it.
+        view: a view without a change in flight.
         jobs: the jobs that hold their slots, in the order in which they may choose.
     """
     free = free_by_host(view)
@@ -23,7 +24,7 @@ def moved(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
     for job in jobs:
         held = _by_host(view, job)
         if len(held) == 1 or not _may_have(job, len(job.slots)):
-            continue  # it lost slots, and can be granted more of them, or none
+            continue  # it lost slots and is below its least, so no grant of this size is allowed
         best = _fewest_hosts(held, free, len(job.slots))
         if len(best) >= len(held):
             continue
@@ -33,16 +34,16 @@ def moved(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
             take = min(len(free[host]), len(job.slots) - len(kept) - len(new))
             new += free[host][:take]
             del free[host][:take]
-        # Slots that are given up are free only once the move is done: not for the next job.
+        # The next job must not get the slots given up here: they are free only after the move.
         slots = (*kept, *new)
         found[job.job_id] = Grant(len(slots), slots=slots)
     return found
 
 
 def grown(view: ClusterView, jobs: Sequence[JobView]) -> dict[str, Grant]:
-    """Grants that share each host's free slots among the elastic jobs that lie on it alone.
+    """Return grants that share each host's free slots among the elastic jobs on that host alone.
 
-    One slot at a time goes to the job with the fewest, of equals to the first in ``jobs``.
+    One slot at a time goes to the job with the fewest; of equals to the first in ``jobs``.
     """
     free = free_by_host(view)
     slots_of = {job.job_id: list(job.slots) for job in jobs}
@@ -78,8 +79,11 @@ def _may_grow(job: JobView, num_slots: int) -> bool:
 
 
 def free_by_host(view: ClusterView) -> list[list[int]]:
-    """Slots of every host that are up and that no job holds, ascending; of devices that jobs may
-    share, the first of each that no job is on."""
+    """Return the slots of every host that are up and held by no job, ascending.
+
+    Of a device that jobs may share, only the first slot counts, and only if no job is on the
+    device.
+    """
     held = {slot for job in view.jobs.values() for slot in job.slots}
     free: list[list[int]] = [[] for _ in view.cluster.hosts]
     for slots in view.cluster.devices:
@@ -90,7 +94,10 @@ def free_by_host(view: ClusterView) -> list[list[int]]:
 
 
 def taken_from(free: list[list[int]], need: int) -> tuple[int, ...] | None:
-    """So many of the free slots by host, on the fewest hosts, taken out; None: there are fewer."""
+    """Remove ``need`` slots from the free slots by host and return them; None: there are fewer.
+
+    The slots lie on the fewest hosts.
+    """
     if need > sum(map(len, free)):
         return None
     found: list[int] = []
@@ -102,7 +109,7 @@ def taken_from(free: list[list[int]], need: int) -> tuple[int, ...] | None:
 
 
 def _by_host(view: ClusterView, job: JobView) -> dict[int, int]:
-    """How many slots a job holds on each of its hosts."""
+    """Return how many slots a job holds on each of its hosts."""
     held: dict[int, int] = {}
     for slot in job.slots:
         host = view.cluster.host_of[slot]
@@ -111,7 +118,7 @@ def _by_host(view: ClusterView, job: JobView) -> dict[int, int]:
 
 
 def _fewest_hosts(held: dict[int, int], free: list[list[int]], need: int) -> list[int]:
-    """Hosts that together have ``need`` slots for a job."""
+    """Return the fewest hosts that together have ``need`` slots for a job."""
     room = {host: len(spare) + held.get(host, 0) for host, spare in enumerate(free)}
     chosen: list[int] = []
     while need > 0:

@@ -1,6 +1,6 @@
-"""Which deadlines can be kept together by whole leases, as a mixed-integer linear program.
+"""Deadlines that can be kept together by whole leases, as a mixed-integer linear program.
 
-Numbers only: time is counted in leases from now.
+The module computes with numbers only: time is counted in leases from now.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ class LeaseJob:
     """A job with a deadline."""
 
     slots: int
-    """It has all of them in a lease, or none."""
+    """Slots of the job. In each lease it has all of them or none."""
     needed: int
-    """Leases until its work is done, at least 1; of the last one it may need only a part."""
+    """Leases until its work is done, at least 1; the job may need only a part of the last one."""
     usable: int
-    """Leases from now on in which it can still end in time."""
+    """Leases from now on in which the job can still end in time."""
     reward: float
     """Worth of keeping its deadline, at least 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeasePlan:
-    """Places of jobs, ascending."""
+    """Result of ``plan_leases``; jobs by their index, ascending."""
 
     kept: list[int]
     """Jobs whose deadlines are kept."""
     now: list[int]
-    """Those of them that have the present lease."""
+    """Jobs among ``kept`` that have the present lease."""
 
 
 def plan_leases(jobs: Sequence[LeaseJob], num_slots: int) -> LeasePlan:
-    """A plan with the greatest reward.
+    """Return a plan with the greatest reward.
 
-    Where giving every lease to the jobs that must end first, each if it fits, keeps all
-    deadlines that can be kept at all, that is the plan. Otherwise it is the solution of a
-    program, among equal ones one that uses most slots now.
+    First, every lease goes to the jobs that must end first, each if it fits. If that keeps all
+    deadlines that can be kept at all, it is the plan. Otherwise the plan is the solution of a
+    program; among equal solutions, one that uses most slots now.
 
-    In it, leases between two deadlines are alike, so it counts how many of them a job has instead
+    Leases between two deadlines are alike. So the program counts how many of them a job has instead
     of choosing which: one column for each job and stretch of leases, not for each lease. If all
-    jobs demand equally many slots, such counts can always be laid out (each job from where the one
-    before ended, wrapping round); otherwise the program may promise too much, and a later plan
-    takes that back. The present lease is a stretch of its own, so what it says about now always
-    fits.
+    jobs demand equally many slots, such counts can always be laid out (each job begins where the
+    job before ended, wrapping round). Otherwise the program may promise too much, and a later plan
+    takes that back. The present lease is a stretch of its own, so what the program says about now
+    always fits.
     """
     possible = [
         place
@@ -62,7 +62,7 @@ def plan_leases(jobs: Sequence[LeaseJob], num_slots: int) -> LeasePlan:
 
 
 def _by_urgency(jobs: Sequence[LeaseJob], places: list[int], num_slots: int) -> list[int] | None:
-    """Who runs now, the most urgent first; None if that makes somebody late."""
+    """Return the jobs that run now, the most urgent first; None if that makes a job late."""
     left = {place: jobs[place].needed for place in sorted(places, key=lambda i: jobs[i].usable)}
     now: list[int] | None = None
     lease = 0
@@ -84,7 +84,7 @@ def _by_urgency(jobs: Sequence[LeaseJob], places: list[int], num_slots: int) -> 
 
 
 def _solved(jobs: Sequence[LeaseJob], possible: list[int], num_slots: int) -> LeasePlan:
-    """The plan by a mixed-integer linear program."""
+    """Return the plan that a mixed-integer linear program finds."""
     ends = sorted({1} | {jobs[place].usable for place in possible})
     stretches = list(pairwise([0, *ends]))
     model = Model()
@@ -97,7 +97,7 @@ def _solved(jobs: Sequence[LeaseJob], possible: list[int], num_slots: int) -> Le
         row = [(is_kept[place], -float(job.needed))]
         for terms, (start, end) in zip(used, stretches, strict=True):
             if end <= job.usable:
-                # Less than half a reward for all slots: it only breaks ties.
+                # At most half the least reward over all slots, so this only breaks ties.
                 cost = 0.5 * job.slots / num_slots if start == 0 else 0.0
                 leases = model.column(0.0, end - start, cost=cost, integer=True)
                 now.setdefault(place, leases)

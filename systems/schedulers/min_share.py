@@ -1,6 +1,6 @@
-"""Minimum satisfactory shares: the least that every job needs to meet its deadline.
+"""Minimum satisfactory shares: the least resources by which each job meets its deadline.
 
-Numbers only: time is counted in time slots, work in any unit.
+The module computes with numbers only: time in time slots, work in any unit.
 Source: Gu et al., "ElasticFlow", ASPLOS 2023, section 4.1, Algorithm 1.
 """
 
@@ -24,37 +24,43 @@ _N = TypeVar("_N", np.float64, np.int64)
 
 @frozen
 class Demand:
-    """What one job needs."""
+    """Work and deadline of one job."""
 
     levels: Levels
     need: float
-    """Work that is left, above 0."""
+    """Remaining work, above 0."""
     end: int
-    """First time slot that is too late; of no account for a job without a deadline."""
+    """First time slot that is too late; ignored for a job without a deadline."""
     order: tuple[float, str] = (0.0, "")
-    """How ties break: the smaller first."""
+    """Tie-breaker: the smaller value comes first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uncapped:
-    """Progressive filling of every job as if it were alone, closed form: ``level`` in the last
-    ``raised`` time slots, the level below it in the earlier ones."""
+    """Least share of every job as if it were alone, one array element a job (progressive filling).
+
+    A job has ``high`` slots in its last ``raised`` time slots and ``low`` slots in the earlier
+    ones. The fields come from a closed form.
+    """
 
     level: Ints
-    """-1 where not even all slots would do; the rest of the row is 0 then."""
+    """Level with ``high`` slots; -1 where not even all slots suffice, and then the other fields are
+    0."""
     raised: Ints
     low: Ints
-    """Slots on the level below."""
+    """Slots on the level below ``level``."""
     high: Ints
-    """Slots on the level."""
+    """Slots on ``level``."""
     usage: Ints
-    """Slots times time slots."""
+    """Slot time of the share: slots times time slots."""
 
 
 @lru_cache(maxsize=64)
 def _padded(kinds: tuple[Levels, ...], num_slots: int) -> tuple[Ints, Floats]:
-    """Counts and rates of these kinds of jobs, one row each; the same few kinds come back in most
-    decisions."""
+    """Return counts and rates of these kinds of jobs, one row each, padded to the longest row.
+
+    The result is cached because the same few kinds recur in most decisions.
+    """
     width = max((len(kind.counts) for kind in kinds), default=1)
     counts = np.zeros((len(kinds), width), np.int64)
     rates = np.zeros((len(kinds), width))
@@ -68,11 +74,11 @@ def _padded(kinds: tuple[Levels, ...], num_slots: int) -> tuple[Ints, Floats]:
 
 
 class Tables:
-    """Rates and counts of many jobs, one row each, padded to the longest."""
+    """Rates and counts of many jobs, one row each, padded to the longest row."""
 
     def __init__(self, levels: Sequence[Levels], num_slots: int) -> None:
-        """``num_slots``: levels with more slots than that are out of reach."""
-        # Few objects are shared by all jobs: no need to compare them.
+        """Build the rows; levels with more than ``num_slots`` slots are left out."""
+        # All jobs share few Levels objects, so identity replaces a costly comparison of values.
         ids = [*map(id, levels)]
         kinds = dict(zip(ids, levels, strict=True))
         numbers = dict(zip(kinds, range(len(kinds)), strict=True))
@@ -82,7 +88,8 @@ class Tables:
         self.rates: Floats = rates[rows]
 
     def uncapped(self, need: Floats, times: Ints) -> Uncapped:
-        """The least share of each job that has ``times`` time slots for itself."""
+        """Return the least share of each job if it has ``times`` time slots and the cluster for
+        itself."""
         every = np.arange(len(need))
         does = self.rates * times[:, None] >= need[:, None]
         possible = does.any(axis=1)
@@ -100,10 +107,10 @@ class Tables:
 
 
 class Plan:
-    """Shares of some jobs that all fit beside each other, once it is filled (``fill_all``).
+    """Shares of some jobs, which all fit into the cluster together once the plan is filled.
 
-    Most jobs have the share that they would have alone, which a few numbers describe; those
-    that other jobs leave less than that are in ``capped``.
+    Most jobs have the share that they would have alone, which a few numbers describe. A job to
+    which other jobs leave less than that is in ``capped``. ``fill_all`` builds and fills a plan.
     """
 
     def __init__(
@@ -113,7 +120,10 @@ class Plan:
         num_slots: int,
         known: tuple[Floats, Ints, Uncapped] | None = None,
     ) -> None:
-        """``known``: need, end and lone share of every job, where they were worked out before."""
+        """Prepare a plan that is not yet filled.
+
+        ``known``: need, end and lone share of every job, if the caller has computed them before.
+        """
         self.demands = demands
         self.start = start
         self.num_slots = num_slots
@@ -125,11 +135,11 @@ class Plan:
             known = need, end, self._tables.uncapped(need, end - start)
         self.need, self.end, self.alone = known
         self.switch: Ints = self.end - self.alone.raised
-        """First time slot on the higher level, of a job that has its share as if alone."""
+        """First time slot on the higher level, for a job whose share is as if alone."""
         self.capped: dict[int, Share] = {}
-        """Shares that are not as they would be alone, by index."""
+        """Shares that differ from the share as if alone, by index."""
         self.missed: list[int] = []
-        """Jobs that have no share, since it would not be enough."""
+        """Indices of jobs without a share, because no share would meet the deadline."""
         self._free: FreeOverTime | None = None
 
     @property
@@ -141,7 +151,7 @@ class Plan:
 
     @property
     def now(self) -> Ints:
-        """Slots of every job in the first time slot."""
+        """Slots of every job in the first time slot of the plan."""
         counts = np.where(self.switch > self.start, self.alone.low, self.alone.high)
         counts[self.missed] = 0
         for index, share in self.capped.items():
@@ -150,7 +160,7 @@ class Plan:
 
     @property
     def usage(self) -> Ints:
-        """Slots times time slots of every job."""
+        """Slot time of every job: slots times time slots."""
         usage = self.alone.usage.copy()
         usage[self.missed] = 0
         for index, share in self.capped.items():
@@ -159,13 +169,13 @@ class Plan:
 
     @property
     def free(self) -> FreeOverTime:
-        """What all the shares leave free."""
+        """Slots over time that all the shares leave free."""
         if self._free is None:
             self._free = self._left_by(len(self.demands))
         return self._free
 
     def share(self, index: int) -> Share:
-        """The share of one job."""
+        """Return the share of one job."""
         if index in self.capped:
             return self.capped[index]
         if index in self.missed:
@@ -174,8 +184,10 @@ class Plan:
         return two_levels(self.start, int(self.switch[index]), int(self.end[index]), low, high)
 
     def short_of(self, counts: Ints) -> int | None:
-        """The first time slot in which some job's share is more than ``counts``, which it has
-        now; None if there is no such time slot."""
+        """Return the first time slot in which some job's share exceeds ``counts``, its slots now.
+
+        The result is None if there is no such time slot.
+        """
         later = (self.alone.high > counts) & (self.switch > self.start)
         later[self.missed] = False
         later[list(self.capped)] = False
@@ -186,7 +198,7 @@ class Plan:
         return min(first, default=None)
 
     def beside(self, demand: Demand, place: int) -> Plan:
-        """A plan of the same jobs and another one at ``place``, with nothing filled yet."""
+        """Return a plan of the same jobs and another job at index ``place``, not yet filled."""
         one = Plan([demand], self.start, self.num_slots)
 
         def put(own: npt.NDArray[_N], other: npt.NDArray[_N]) -> npt.NDArray[_N]:
@@ -205,7 +217,8 @@ class Plan:
         return Plan(demands, self.start, self.num_slots, known)
 
     def fill(self, skip: bool) -> bool:
-        """Fill the shares, in the order of the jobs; see ``fill_all``."""
+        """Fill the shares in the order of the jobs; return whether there is a plan (see
+        ``fill_all``)."""
         self.capped = {}
         self.missed = np.flatnonzero(self.alone.level < 0).tolist()
         if self.missed and not skip:
@@ -213,8 +226,8 @@ class Plan:
         count = len(self.demands)
         if not count or self._used_by(count)[1].max() <= self.num_slots:
             return True
-        # As long as all fit, nobody is left less than it would have alone: the first that do
-        # not are found by halving.
+        # As long as all jobs fit, each has its share as if alone. The number of jobs that fit
+        # is found by bisection.
         fitting = self._num_fitting()
         free = self._free = self._left_by(fitting)
         for index in range(fitting, count):
@@ -225,8 +238,10 @@ class Plan:
         return True
 
     def keep(self, shares: Sequence[Share]) -> bool:
-        """Take these shares instead, where they do the work; the other jobs get theirs of what
-        is left, or miss. False if the shares do not fit."""
+        """Adopt these shares where they still do their job's work; return whether they fit.
+
+        All other jobs get their shares out of what is left, or are missed.
+        """
         self.capped, self.missed = {}, []
         free = self._free = FreeOverTime.constant(self.start, self.num_slots, 4 * len(shares))
         behind = []
@@ -250,7 +265,7 @@ class Plan:
         return True
 
     def _fill_one(self, index: int, free: FreeOverTime) -> bool:
-        """Give one job its share of what is free."""
+        """Give one job its share of what is free; return whether that share meets its deadline."""
         start, end, switch = self.start, int(self.end[index]), int(self.switch[index])
         low, high = int(self.alone.low[index]), int(self.alone.high[index])
         if free.least(switch, end) >= high and (
@@ -268,12 +283,13 @@ class Plan:
         return True
 
     def _left_by(self, count: int) -> FreeOverTime:
-        """What the first ``count`` jobs leave free, each with the share it would have alone."""
+        """Return what the first ``count`` jobs leave free, each with its share as if alone."""
         starts, used = self._used_by(count)
         return FreeOverTime(starts, self.num_slots - used, 3 * len(self.demands))
 
     def _used_by(self, count: int) -> tuple[Ints, Ints]:
-        """Slots in use over time by the first ``count`` jobs: starts of pieces, and how many."""
+        """Return the slots that the first ``count`` jobs use over time: starts of pieces, and
+        counts."""
         low, high = self.alone.low[:count], self.alone.high[:count]
         times = np.concatenate([[self.start], self.switch[:count], self.end[:count]])
         steps = np.concatenate([[low.sum()], high - low, -high])
@@ -284,10 +300,13 @@ class Plan:
         return times[is_last], used[is_last]
 
     def _num_fitting(self) -> int:
-        """How many jobs fit beside each other, first to last, each as if it were alone; not all."""
+        """Return how many jobs, from the first, fit together, each with its share as if alone.
+
+        All jobs together must not fit; ``fill`` checks that before.
+        """
         low, high, count = self.alone.low, self.alone.high, len(self.demands)
-        # What ends comes before what begins in the same instant, so that the sum is at its most
-        # only where it stays so.
+        # In one instant, ends come before starts. Otherwise the running sum would have peaks
+        # that no time slot has.
         order = np.concatenate([self.end, self.switch]).argsort(kind="stable")
         steps = np.concatenate([-high, high - low])[order]
         job = order % count
@@ -304,7 +323,7 @@ class Plan:
 
 
 def two_levels(start: int, switch: int, end: int, low: int, high: int) -> Share:
-    """A share of ``low`` slots up to ``switch`` and ``high`` from there to ``end``."""
+    """Return a share of ``low`` slots until ``switch``, then of ``high`` slots until ``end``."""
     if switch <= start:
         return Share(np.array([start]), np.array([high]), end)
     return Share(np.array([start, switch]), np.array([low, high]), end)
@@ -319,8 +338,8 @@ def fill_all(
         demands: the jobs, earliest deadline first.
         start: the present time slot, the first that can be used.
         num_slots: slots of the cluster.
-        skip: go on without a job that cannot meet its deadline beside those before it;
-            otherwise there is no plan then.
+        skip: leave out a job that cannot meet its deadline next to the jobs before it, and go on.
+            Otherwise there is no plan in that case.
 
     Returns:
         The plan, or None if a job cannot meet its deadline and ``skip`` is not set.

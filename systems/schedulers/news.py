@@ -1,4 +1,4 @@
-"""Which jobs a scheduler has to look at again, by the news of a view."""
+"""Jobs that a scheduler has to look at again, by the news of a view."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ _TOUCHING = frozenset(
 
 
 def touched(view: ClusterView) -> dict[str, None]:
-    """Ids of the jobs that arrived, ended, or lost (all or part of), missed or reached a grant, in
-    news order.
+    """Return the ids of the jobs that the news concern, each once, in news order.
 
-    Each id once, however much happened to it; a job that has ended is no more in
-    ``view.jobs``.
+    These jobs arrived, ended, lost all or some of their slots, failed a change or reached a grant.
+    A job that has ended is no longer in ``view.jobs``.
     """
     return {event.job_id: None for event in view.news if event.kind in _TOUCHING}
 
 
 def arrived_by(view: ClusterView, time_s: float) -> bool:
-    """Whether the news tell of a job that arrived by then, such as at the boundary of a round.
+    """Return whether the news contain a job that arrived by ``time_s``, such as a round's boundary.
 
-    A live engine tells of an arrival a moment after it; who arrived in time for a round is
-    in it all the same, as in simulation.
+    A live engine reports an arrival a moment after it. A job that arrived in time for a round still
+    belongs to that round, as in simulation.
     """
     return any(
         event.kind is EventKind.ARRIVAL

@@ -1,4 +1,4 @@
-"""Packing: which two jobs share devices, and what sharing them was measured to be worth."""
+"""Packing: pairs of jobs that share devices, and the measured worth of sharing."""
 
 from __future__ import annotations
 
@@ -12,59 +12,62 @@ from systems.schedulers.waiting import Key, WaitingJobs
 IN_TURN = 0
 """Level of a job in the middle of a turn."""
 _SHARE = 0.5
-"""Share of its devices of a job that is laid beside another."""
+"""Share of its devices that a job gets if it is placed next to another job."""
 
 
 def in_turn(job: JobView, since_s: float, num_slots: int) -> Key:
-    """A job that has a turn: the last started first."""
+    """Return the key of a job that has a turn: the last started first."""
     return Key(IN_TURN, -since_s, job.spec.arrival_s, job.job_id, num_slots)
 
 
 class Guest(NamedTuple):
-    """A job that shares the devices of another's turn."""
+    """A job that shares the devices of another job's turn."""
 
     host_id: str
-    """The one whose turn it is."""
+    """Id of the job whose turn it is."""
     key: Key
-    """Its own place among those that have a turn, should it be left alone."""
+    """The guest's own place among the jobs that have a turn, in case it is left alone."""
 
 
 class Packing:
-    """Pairs of jobs on the same devices, a slot of each device for either.
+    """Pairs of jobs on the same devices: of each device, every job of the pair has one slot.
 
-    Only jobs of equally many slots are paired, on all of their devices, so that a device has the
-    same two jobs as every other of the pair; and only jobs whose speed alone is known, which is
-    the last that was measured at their own size before they first shared a device.
+    Only jobs with equally many slots are paired, on all of their devices, so all devices of a pair
+    hold the same two jobs. The speed alone must be known of both. That is the last speed measured
+    at a job's own size before the job first shared a device.
     """
 
     def __init__(self, above: float) -> None:
-        """``above``: what the two speeds of a pair, each over that alone, must sum to more than."""
+        """Start without any pair.
+
+        ``above``: a pair is worth it if its two speeds, each over that alone, sum to more.
+        """
         self._above = above
         self.guests: dict[str, Guest] = {}
         self._guest_of: dict[str, str] = {}
-        """The guest of every host."""
+        """Guest of every host (a job)."""
         self._alone: dict[str, float] = {}
         """Speed on devices of its own, samples per second, of every job that was measured."""
         self._has_shared: set[str] = set()
         self._apart: dict[str, set[str]] = {}
-        """Of a job, those that it is not to be paired with again."""
+        """Jobs that each job must not be paired with again."""
 
     def is_paired(self, job_id: str) -> bool:
-        """Whether a job is one of a pair."""
+        """Return whether a job belongs to a pair."""
         return job_id in self.guests or job_id in self._guest_of
 
     def guest_of(self, job_id: str) -> str | None:
-        """The job beside this host, if there is one."""
+        """Return the guest of this host, or None."""
         return self._guest_of.get(job_id)
 
     def join(self, host_id: str, key: Key) -> None:
-        """The job of ``key`` is the guest of a host from now on."""
+        """Make the job of ``key`` the guest of a host."""
         self.guests[key.job_id] = Guest(host_id, key)
         self._guest_of[host_id] = key.job_id
         self._has_shared.update((host_id, key.job_id))
 
     def part(self, guest_id: str, *, for_good: bool = False) -> Key:
-        """A pair is no more, ``for_good``: nor is to be again; the guest's own key."""
+        """End a pair and return the guest's own key; ``for_good``: never pair the two again."""
         guest = self.guests.pop(guest_id)
         del self._guest_of[guest.host_id]
         if for_good:
@@ -73,20 +76,20 @@ class Packing:
         return guest.key
 
     def forget(self, job_id: str) -> None:
-        """A job has ended."""
+        """Forget a job that has ended."""
         self._alone.pop(job_id, None)
         self._has_shared.discard(job_id)
         for other in self._apart.pop(job_id, ()):
             self._apart[other].discard(job_id)
 
     def measure(self, job: JobView) -> None:
-        """Note the speed of a job that has devices of its own, if it says anything."""
+        """Note the speed of a job that trains at its own size and has never shared a device."""
         is_whole = len(job.slots) == gang_slots(job.spec)
         if is_whole and job.samples_per_s > 0.0 and job.job_id not in self._has_shared:
             self._alone[job.job_id] = job.samples_per_s
 
     def may_share(self, one: JobView, other: JobView) -> bool:
-        """Whether two jobs may be paired, wherever they are."""
+        """Return whether two jobs may be paired, wherever they are."""
         return (
             gang_slots(one.spec) == gang_slots(other.spec)
             and one.job_id in self._alone
@@ -95,7 +98,8 @@ class Packing:
         )
 
     def is_worth_it(self, guest: JobView, host: JobView) -> bool:
-        """Whether a pair does more together than its jobs by turns, or cannot be judged yet."""
+        """Return whether a pair does more together than its jobs by turns, or cannot be judged
+        yet."""
         speeds = guest.samples_per_s, host.samples_per_s
         if 0.0 in speeds:
             return True  # one of them is not training yet, or is stopped for a change
@@ -110,15 +114,15 @@ class Packing:
         planned: Sequence[Key],
         waiting: WaitingJobs,
     ) -> dict[str, Grant]:
-        """Let jobs that would wait be guests; grants of those that are laid beside others.
+        """Let jobs that would wait be guests; return the grants of jobs placed next to others.
 
         Args:
-            view: of this round.
-            started: who has a turn from now on, and no slots yet; best first.
-            leaving: whose turn is over; whoever is to stay first, first.
-            planned: all who have a turn, ``started`` among them; whoever is to be shared with
-                first, first.
-            waiting: who has no turn, ``leaving`` among them.
+            view: view of this round.
+            started: jobs that get a turn now and have no slots yet; best first.
+            leaving: jobs whose turn is over; the first are the first to stay.
+            planned: all jobs that have a turn, ``started`` among them; the first are the first to
+                be shared with.
+            waiting: jobs that have no turn, ``leaving`` among them.
         """
         grants: dict[str, Grant] = {}
         taken = _slots_of_others(view, {key.job_id for key in leaving})
@@ -148,13 +152,13 @@ class Packing:
     def _room_beside(
         self, view: ClusterView, job_id: str, host_id: str, taken: Collection[int]
     ) -> tuple[int, ...] | None:
-        """Slots for a job beside another, if the two may share and there are such."""
+        """Return slots for a job next to another, if the two may share and there are such slots."""
         job, host = view.jobs[job_id], view.jobs[host_id]
         return _slots_beside(view, host, taken) if self.may_share(job, host) else None
 
 
 def usable_devices(view: ClusterView) -> int:
-    """Devices with a slot that is up."""
+    """Return the number of devices with a slot that is up."""
     down = view.down_slots
     devices = view.cluster.devices
     if not down:
@@ -163,19 +167,19 @@ def usable_devices(view: ClusterView) -> int:
 
 
 def promised_devices(view: ClusterView, job: JobView) -> set[int]:
-    """Devices that a job with a grant has been promised by name, else those it is on."""
+    """Return the devices that a job with a grant was promised by name; else those it is on."""
     slots = job.grant.slots if job.grant is not None else None
     return {view.cluster.device_of[slot] for slot in slots or job.slots}
 
 
 def is_cut_off(view: ClusterView, job: JobView) -> bool:
-    """Whether a job waits for slots by name of which one went down."""
+    """Return whether a job without slots waits for named slots of which one went down."""
     slots = job.grant.slots if job.grant is not None else None
     return not job.slots and not view.down_slots.isdisjoint(slots or ())
 
 
 def _slots_of_others(view: ClusterView, leaving: Collection[str]) -> set[int]:
-    """Slots held by jobs that neither leave now nor have been told to."""
+    """Return the slots of jobs that neither leave now nor have been told to leave."""
     return {
         slot
         for job in view.jobs.values()
@@ -187,10 +191,10 @@ def _slots_of_others(view: ClusterView, leaving: Collection[str]) -> set[int]:
 def _slots_beside(
     view: ClusterView, host: JobView, taken: Collection[int]
 ) -> tuple[int, ...] | None:
-    """A slot on each device of a job for another beside it, in the order of the job's own.
+    """Return a free slot on each device of ``host``, in the order of that job's slots.
 
-    None unless the job is on all slots of its own request and nothing about it is under way, and
-    none of the others of its devices' slots is ``taken``.
+    The result is None unless ``host`` is on all slots of its own request and no change of it is
+    under way. It is None as well if another slot of these devices is ``taken``.
     """
     if host.grant is None or host.job_id in view.in_flight:
         return None

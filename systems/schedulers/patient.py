@@ -1,4 +1,4 @@
-"""Patient: ElasticFlow's shares and promises, with time to think before a promise is made."""
+"""Patient: ElasticFlow's shares and promises; the promises are made later."""
 
 from __future__ import annotations
 
@@ -24,33 +24,32 @@ _Changes = dict[str, Grant | Suspend | Refuse]
 
 
 class Patient:
-    """Admission that promises late, lets cheap jobs go first, and asks again.
+    """Admission that promises late, lets cheap jobs go first, and reconsiders waiting jobs.
 
-    Time slots, minimum satisfactory shares and what is done with the slots that they leave are
-    ElasticFlow's. ElasticFlow promises or refuses at the arrival, for ever, so that jobs of a
-    burst, or one big job, keep out many small ones that come a minute later. Here a job with a
-    deadline is in one of three states:
+    Time slots, minimum satisfactory shares and the use of the slots that they leave are
+    ElasticFlow's. ElasticFlow promises or refuses finally at the arrival. So jobs of a burst, or
+    one big job, keep out many small jobs that come a minute later. Here a job with a deadline is in
+    one of three states:
 
     - *planned*: it has a share in the plan and runs by it, but is not promised anything yet. An
-      arrival is planned if all planned jobs still fit with it. Where they do not, planned jobs
-      that are not promised are taken out, each time that one with the greatest usage (slot time
-      of its share, alone) among those that end no later than the first job that does not fit;
-      the newcomer may be the one. That is Moore's rule, which keeps most deadlines on one
-      machine.
+      arrival is planned if all planned jobs still fit with it. If they do not fit, planned jobs
+      without a promise are taken out. Each time the candidates are those that end no later than the
+      first job that does not fit, the newcomer included. The one with the greatest usage (slot time
+      of its share, alone) goes. That is Moore's rule, which keeps most deadlines on one machine.
     - *promised*: planned when ``answer_after`` of the time from its arrival to its deadline had
-      passed. Nobody takes its place from then on.
+      passed. From then on no job takes its place.
     - *waiting*: not in the plan. It gets what is left, before jobs without a deadline, and is
-      planned again as soon as it fits, the least usage first. It is refused, or if its deadline
-      is soft waits among the jobs without one, when the whole cluster could not save it.
+      planned again as soon as it fits, the least usage first. When even the whole cluster could not
+      meet its deadline, it is refused; if the deadline is soft, it joins the jobs without one.
 
-    The guarantee is ElasticFlow's: a promised job meets its deadline if changes of slots cost
+    The guarantee is ElasticFlow's. A promised job meets its deadline if changes of slots cost
     nothing (or no more than ``margin_s``), no slots are lost, and the stated work and speeds are
-    right. What is weaker: the promise comes later, and a job may hear late that there is none,
-    after it has used slots; nobody is refused before it is hopeless, and one that
-    runs on what is left may end late if no decision came between.
+    right. The guarantee is weaker in two ways. The promise comes later, and a job may learn late
+    that there is none, after it has used slots. A job that runs on what is left is refused only
+    once it is hopeless, and it may end late if no decision came between.
 
-    Source: ours; the shares are those of Gu et al., "ElasticFlow", ASPLOS 2023, sections 4.1,
-    4.2 and 4.4, and the rule for whom to leave out is Moore's, Management Science 15 (1968).
+    Source: ours; the shares are those of Gu et al., "ElasticFlow", ASPLOS 2023, sections 4.1, 4.2
+    and 4.4, and the rule for which jobs to leave out is Moore's, Management Science 15 (1968).
     Progressive filling is a heuristic, so the rule is one here too.
 
     Checked: ``compared``: the promise under random traces, and the jobs that are kept with brute
@@ -62,7 +61,7 @@ class Patient:
     requires = frozenset({Requirement.RESCALE, Requirement.SUSPEND})
     wants_progress = False
     refuses_late: ClassVar[bool] = True
-    """A refused job may have used slots before."""
+    """True: a refused job may have used slots before."""
 
     def __init__(
         self,
@@ -72,17 +71,17 @@ class Patient:
         answer_after: float = 0.5,
         tries: int = 4,
     ) -> None:
-        """Nothing is known yet.
+        """Start without any job.
 
         Args:
             slot_s: length of a time slot, seconds.
             powers_of_two: jobs have powers of two only; otherwise any count.
-            margin_s: deadlines are planned for so much earlier, seconds, for what changes of
-                slots cost.
+            margin_s: deadlines are planned for this many seconds earlier, for what changes of slots
+                cost.
             answer_after: share of the time from a job's arrival to its deadline after which it is
                 promised, if it is planned; from 0 to below 1.
-            tries: so many waiting jobs that do not fit are tried at a decision before the others
-                are left for the next one; bounds what a decision costs.
+            tries: how many waiting jobs that do not fit are tried in one decision. The others are
+                left for the next decision, which bounds the cost of each.
         """
         check_time_slots(slot_s, margin_s)
         problems = []
@@ -98,11 +97,11 @@ class Patient:
         self._tries = tries
         self._waiting: dict[str, ShareJob] = {}
         self._hopeless: dict[str, ShareJob] = {}
-        """Jobs that are refused as soon as they hold nothing more."""
+        """Jobs that are refused as soon as they hold no more slots."""
         self._promised: set[str] = set()
         self._plan: Plan | None = None
         self._before: dict[str, int] = {}
-        """Jobs of the plan before, with their places in it."""
+        """Jobs of the previous plan, with their places in it."""
 
     @property
     def promised(self) -> frozenset[str]:
@@ -137,7 +136,7 @@ class Patient:
         return Decision(changes | more, self._time.wake(short_of))
 
     def _promise(self, now_s: float) -> None:
-        """Promise their deadlines to planned jobs whose answer is due."""
+        """Promise their deadlines to the planned jobs whose answer is due."""
         for job in self._book.promised:
             spec = job.spec
             assert spec.deadline_s is not None, "only jobs with a deadline are planned"
@@ -145,10 +144,10 @@ class Patient:
                 self._promised.add(job.job_id)
 
     def _plan_again(self, slot: int, num_slots: int) -> None:
-        """A plan of the jobs that were planned before, less those that have ended.
+        """Plan the jobs that were planned before, less those that have ended.
 
-        Where filling fails for them all, the rest of the plan before still holds, unless slots
-        were lost or a job is behind; then jobs that were not promised anything go first.
+        If filling fails for all of them together, the rest of the previous plan still holds, unless
+        slots were lost or a job is behind. In that case jobs without a promise are taken out first.
         """
         book = self._book
         planned = list(book.promised)
@@ -173,8 +172,11 @@ class Patient:
         self._plan = plan
 
     def _rest_of_plan(self, planned: Sequence[ShareJob], slot: int, num_slots: int) -> Plan | None:
-        """The plan before for these jobs, from now on; None if there is none, or it does not fit.
-        Those that it does not serve have missed."""
+        """Return the previous plan for these jobs, from now on; None if there is none or it does
+        not fit.
+
+        Jobs that it does not serve are in its ``missed``.
+        """
         before = self._plan
         if before is None or any(job.job_id not in self._before for job in planned):
             return None
@@ -184,10 +186,11 @@ class Patient:
         return plan if plan.keep(shares) else None
 
     def _give_up_hopeless(self, arrived: list[ShareJob], slot: int, view: ClusterView) -> _Changes:
-        """Sort out jobs whose deadline the whole cluster could not keep, or that have none.
+        """Sort out jobs whose deadline not even the whole cluster could keep, and jobs without one.
 
-        Refused is only who holds nothing; who does is suspended by this decision, as it is in no
-        list any more, and refused by the next. ``arrived`` keeps the rest.
+        A job with a hard deadline is refused only while it holds no slots. If it holds slots, this
+        decision suspends it, since it is in no list any more, and the next one refuses it.
+        ``arrived`` keeps the other jobs.
         """
         for job in [*arrived, *self._waiting.values()]:
             if could_alone(job, slot, view.num_usable):
@@ -202,7 +205,7 @@ class Patient:
         refusals: _Changes = {}
         for job_id, job in list(self._hopeless.items()):
             seen = view.jobs[job_id]
-            # One whose start was decided and has not come about, or has failed, has a grant.
+            # A job whose decided start is pending or has failed still has a grant.
             if seen.grant is None and seen.state in (JobState.PENDING, JobState.SUSPENDED):
                 del self._hopeless[job_id]
                 self._book.drop(job)
@@ -210,7 +213,7 @@ class Patient:
         return refusals
 
     def _take_in(self, arrived: Sequence[ShareJob], slot: int, num_slots: int) -> None:
-        """Plan newcomers, and leave out whom Moore's rule says."""
+        """Plan newcomers, and leave out the jobs that Moore's rule names."""
         planned = list(self._book.promised)
         self._waiting |= {job.job_id: job for job in arrived}
         if arrived:
@@ -223,10 +226,10 @@ class Patient:
     def _leave_out(
         self, jobs: Sequence[ShareJob], slot: int, num_slots: int
     ) -> tuple[list[ShareJob], Plan | None]:
-        """Jobs that fit beside each other, by deadline, and their plan.
+        """Return jobs that fit next to each other, by deadline, and their plan.
 
-        Leaves out as few as Moore's rule does, and none that is promised; no plan if that is not
-        enough.
+        As few jobs are left out as by Moore's rule, and none with a promise. If that is not enough,
+        the plan is None.
         """
         kept = list(jobs)
         usage = dict(zip(_ids(jobs), _usage(jobs, slot, num_slots), strict=True))
@@ -241,7 +244,7 @@ class Patient:
             kept.remove(max(free, key=lambda job: (usage[job.job_id], job.spec.order)))
 
     def _set_planned(self, kept: Sequence[ShareJob], before: Sequence[ShareJob]) -> None:
-        """These jobs are planned now; those that were and are not wait."""
+        """Make these jobs the planned ones; jobs that were planned before and are not now wait."""
         book = self._book
         names = set(_ids(kept))
         for job in before:
@@ -253,7 +256,7 @@ class Patient:
                 book.promised.add(job)
 
     def _try_again(self, slot: int, num_slots: int) -> list[ShareJob]:
-        """Plan waiting jobs that fit; those that wait on, the least usage first."""
+        """Plan waiting jobs that fit; return those that wait on, the least usage first."""
         book, failures = self._book, 0
         jobs = list(self._waiting.values())
         usage = dict(zip(_ids(jobs), _usage(jobs, slot, num_slots), strict=True))
@@ -272,11 +275,11 @@ class Patient:
 
 
 def _ids(jobs: Sequence[ShareJob]) -> list[str]:
-    """Ids of jobs, in their order."""
+    """Return the ids of jobs, in the order of the jobs."""
     return [job.job_id for job in jobs]
 
 
 def _usage(jobs: Sequence[ShareJob], slot: int, num_slots: int) -> list[int]:
-    """Slots times time slots of each job's share if it were alone; each can be served alone."""
+    """Return the slot time of each job's share if it were alone; each can be served alone."""
     usage: list[int] = Plan([job.demand for job in jobs], slot, num_slots).alone.usage.tolist()
     return usage

@@ -35,7 +35,7 @@ class _Job:
 
     table: GoodputTable
     least: int
-    """Fewest slots it may have."""
+    """Fewest slots that the job may have."""
     held: int = 0
     """Slots of its grant."""
     most_held: int = 0
@@ -43,29 +43,29 @@ class _Job:
 
 
 class Pollux:
-    """Shares the slots so that the power mean of the jobs' speed-ups is greatest.
+    """Slots are shared so that the power mean of the jobs' speed-ups is greatest.
 
     Every ``period_s``, while something has changed, a search (``share_search``) looks for the
     numbers of slots, 0 or within each job's range, with the best mean of
 
-    - speed-up of a job: its best goodput on these slots over that on an equal share of the
-      cluster (slots / jobs);
-    - times (T - R * delta) / (T + delta) if its slots would change while it runs, with T its age,
-      R how often they have changed and delta = ``delay_s``;
+    - speed-up of a job: its best goodput on these slots over that on an equal share of the cluster
+      (slots / jobs);
+    - times (T - R * delta) / (T + delta) if its slots would change while it runs, with T its age, R
+      how often they have changed and delta = ``delay_s``;
     - in the power mean with exponent ``power``; a job without slots counts as 0.001.
 
-    Goodput is throughput times (phi + m0) / (phi + m) at batch m, the greatest over m; phi is the
+    Goodput is throughput times (phi + m0) / (phi + m) at batch m, the greatest over m. phi is the
     gradient noise scale, m0 the job's own batch. A job never gets more than ``max_growth`` times
     the most slots it has held (its fewest, before it has held any).
 
-    ``noise_scale``: where phi is from. ``profile``: the run's profile, as its needs declare;
-    a mapping: what is assumed, samples by workload; empty: nowhere. A job whose phi is not known
-    keeps its batch: its goodput is its throughput. Simulated jobs are done after the same samples
-    at every batch, so with phi known a simulation shows Pollux as better than it is.
-    ``num_batches``: batches that are tried in a job's range beside its own.
+    ``noise_scale``: source of phi. ``profile``: the run's profile, as its needs declare; a mapping:
+    assumed values, samples by workload; empty: none. A job whose phi is not known keeps its batch,
+    so its goodput is its throughput. Simulated jobs are done after the same samples at every batch,
+    so with phi known a simulation shows Pollux as better than it is.
+    ``num_batches``: batches of a job's range that are tried next to its own.
     ``search``: ``exact``, dynamic programming, or ``genetic``, with ``population``, ``generations``
-    and ``seed``, as the authors have it, who must place jobs at the same time. The exact shares
-    are what their search would find if it never failed, and are found faster.
+    and ``seed``. The authors use a genetic search because theirs must place jobs at the same time.
+    The exact shares are what their search would find if it never failed, and are found faster.
 
     Source: Qiao et al., "Pollux", OSDI 2021, by the one sentence in Gu et al., "ElasticFlow",
     ASPLOS 2023, section 6.1; formulas and values (60 s, delta 30 s, exponent -1, 100 by 100, at
@@ -78,7 +78,7 @@ class Pollux:
     Checked: ``described``; the search against the exact optimum, and that against brute force.
 
     Raises:
-        ValueError: an option means nothing.
+        ValueError: an option is out of its range.
     """
 
     checked: ClassVar[str] = "described"
@@ -144,7 +144,7 @@ class Pollux:
         self._jobs: dict[str, _Job] = {}
         """Live jobs, in order of arrival."""
         self._before: tuple[list[str], Ints] | None = None
-        """Population of the search before, and its jobs."""
+        """Jobs and population of the previous search."""
         self._is_pending = False
 
     def decide(self, view: ClusterView) -> Decision:
@@ -188,7 +188,7 @@ class Pollux:
         return goodput_table(job.spec, job.throughput, cluster.num_slots, phi, self._num_batches)
 
     def _shares(self, view: ClusterView) -> dict[str, int]:
-        """Slots of every job."""
+        """Return the slots of every job."""
         job_ids = list(self._jobs)
         loss = losses(self._speed_ups(view), self._power)
         if self._genetic is None:
@@ -200,15 +200,16 @@ class Pollux:
         return dict(zip(job_ids, states[0].tolist(), strict=True))
 
     def _remembered(self, job_ids: list[str]) -> list[Ints]:
-        """The population before, for the jobs that there are now."""
+        """Return the previous population, for the jobs that are live now."""
         if self._before is None:
             return []
         column = {job_id: place for place, job_id in enumerate(self._before[0])}
-        states = np.pad(self._before[1], ((0, 0), (0, 1)))  # new jobs have nothing there
+        states = np.pad(self._before[1], ((0, 0), (0, 1)))  # the new column: new jobs
         return [states[:, [column.get(job_id, -1) for job_id in job_ids]]]
 
     def _speed_ups(self, view: ClusterView) -> Floats:
-        """By job and number of slots; NaN where the job may not have that number."""
+        """Return speed-ups by job and number of slots; NaN where the job may not have that
+        number."""
         fair_slots = view.num_usable / len(self._jobs)
         width = max(job.table.most for job in self._jobs.values()) + 1
         values = np.full((len(self._jobs), width), np.nan)
@@ -230,7 +231,8 @@ class Pollux:
         return values
 
     def _apply(self, shares: Mapping[str, int]) -> dict[str, Grant | Suspend | Refuse]:
-        """Grants that change: those that give slots up before those that take them."""
+        """Return the grants that change: jobs that give slots up come before jobs that take
+        them."""
         gives: dict[str, Grant | Suspend | Refuse] = {}
         takes: dict[str, Grant | Suspend | Refuse] = {}
         for job_id, count in shares.items():

@@ -40,7 +40,7 @@ class _Job:
     order: _Order
     scalability: Scalability
     grant: Grant | None = None
-    """What was decided last; None: it waits."""
+    """Grant of the last decision; None: the job waits."""
     was_admitted: bool = False
 
     @property
@@ -51,15 +51,15 @@ class _Job:
 class SaxenaDp:
     """All running jobs share the slots so that the sum of their scaling factors is greatest.
 
-    Now and then (``trigger``), if jobs came, ended or lost something: newcomers are added to the
-    running jobs in order of arrival until one more would leave somebody without the fewest slots
-    it can run on; then a dynamic program (``best_split``) gives every one its slots, and the
-    scalability analyser its global batch. Nobody is suspended. Newcomers that do not fit wait
-    (``newcomers=queue``) or are refused (``drop``).
+    A decision is made at the times of ``trigger``, if jobs came, ended or lost something. First,
+    newcomers join the running jobs in order of arrival, until one more would leave a job without
+    the fewest slots it can run on. Then a dynamic program (``best_split``) gives every running job
+    its slots, and the scalability analyser its global batch. No running job is suspended. Newcomers
+    that do not fit wait (``newcomers=queue``) or are refused (``drop``).
 
     ``batch``: ``best``, the batch in the job's range that scales best on its slots (the paper's
-    elastic algorithm); ``max``, ``min``, ``random``: one of its range for good, the baselines
-    Max-BS, Min-BS and Random-BS, which share slots in the same way. A random one is drawn once
+    elastic algorithm); ``max``, ``min``, ``random``: a fixed batch of its range, the baselines
+    Max-BS, Min-BS and Random-BS, which share slots in the same way. A random batch is drawn once
     for each job, uniformly, from ``seed`` and the job's id, so that no other job changes it.
     ``trigger``, ``period_s``, ``ended_share``: see ``DecisionTimes`` (paper: every 10 to 15
     minutes, or once 5% of the jobs have ended; its simulator decides at every event).
@@ -70,17 +70,18 @@ class SaxenaDp:
     32 samples for one category). ``allreduce_s``, ``weights``: see ``AllReduce``.
 
     Source: Saxena et al., "Effective Elastic Scaling of Deep Learning Workloads", MASCOTS 2020,
-    sections III-B to III-E, figure 4 with its slips corrected: departures alone are decided
-    about, no infeasible allocation is sent, and no newcomer is left out by counting. A set is
-    feasible exactly when the fewest slots of its jobs fit, so that one dynamic program a
-    decision is enough. Open there and chosen here: a job that no state of the cluster can
-    serve is refused at once; one that lost its slots waits again, in order of arrival, and is
-    not dropped; where slots that went down leave too few for everybody's fewest, allocations
-    stay as they are, but promises to jobs without any slots are taken back, last come first.
+    sections III-B to III-E, figure 4 with its slips corrected: departures alone are decided about,
+    no infeasible allocation is sent, and no newcomer is left out by counting. A set is feasible
+    exactly when the fewest slots of its jobs fit, so that one dynamic program a decision is enough.
+    Open there and chosen here:
+    - A job that no state of the cluster can serve is refused at once.
+    - A job that lost its slots waits again, in order of arrival, and is not dropped.
+    - Slots that went down may leave too few for the fewest of all jobs. Then allocations stay as
+      they are, but promises to jobs without any slots are taken back, the last admitted first.
 
     Checked: ``compared``: decisions with a version that fills the whole table of algorithm 1 for
     every newcomer (``tests/schedulers/naive_saxena.py``), splits with all splits; the example of
-    section IV-D beside that.
+    section IV-D as well.
     """
 
     checked: ClassVar[str] = "compared"
@@ -89,7 +90,7 @@ class SaxenaDp:
     requires: frozenset[Requirement] = frozenset({Requirement.RESCALE, Requirement.CHANGE_BATCH})
     wants_progress = False
     one_device_type: ClassVar[bool] = True
-    """An autoscaler's devices are all alike (section II-D)."""
+    """True: an autoscaler's devices are all alike (section II-D)."""
 
     def __init__(
         self,
@@ -135,16 +136,16 @@ class SaxenaDp:
         self._analyser = ScalabilityAnalyser(k_max, num_probes, slot_batch, allreduce)
         self._jobs: dict[str, _Job] = {}
         self._executing: dict[str, _Job] = {}
-        """In order of admission."""
+        """Jobs that execute, in order of admission."""
         self._arrived: SortedList[_Order] = SortedList()
-        """The others."""
+        """Jobs that wait, in order of arrival."""
         self._num_ended = 0
         self._num_running = 0
-        """Jobs executing after the last decision."""
+        """Number of jobs executing after the last decision."""
         self._is_pending = False
 
     def decide(self, view: ClusterView) -> Decision:
-        """Note what happened; decide if something did and it is time."""
+        """Note what happened; decide if something did and a decision is due."""
         changes: dict[str, Grant | Suspend | Refuse] = {}
         if any(event.kind in (EventKind.SLOT_DOWN, EventKind.SLOT_UP) for event in view.news):
             self._is_pending = True
@@ -185,7 +186,7 @@ class SaxenaDp:
         return None
 
     def _leave(self, job_id: str) -> None:
-        """A job has ended."""
+        """Forget a job that has ended."""
         job = self._jobs.pop(job_id, None)
         if self._executing.pop(job_id, None) is not None:
             self._num_ended += 1
@@ -199,7 +200,7 @@ class SaxenaDp:
         self._is_pending = True
 
     def _analyse(self, job: JobView, cluster: Cluster) -> Scalability | Refuse:
-        """How the job scales under this scheduler's batches, or why it can never run."""
+        """Return how the job scales under this scheduler's batches, or why it can never run."""
         assert job.throughput is not None, "declared in needs"
         spec = job.spec
         low, high = spec.batch_range
@@ -219,13 +220,13 @@ class SaxenaDp:
         return refuse_misfit(spec, found.worth.fewest, cluster) or found
 
     def _drawn_batch(self, spec: JobSpec) -> int:
-        """A batch of the job's range that depends on nothing but the seed and the job's id."""
+        """Return a batch of the job's range that depends only on the seed and the job's id."""
         stream = [zlib.crc32(b"saxena.random_batch"), zlib.crc32(spec.job_id.encode())]
         low, high = spec.batch_range
         return int(np.random.default_rng([self._seed, *stream]).integers(low, high + 1))
 
     def _withdraw(self, view: ClusterView) -> dict[str, Suspend]:
-        """Take back promises that slots which went down have made impossible."""
+        """Take back promises that became impossible when slots went down."""
         spare = self._num_spare(view)
         withdrawn: dict[str, Suspend] = {}
         for job_id, job in reversed(list(self._executing.items())):
@@ -239,11 +240,12 @@ class SaxenaDp:
         return withdrawn
 
     def _num_spare(self, view: ClusterView) -> int:
-        """Slots beyond the fewest of all that execute."""
+        """Return the slots beyond the fewest of all jobs that execute."""
         return view.num_usable - sum(job.fewest for job in self._executing.values())
 
     def _admit(self, view: ClusterView) -> dict[str, Refuse]:
-        """Let newcomers that fit execute; refusals of the others, if newcomers are dropped."""
+        """Let newcomers that fit execute; if newcomers are dropped, return refusals of the
+        others."""
         spare = self._num_spare(view)
         left_out: list[_Order] = []
         while self._arrived and (self._skips or not left_out):
@@ -266,7 +268,7 @@ class SaxenaDp:
         return {job_id: Refuse(reason) for _, job_id in dropped}
 
     def _share(self, view: ClusterView) -> dict[str, Grant]:
-        """Grants that differ from the present ones, in order of admission."""
+        """Return grants that differ from the present ones, in order of admission."""
         jobs = self._executing.values()
         shares = best_split([job.scalability.worth for job in jobs], view.num_usable)
         if shares is None:
@@ -275,7 +277,7 @@ class SaxenaDp:
         for (job_id, job), num_slots in zip(self._executing.items(), shares, strict=True):
             grant = _grant(num_slots, job.scalability.batch(num_slots))
             present = view.jobs[job_id].grant
-            if present is not grant and present != grant:  # most are the very same
+            if present is not grant and present != grant:  # most are the same object
                 changes[job_id] = grant
             job.grant = grant
         return changes
@@ -283,5 +285,5 @@ class SaxenaDp:
 
 @cache
 def _grant(num_slots: int, global_batch: int) -> Grant:
-    """One object for equal grants."""
+    """Return one shared object for equal grants, so that most comparisons are by identity."""
     return Grant(num_slots, global_batch=global_batch)

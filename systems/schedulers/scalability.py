@@ -1,4 +1,4 @@
-"""How well a job scales: its best batch and its throughput scaling factor on 1, 2, ... slots."""
+"""Scalability of a job: its best batch and its throughput scaling factor on 1, 2, ... slots."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Scalability:
 
     worth: Worth
     batches: tuple[int, ...]
-    """The best global batch on ``worth.fewest`` slots, on one more, and so on."""
+    """Best global batch on ``worth.fewest`` slots, on one more, and so on."""
 
     def batch(self, num_slots: int) -> int:
-        """The best global batch on so many slots."""
+        """Return the best global batch on ``num_slots`` slots."""
         return self.batches[num_slots - self.worth.fewest]
 
 
@@ -34,11 +34,11 @@ class AllReduce:
     ``k_max`` slots, with interpolation between. Open there and chosen here: straight lines, and
     outside the table its nearest value.
 
-    ``table_s``: by number of weights, seconds on 1, 2, ... slots.
+    ``table_s``: seconds on 1, 2, ... slots, by number of weights.
     ``weights``: number of weights of each workload.
 
     Raises:
-        ValueError: rows of different lengths, or numbers that cannot be; one problem a line.
+        ValueError: rows of different lengths, or impossible numbers; one problem a line.
     """
 
     def __init__(self, table_s: Mapping[int, Sequence[float]], weights: Mapping[str, int]) -> None:
@@ -64,11 +64,11 @@ class AllReduce:
         self._columns = [list(times) for times in zip(*map(table_s.get, self._sizes), strict=True)]
 
     def knows(self, workload: str) -> bool:
-        """Whether the weights of a workload were given."""
+        """Return whether the weights of a workload were given."""
         return workload in self._weights
 
     def time_s(self, workload: str, num_slots: int) -> float:
-        """Seconds of one sum over so many slots."""
+        """Return the seconds of one sum over ``num_slots`` slots."""
         column = self._columns[min(num_slots, len(self._columns)) - 1]
         return float(np.interp(self._weights[workload], self._sizes, column))
 
@@ -76,23 +76,23 @@ class AllReduce:
 class ScalabilityAnalyser:
     """The job scalability analyser: times measured at a few points, and a model between them.
 
-    An iteration of batch b on k slots takes ``t_proc(ceil(b / k)) + t_comm(k)``. t_proc is asked
-    of the job's curve on one slot at ``num_probes`` batches spread evenly up to the largest that
-    fits a slot, and interpolated on straight lines. t_comm is looked up in ``allreduce`` by the
-    workload's weights; for a workload without, it is what an iteration with the largest batch
-    that fits takes longer on k slots by the curve, and never below 0. The throughput is
-    ``b / t_iter`` (samples per second); the scaling factor is that over the throughput of the
+    An iteration of batch b on k slots takes ``t_proc(ceil(b / k)) + t_comm(k)``. t_proc comes from
+    the job's curve on one slot, at ``num_probes`` batches spread evenly up to the largest that fits
+    a slot. Between them it is interpolated on straight lines. t_comm is looked up in ``allreduce``
+    by the workload's weights. For a workload without weights, t_comm is the extra time on k slots
+    of an iteration with the largest batch that fits, by the curve, and at least 0. The throughput
+    is ``b / t_iter`` (samples per second). The scaling factor is that over the throughput of the
     largest batch that fits, on one slot.
 
-    Source: Saxena et al., MASCOTS 2020, section III-B and equations (1) and (2); a job is run on
-    up to ``k_max`` GPUs by section III-E. The best batch is a total one, in the job's range (a slip
-    of the paper calls it per GPU). Of equal batches the smallest is taken.
+    Source: Saxena et al., MASCOTS 2020, section III-B and equations (1) and (2); a job is run on up
+    to ``k_max`` GPUs by section III-E. The best batch is a total one, in the job's range (a slip of
+    the paper calls it per GPU). Of equal batches the smallest is taken.
 
     ``k_max``: most slots of a job (paper: 10), but never fewer than it requests.
     ``num_probes``: batches measured on one slot (not stated).
-    ``slot_batch``: largest batch that fits a slot, for all or by workload (paper: 32 for its
-    first category); where it is not given, what a job's own request implies:
-    its global batch over its requested slots.
+    ``slot_batch``: largest batch that fits a slot, for all or by workload (paper: 32 for its first
+    category). If it is not given, the job's own request implies it: its global batch over its
+    requested slots.
     """
 
     def __init__(
@@ -111,10 +111,11 @@ class ScalabilityAnalyser:
     def analyse(
         self, spec: JobSpec, curve: Throughput, batches: tuple[int, int]
     ) -> Scalability | None:
-        """How the job scales with a global batch between the two, both included.
+        """Return how the job scales with a global batch in the given range, both ends included.
 
         Returns:
-            None where no such batch fits any number of slots that the job may have.
+            The scalability, or None if no such batch fits any number of slots that the job may
+            have.
         """
         low, high = self._slot_range(spec)
         key = (curve, spec.workload, self.largest_slot_batch(spec), low, high, batches)
@@ -123,7 +124,7 @@ class ScalabilityAnalyser:
         return self._known[key]
 
     def largest_slot_batch(self, spec: JobSpec) -> int:
-        """The largest batch of the job that fits a slot, samples."""
+        """Return the largest batch of the job that fits a slot, samples."""
         given = self._slot_batch
         if isinstance(given, Mapping):
             given = given.get(spec.workload)
@@ -147,7 +148,7 @@ class ScalabilityAnalyser:
             # Of all batches that put the same on the fullest slot, the largest is the fastest.
             parts = np.arange(-(-batches[0] // count), min(fits, -(-batches[1] // count)) + 1)
             if not parts.size:
-                continue  # a batch that does not fit so many slots fits no fewer
+                continue  # a batch that does not fit this many slots does not fit fewer either
             totals = np.minimum(parts * count, batches[1])
             summing_s = self._summing_s(spec, curve, count, int(totals[-1]), process_s)
             speeds = totals / (process_s[parts] + summing_s)
@@ -160,7 +161,7 @@ class ScalabilityAnalyser:
         return Scalability(Worth(fewest, np.array(factors)), tuple(best))
 
     def _process_times(self, curve: Throughput, fits: int) -> Floats:
-        """Seconds of an iteration on one slot, by its batch (0 to the largest that fits)."""
+        """Return seconds of an iteration on one slot, by its batch (0 to the largest that fits)."""
         probes = np.unique(np.linspace(1, fits, self._num_probes).round()).astype(int)
         measured = [batch / curve.samples_per_s(1, batch) for batch in probes.tolist()]
         times_s: Floats = np.interp(np.arange(fits + 1), probes, measured)
@@ -169,7 +170,10 @@ class ScalabilityAnalyser:
     def _summing_s(
         self, spec: JobSpec, curve: Throughput, count: int, batch: int, process_s: Floats
     ) -> float:
-        """Seconds to sum gradients on so many slots; ``batch`` is the largest that fits them."""
+        """Return the seconds to sum gradients on ``count`` slots.
+
+        ``batch`` is the largest that fits these slots.
+        """
         if self._allreduce.knows(spec.workload):
             return self._allreduce.time_s(spec.workload, count)
         whole_s = batch / curve.samples_per_s(count, batch)

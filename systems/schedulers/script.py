@@ -1,4 +1,4 @@
-"""The script of the ``scripted`` scheduler: its steps, read and checked."""
+"""Steps of the ``scripted`` scheduler's script: reading and checking."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEYS = ("job", *_MOMENTS, "slots", "batch")
 
 
 class Order(StrEnum):
-    """What a step can say instead of a number of slots."""
+    """Order that a step can give instead of a number of slots."""
 
     SUSPEND = "suspend"
     REFUSE = "refuse"
@@ -23,39 +23,41 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of a script: when, which job, and what it is to have from then on."""
+    """One line of a script: a time, a job, and what the job has from then on."""
 
     job: str | int
-    """Job id, or index among the arrivals from 0."""
+    """Job id, or index among the arrivals, counted from 0."""
     action: int | Order
-    """Slots to have, or an order."""
+    """Number of slots, or an order."""
     at_s: float | None = None
-    """On the engine's clock."""
+    """Time on the engine's clock, seconds."""
     at_samples: float | None = None
-    """Samples the job has done."""
+    """Number of samples that the job has done."""
     at_step: int | None = None
-    """Steps of the job's own global batch."""
+    """Number of steps at the job's own global batch."""
     after_steps: float | None = None
-    """Such steps since the job has had what the step before gave it (or since its start)."""
+    """Such steps since the job got what the previous step gave it (or since its start)."""
     batch: int | None = None
-    """Global batch to have with these slots; None: the job's own."""
+    """Global batch with these slots; None: the job's own."""
     slots: tuple[int, ...] | None = None
-    """Exactly these slots, as many as ``action`` says; None: the placement chooses."""
+    """Exact slots, as many as ``action`` says; None: the placement chooses."""
 
     @property
     def moment(self) -> str:
-        """Which of the moments is given."""
+        """Name of the moment that is given."""
         return next(name for name in _MOMENTS if getattr(self, name) is not None)
 
     def due_s(self, job: JobView, now_s: float, settled_samples: float | None = None) -> float:
-        """When the step is due, as far as can be said now: ``now_s`` or before if it is due,
-        infinite while the job does not train.
+        """Return when the step is due, as far as is known now.
+
+        The result is at most ``now_s`` if the step is due, and infinite while the job does not
+        train.
 
         Args:
             job: the job as it was last seen.
             now_s: engine's clock.
-            settled_samples: what the job had done when it had what the step before gave it;
-                None while it has not.
+            settled_samples: samples that the job had done when it got what the previous step gave
+                it; None if it has not got that yet.
         """
         if self.at_s is not None:
             return self.at_s
@@ -76,7 +78,7 @@ class Step:
 
 
 def parse_script(script: Sequence[object]) -> tuple[Step, ...]:
-    """The steps of a script as a configuration gives it.
+    """Return the steps of a script as a configuration gives it.
 
     Raises:
         ValueError: everything that is wrong with it, one problem a line: place, fact, way out.
@@ -96,7 +98,7 @@ def parse_script(script: Sequence[object]) -> tuple[Step, ...]:
         step = _step(entry)
         moment = step.moment
         value = float(getattr(step, moment))
-        # One counts from the step before, so that any number of it is in order.
+        # after_steps counts from the previous step, so any value of it is in order.
         if moment != "after_steps" and value < last.get((step.job, moment), 0.0):
             problems.append(
                 f"{place}: {moment} {value:g} of job {step.job!r} comes after a later step;"
@@ -110,19 +112,19 @@ def parse_script(script: Sequence[object]) -> tuple[Step, ...]:
 
 
 def repeated(script: Sequence[Step], repeat: int, every_s: float) -> tuple[Step, ...]:
-    """The script so many times, one after another.
+    """Return the script ``repeat`` times, one after another.
 
     Args:
         script: its steps.
         repeat: how often.
-        every_s: each time ``at_s`` counts from so many seconds later.
+        every_s: ``at_s`` counts from this many seconds later in each repetition.
 
-    ``after_steps`` becomes longer by a part of a step that is another one each time (multiples
-    of the golden ratio, which spread evenly however many there are), so that requests fall on
-    any moment of a step and not always on the same.
+    Each repetition makes ``after_steps`` longer by another part of a step, so that requests do not
+    always fall on the same moment of a step. The parts are multiples of the golden ratio modulo 1,
+    which spread evenly for any number of repetitions.
 
     Raises:
-        ValueError: it cannot be repeated; one problem a line.
+        ValueError: the script cannot be repeated; one problem a line.
     """
     problems = []
     if repeat < 1:
@@ -205,7 +207,7 @@ def _problems_of(place: str, entry: Mapping[str, object]) -> list[str]:
 
 
 def _is_slots(action: object) -> bool:
-    """Whether it is a list of different slots."""
+    """Return whether the value is a list of different slots."""
     if not isinstance(action, Sequence) or isinstance(action, str) or not action:
         return False
     whole = all(

@@ -1,4 +1,4 @@
-"""A scheduler that does what a script says."""
+"""Scheduler that does what a script says."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from systems.schedulers.waiting import Key, WaitingJobs
 
 
 class Scripted:
-    """Follows a script; what the script does not decide is first in, first out, in gangs.
+    """Follows a script; what the script leaves open is first in, first out, in gangs.
 
     ``script``: a list of steps ``{job: id or index of arrival, at_s | at_samples | at_step |
-    after_steps, slots: count | list of slots | suspend | refuse, batch: global batch}``.
-    ``batch`` is optional; without it a step means the job's own (halting a job to go on with
-    another batch is how Saxena et al. change it, section III). ``at_s`` is on the engine's
-    clock; ``at_samples`` counts the job's samples, ``at_step`` its steps at its own global
-    batch, ``after_steps`` such steps since the step before was done. The steps of a job happen
-    in the order listed, each no earlier than the one before.
+    after_steps, slots: count | list of slots | suspend | refuse, batch: global batch}``. ``batch``
+    is optional; without it a step means the job's own batch (halting a job to go on with another
+    batch is how Saxena et al. change it, section III). ``at_s`` is on the engine's clock.
+    ``at_samples`` counts the job's samples, ``at_step`` its steps at its own global batch,
+    ``after_steps`` such steps since the previous step was done. The steps of a job happen in the
+    order listed, each no earlier than the previous one.
 
-    ``repeat``: the whole script so many times. ``every_s``: each time ``at_s`` counts from so
-    much later.
+    ``repeat``: how often the whole script is done. ``every_s``: ``at_s`` counts from this many
+    seconds later in each repetition.
 
-    Every job starts as under ``Fifo`` unless a step that is due says otherwise: ``suspend``
-    before the first start holds the job back until a later step. A step that asks for slots
-    which are not free waits for them, and nobody new starts before it. A job can be refused
-    only while it has no slots.
+    Every job starts as under ``Fifo`` unless a step that is due says otherwise: ``suspend`` before
+    the first start holds the job back until a later step. A step that asks for slots which are not
+    free waits for them, and no new job starts before it. A job can be refused only while it has no
+    slots.
 
-    For overhead measurements: a one-job trace with "at step 20 go to 4 slots" is such a
-    script. Samples between two reports are reckoned from the job's present rate.
+    Overhead measurements use such scripts, for example "at step 20 go to 4 slots" on a one-job
+    trace. Between two reports, samples are computed from the job's present rate.
 
     Source: none; no paper's rule decides, but the script.
 
@@ -66,17 +66,17 @@ class Scripted:
         self._script = repeated(parse_script(script), repeat, every_s)
         self.requires = _requirements(self._script)
         self.wants_progress = any(step.at_s is None for step in self._script)
-        """Whether it is to be asked after every report of progress too."""
+        """True if every report of progress asks for a decision too."""
         self._known: set[str] = set()
         self._num_arrived = 0
         self._steps: dict[str, deque[Step]] = {}
         self._waiting = WaitingJobs()
         self._held_back: set[str] = set()
         self._settled: dict[str, float] = {}
-        """Samples a job had done when it had what its last step gave it."""
+        """Samples that each job had done when it got what its last step gave it."""
 
     def decide(self, view: ClusterView) -> Decision:
-        """Do the steps that are due, then start whom they do not concern."""
+        """Do the steps that are due, then start the jobs that no step holds back."""
         changes: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in touched(view):
             refusal = self._look_again(view, job_id)
@@ -108,7 +108,7 @@ class Scripted:
         return Decision(changes, self._next_wake(view))
 
     def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
-        """Bring the books on one job in line with the view."""
+        """Bring the records of one job in line with the view."""
         job = view.jobs.get(job_id)
         if job is None:
             self._forget(job_id)
@@ -142,7 +142,7 @@ class Scripted:
     def _act(
         self, job: JobView, held: int, free: int, now_s: float
     ) -> tuple[Grant | Suspend | Refuse | None, bool]:
-        """What the job's due steps come to, and whether one of them has to wait for slots."""
+        """Return the change by the job's due steps, and whether one of them must wait for slots."""
         steps = self._steps[job.job_id]
         target, is_blocked = held, False
         before = job.grant.global_batch if job.grant else None
@@ -177,11 +177,11 @@ class Scripted:
         return Grant(target, slots=exact, global_batch=batch), is_blocked
 
     def _due_s(self, job: JobView, now_s: float) -> float:
-        """When the job's next step is due."""
+        """Return when the job's next step is due."""
         return self._steps[job.job_id][0].due_s(job, now_s, self._settled.get(job.job_id))
 
     def _next_wake(self, view: ClusterView) -> float | None:
-        """When the first step that is not yet due will be, as far as can be said now."""
+        """Return when the first step that is not yet due will be, as far as is known now."""
         now_s = view.time_s
         dues = (self._due_s(view.jobs[job_id], now_s) for job_id in self._steps)
         earliest = min((due_s for due_s in dues if due_s > now_s), default=math.inf)
@@ -189,7 +189,7 @@ class Scripted:
 
 
 def _is_settled(job: JobView, view: ClusterView) -> bool:
-    """Whether the job trains with what it was last given."""
+    """Return whether the job trains with what it was last given."""
     return (
         job.state is JobState.RUNNING
         and job.grant is not None
@@ -203,7 +203,7 @@ def _slots_of(action: Grant | Suspend | Refuse | None) -> int:
 
 
 def _requirements(script: tuple[Step, ...]) -> frozenset[Requirement]:
-    """What the backend must be able to do for this script."""
+    """Return what the backend must be able to do for this script."""
     requires = set()
     before: dict[str | int, int | Order | None] = {}
     for step in script:

@@ -1,4 +1,4 @@
-"""Groups by attained service: the bookkeeping of Tiresias and its elastic extension."""
+"""Groups of jobs by attained service, for Tiresias and its elastic extension."""
 
 from __future__ import annotations
 
@@ -16,18 +16,23 @@ from systems.schedulers.news import touched
 from systems.schedulers.waiting import Key, WaitingJobs
 
 TOLERANCE_S = 1e-6
-"""A group change that is due within this time is made now: far above the rounding of sums
-of floats, far below anything that happens to a job."""
+"""Seconds before its time at which a group change is already made.
+
+The value is far above the rounding of sums of floats, and far below anything that happens to a job.
+"""
 
 
 @dataclass(slots=True)
 class GroupedJob:
-    """What is remembered of one job."""
+    """Record of one job."""
 
     key: Key
     gang: int
-    """Slots that it is granted when it starts. Its key says what the plan counts: the gang while
-    it waits; what it holds while it runs, but no more than the gang."""
+    """Slots that the job is granted when it starts.
+
+    Its key says what the plan counts. While the job waits, that is the gang. While it runs, that is
+    what it holds, but at most the gang.
+    """
     num_slots: int = 0
     """Slots of its grant while it is planned."""
     base_slot_s: float = 0.0
@@ -36,18 +41,18 @@ class GroupedJob:
     """Attained service at ``service_at_s``, for the history."""
     service_at_s: float = 0.0
     planned: bool = False
-    """Whether it is granted slots."""
+    """True while the job is granted slots."""
     turn: int = 0
-    """Counts its starts, stops and sizes; what was scheduled in an earlier turn is void."""
+    """Number of its starts, stops and resizes; entries scheduled in an earlier turn are void."""
 
 
 class ServiceGroups:
-    """Which job is in which group, and when that changes next.
+    """The group of each job, and the time of the next group change.
 
-    A job is in group ``i`` while its attained service is below ``limits_slot_s[i]`` and in the
+    A job is in group ``i`` while its attained service is below ``limits_slot_s[i]``, and in the
     last group beyond. ``promote_after``: see ``Tiresias``. Inside a group jobs are in order of
     entry, or with ``history`` by falling Gittins index up to the group's limit. A job's index is
-    taken when it enters a group, when it is suspended, and when the history's snapshot changes.
+    computed when it enters a group, when it is suspended, and when the history's snapshot changes.
     """
 
     def __init__(
@@ -57,7 +62,8 @@ class ServiceGroups:
         history: ServiceHistory | None = None,
         waiting: WaitingJobs | None = None,
     ) -> None:
-        """Raises ``ValueError`` for limits that do not ascend and a negative multiple."""
+        """Start without any job; raise ``ValueError`` for limits that do not ascend or a bad
+        multiple."""
         limits = tuple(float(limit) for limit in limits_slot_s)
         problems = []
         if any(low >= high for low, high in zip((0.0, *limits), limits, strict=False)):
@@ -81,7 +87,7 @@ class ServiceGroups:
         self._promotions: list[tuple[float, str, int]] = []
 
     def follow(self, view: ClusterView) -> dict[str, Grant | Suspend | Refuse]:
-        """Bring all jobs in line with what happened; returns whom to refuse."""
+        """Bring all jobs in line with the news; return refusals of jobs that can never fit."""
         refusals: dict[str, Grant | Suspend | Refuse] = {}
         if self._history is not None:
             self._learn(view, self._history)
@@ -92,23 +98,23 @@ class ServiceGroups:
         return refusals
 
     def regroup(self, view: ClusterView) -> list[str]:
-        """Make the group changes that are due; returns the planned jobs that changed."""
+        """Make the group changes that are due; return the planned jobs that changed."""
         demoted = self._demote(view)
         self._promote(view)
         return demoted
 
     def started(self, view: ClusterView, job_id: str, num_slots: int | None = None) -> None:
-        """A waiting job was planned: with its gang, or with ``num_slots``."""
+        """Note that a waiting job was planned: with its gang, or with ``num_slots``."""
         job = self.jobs[job_id]
         job.planned = True
         self._size(view, job, job.gang if num_slots is None else num_slots)
 
     def resized(self, view: ClusterView, job_id: str, num_slots: int) -> None:
-        """A planned job was given another number of slots."""
+        """Note that a planned job was given another number of slots."""
         self._size(view, self.jobs[job_id], num_slots)
 
     def stopped(self, view: ClusterView, job_id: str) -> None:
-        """A planned job was taken out of the plan and waits."""
+        """Note that a planned job was taken out of the plan and waits."""
         job = self.jobs[job_id]
         job.planned = False
         job.turn += 1
@@ -120,7 +126,7 @@ class ServiceGroups:
             key = key._replace(rank=self._rank(service, key.level, view.time_s))
         if key != job.key:
             self._set_key(job, key)
-        # A grant that never came true does not interrupt the wait.
+        # A grant that was never carried out does not interrupt the wait.
         since_s = view.time_s if seen.slots else seen.waiting_since_s
         self._schedule_promotion(job, since_s, seen.executed_time_s(view.time_s))
 
@@ -132,7 +138,7 @@ class ServiceGroups:
         self.stopped(view, job_id)
 
     def next_wake(self, now_s: float) -> float | None:
-        """The earliest group change to come."""
+        """Return when the earliest future group change is due; None if there is none."""
         earliest = math.inf
         for heap, planned in ((self._demotions, True), (self._promotions, False)):
             self._due(heap, -math.inf, planned)
@@ -156,7 +162,7 @@ class ServiceGroups:
                     self._set_key(job, job.key._replace(rank=rank))
 
     def _rank(self, service_slot_s: float, level: int, now_s: float) -> float:
-        """Order of a job within its group: smaller is served earlier."""
+        """Return the order of a job within its group: smaller is served earlier."""
         if self._history is None:
             return now_s
         limit = self._limits[level] if level < len(self._limits) else math.inf
@@ -197,7 +203,7 @@ class ServiceGroups:
         del self.jobs[job.key.job_id]
 
     def _set_planned(self, job: GroupedJob, planned: bool) -> None:
-        """Follow a grant that came or went without a decision of ours."""
+        """Follow a grant that came or went without a decision of this scheduler."""
         if planned:
             self.plan.plan(job.key)
         else:
@@ -209,7 +215,7 @@ class ServiceGroups:
         job.turn += 1
 
     def _size(self, view: ClusterView, job: GroupedJob, num_slots: int) -> None:
-        """Note the slots of a planned job from now on."""
+        """Note the present slots of a planned job."""
         seen = view.jobs[job.key.job_id]
         self._take_service(view, job, seen)
         job.num_slots = num_slots
@@ -232,14 +238,15 @@ class ServiceGroups:
         job.key = key
 
     def _left_s(self, job: GroupedJob, seen: JobView, level: int, now_s: float) -> float:
-        """Time until the job leaves group ``level`` if it holds its slots from now on."""
+        """Return the seconds until the job leaves group ``level`` if it holds its slots from now
+        on."""
         if level >= len(self._limits):
             return math.inf
         service = seen.attained_service_slot_s(now_s) - job.base_slot_s
         return (self._limits[level] - service) / (job.num_slots if job.planned else job.gang)
 
     def _regroup(self, view: ClusterView, job: GroupedJob, seen: JobView) -> bool:
-        """Move a job down to the group of its attained service; whether it moved."""
+        """Move a job down to the group of its attained service; return whether it moved."""
         level = job.key.level
         while self._left_s(job, seen, level, view.time_s) <= TOLERANCE_S:
             level += 1
@@ -263,7 +270,10 @@ class ServiceGroups:
     def _due(
         self, heap: list[tuple[float, str, int]], until_s: float, planned: bool
     ) -> dict[str, GroupedJob]:
-        """Take what is due off a schedule; leaves a valid entry on top, or none."""
+        """Remove the due entries from a schedule and return their jobs.
+
+        Void entries are removed as well, so the entry on top is valid afterwards.
+        """
         due: dict[str, GroupedJob] = {}
         while heap:
             due_s, job_id, turn = heap[0]
@@ -293,7 +303,7 @@ class ServiceGroups:
         ).items():
             seen = view.jobs[job_id]
             if seen.slots or job.key.level == 0:
-                continue  # still giving its slots back: the end of that is in the news
+                continue  # it still gives its slots back; the news will report when it is done
             waited_s = view.time_s + TOLERANCE_S - seen.waiting_since_s
             if waited_s >= (self._promote_after or 0.0) * seen.executed_s:
                 job.base_slot_s = seen.attained_slot_s

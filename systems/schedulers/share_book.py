@@ -1,4 +1,4 @@
-"""The jobs of a scheduler that works with shares: what it knows of them between decisions."""
+"""Record that share-based schedulers keep of their jobs between decisions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from systems.schedulers.news import arrived_by, touched
 from systems.schedulers.sizes import Levels, levels_of
 
 ROUNDING = 1e-9
-"""Relative error of times and of work that thousands of sums may add up to."""
+"""Relative rounding error of times and of work that are sums of thousands of terms."""
 BY_DEADLINE, _BY_ARRIVAL = attrgetter("by_deadline"), attrgetter("spec.order")
 
 
@@ -31,7 +31,7 @@ class ShareJob:
     spec: JobSpec
     by_deadline: tuple[float, float, str]
     demand: Demand
-    """What the planning has to know of it."""
+    """The job's work and deadline for the planning."""
 
     @property
     def job_id(self) -> str:
@@ -39,7 +39,7 @@ class ShareJob:
         return self.spec.job_id
 
     def needs(self, remaining_samples: float) -> None:
-        """Plan for what is left, but not for the rounding of the sums that led there."""
+        """Set the demand to the work that is left, less the rounding error of that sum."""
         old, rounding = self.demand, ROUNDING * self.spec.work_samples
         need = remaining_samples - rounding
         self.demand = Demand(old.levels, need if need > rounding else rounding, old.end, old.order)
@@ -50,15 +50,15 @@ class ShareBook:
 
     Args:
         slot_s: length of a time slot, seconds.
-        powers_of_two: whether jobs have powers of two only.
-        margin_s: how long before its deadline a job shall be done, seconds.
+        powers_of_two: whether a job's slots are always a power of two.
+        margin_s: how long before its deadline a job shall end, seconds.
     """
 
     def __init__(self, slot_s: float, powers_of_two: bool, margin_s: float) -> None:
         self.arrived: list[ShareJob] = []
-        """Jobs about which nothing has been decided, in order of arrival."""
+        """Jobs that await their first decision, in order of arrival."""
         self.promised: SortedList[ShareJob] = SortedList(key=BY_DEADLINE)
-        """Jobs whose deadline is kept, by deadline."""
+        """Jobs whose deadline is guaranteed, by deadline."""
         self.others: SortedList[ShareJob] = SortedList(key=_BY_ARRIVAL)
         """Jobs that get what is left, by arrival."""
         self._slot_s = slot_s
@@ -69,7 +69,7 @@ class ShareBook:
         self._levels: dict[tuple[Throughput, int, int | None, bool, int], Levels] = {}
 
     def look_again(self, view: ClusterView) -> dict[str, Grant | Suspend | Refuse]:
-        """Take in the news; refusals of jobs that the cluster can never hold."""
+        """Take in the news; return refusals of jobs that can never fit into the cluster."""
         refusals: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in touched(view):
             job = view.jobs.get(job_id)
@@ -91,7 +91,7 @@ class ShareBook:
         return refusals
 
     def refresh(self, view: ClusterView) -> None:
-        """Take in how far the jobs that run have come."""
+        """Update the remaining work of every job that has slots."""
         jobs, own, now_s = view.jobs, self._jobs, view.time_s
         for job_id in self._granted:
             own[job_id].needs(jobs[job_id].remaining_samples(now_s))
@@ -99,17 +99,17 @@ class ShareBook:
     def changes(
         self, plan: Plan, planned: Iterable[ShareJob], others: list[ShareJob], zero_first: bool
     ) -> tuple[dict[str, Grant | Suspend | Refuse], int | None]:
-        """Grow the shares of a plan into what is free.
+        """Grow the shares of a plan into the free slots.
 
         Args:
             plan: the shares.
-            planned: its jobs, in its order.
+            planned: the plan's jobs, in its order.
             others: jobs without a share, by arrival.
             zero_first: see ``grow``.
 
         Returns:
-            The grants that change, and the first time slot in which some job is to have more
-            than it gets now.
+            The grants that change, and the first time slot in which some planned job is to have
+            more than it gets now.
         """
         grown = grow(plan, [job.demand for job in others], zero_first)
         wanted = {
@@ -162,10 +162,10 @@ class ShareBook:
 
 
 class TimeSlots:
-    """When a scheduler that thinks in time slots decides: at their boundaries.
+    """Decision times of a scheduler that plans in time slots: the slots' boundaries.
 
-    What happens within a time slot waits for the next boundary, so that every plan holds
-    whole time slots, and the rest of a plan is a plan.
+    An event within a time slot waits for the next boundary. So every plan consists of whole time
+    slots, and what remains of a plan later is still a plan.
     """
 
     def __init__(self, slot_s: float) -> None:
@@ -173,8 +173,10 @@ class TimeSlots:
         self._due_s = math.inf
 
     def begins(self, view: ClusterView) -> int | None:
-        """The time slot that begins now, or should have begun a moment ago; None if it is
-        not yet time, and ``wake_s`` says when it is."""
+        """Return the time slot that begins now or began a moment ago; None between boundaries.
+
+        After None, ``wake_s`` says when the next boundary is due.
+        """
         now_s = view.time_s
         slot = math.floor(now_s / self._slot_s * (1.0 + ROUNDING))
         began_s = slot * self._slot_s
@@ -186,12 +188,14 @@ class TimeSlots:
         return None
 
     def wake(self, slot: int | None) -> float | None:
-        """Ask for a decision at the beginning of ``slot``; None: not before something
-        happens."""
+        """Ask for a decision at the beginning of ``slot``, and return that time.
+
+        None means that no decision is needed before something happens.
+        """
         self._due_s = math.inf if slot is None else slot * self._slot_s
         return self.wake_s
 
     @property
     def wake_s(self) -> float | None:
-        """When the next decision is due; None if none is."""
+        """Time at which the next decision is due; None if none is."""
         return self._due_s if self._due_s < math.inf else None

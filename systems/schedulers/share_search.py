@@ -1,8 +1,8 @@
-"""The shares of a cluster with the best power mean of speed-ups: searched, or exact.
+"""Shares of a cluster with the best power mean of speed-ups: by a genetic search, or exact.
 
 A share is a number of slots for each job. ``values[j][c]`` is what ``c`` slots are worth to job
-``j``; the loss to be minimised is the sum of ``values ** power`` over the jobs, for ``power`` below
-0, or minus that sum above, which orders shares as the power mean does.
+``j``. The loss to be minimised is the sum of ``values ** power`` over the jobs for ``power`` below
+0, and minus that sum above. It orders shares as the power mean does.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 LEAST_VALUE = 1e-3
-"""A job is never worth less, or a single job without slots would make all shares equal."""
+"""Least worth of any share to a job.
+
+Without this bound, a single job without slots would make all shares equal.
+"""
 
 
 def losses(values: Floats, power: float) -> Floats:
-    """Loss of every count of every job; counts that a job may not have cost infinitely."""
+    """Return the loss of every count of every job; forbidden counts have infinite loss."""
     sign = 1.0 if power < 0.0 else -1.0
     with np.errstate(invalid="ignore"):
         loss = sign * np.maximum(values, LEAST_VALUE) ** power
@@ -29,7 +32,9 @@ def losses(values: Floats, power: float) -> Floats:
 
 
 def exact_shares(loss: Floats, num_slots: int) -> list[int]:
-    """The shares with the least sum of losses, by dynamic programming; few slots among equals.
+    """Return the shares with the least sum of losses, by dynamic programming.
+
+    Among equal sums a job gets few slots.
 
     Args:
         loss: by job and count; 0 slots must be possible for all.
@@ -60,18 +65,21 @@ class Genetic:
     generations: int
 
     def search(self, loss: Floats, num_slots: int, seeds: Ints, rng: np.random.Generator) -> Ints:
-        """The population at its end, best first; its first is what was found.
+        """Return the final population, best first; its first row is the result.
 
-        Each generation: of two parents, each the better of two drawn ones, a child takes the jobs
-        before and after a drawn one; every job of a child gets a drawn count with probability
-        1 / jobs; a child over the capacity is cut to it, the last jobs of a drawn order first;
-        the best of old and new go on, equal ones once.
+        In each generation:
+        - Two parents are chosen, each the better of two drawn shares.
+        - A child takes the jobs before a drawn position from one parent, and the others from the
+          second.
+        - Every job of a child gets a drawn count with probability 1 / jobs.
+        - A child over the capacity is cut to it; the last jobs of a drawn order lose first.
+        - The best of old and new shares go on, equal ones once.
 
         Args:
             loss: by job and count.
             num_slots: slots in all.
             seeds: shares to begin with, one row each, at least one; made to fit first.
-            rng: draws.
+            rng: random generator of all draws.
         """
         num_jobs, width = loss.shape
         below = np.where(np.isfinite(loss), np.arange(width), 0)
@@ -79,7 +87,7 @@ class Genetic:
         most = below[:, -1]
         states = _fit(np.minimum(seeds, width - 1), below, num_slots, rng)
         value = _value(states, loss)
-        marks = rng.integers(1 << 40, size=num_jobs)  # tell shares apart at the cost of a product
+        marks = rng.integers(1 << 40, size=num_jobs)  # hash shares by one product
         for _ in range(self.generations):
             drawn = rng.integers(len(states), size=(2, self.population, 2))
             better = value[drawn].argmin(axis=2)
@@ -104,8 +112,10 @@ def _value(states: Ints, loss: Floats) -> Floats:
 
 
 def _fit(states: Ints, below: Ints, num_slots: int, rng: np.random.Generator) -> Ints:
-    """Make shares possible: allowed counts, no more in all than there are, the jobs that come
-    last in a drawn order going short."""
+    """Make shares possible: allowed counts, and no more slots in all than there are.
+
+    Jobs that come last in a drawn order lose slots first.
+    """
     jobs = np.arange(states.shape[1])
     order = rng.random(states.shape).argsort(axis=1)
     wanted = np.take_along_axis(below[jobs, states], order, axis=1)

@@ -1,4 +1,4 @@
-"""How many slots an elastic job may be given: the counts that are worth considering."""
+"""Slot counts that are worth considering for an elastic job."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from harness.trace.job import JobSpec
 
 
 def useful_counts(curve: Throughput, counts: Iterable[int]) -> list[int]:
-    """Of ``counts``, ascending, those whose throughput beats that of every smaller one.
+    """Return those of ``counts``, ascending, whose throughput beats that of every smaller count.
 
-    The first is always among them. On a curve with dips, a count that does worse than a
-    smaller one only wastes slots.
+    The first count is always included. On a curve with dips, a count that is slower than a smaller
+    one only wastes slots.
     """
     useful: list[int] = []
     best = 0.0
@@ -31,10 +31,10 @@ def useful_counts(curve: Throughput, counts: Iterable[int]) -> list[int]:
 
 
 def counts_within(spec: JobSpec, num_slots: int, powers_of_two: bool = False) -> list[int]:
-    """The slot counts that a job may have on a cluster of ``num_slots``, ascending.
+    """Return the slot counts that a job may have on a cluster of ``num_slots``, ascending.
 
-    With ``powers_of_two`` only those; a job whose range holds none has its least count. A job
-    that is not elastic has its request and nothing else.
+    With ``powers_of_two`` only those; a job whose range holds none gets its least count. A job that
+    is not elastic has its requested count only.
     """
     if not spec.elastic:
         return [spec.requested_slots]
@@ -47,9 +47,9 @@ def counts_within(spec: JobSpec, num_slots: int, powers_of_two: bool = False) ->
 
 @dataclass(frozen=True)
 class Levels:
-    """The sizes a job may have, and what it does in a unit of time on each.
+    """Sizes that a job may have, and its work per unit of time on each.
 
-    Level 0 is no slots. ``rates`` rise strictly from there.
+    Level 0 is no slots. ``counts`` and ``rates`` rise strictly from there.
     """
 
     counts: tuple[int, ...]
@@ -63,14 +63,14 @@ class Levels:
 
     @cached_property
     def counts_array(self) -> npt.NDArray[np.int64]:
-        """The counts as numpy wants them."""
+        """The counts as a numpy array."""
         return np.array(self.counts)
 
 
 def levels_of(
     spec: JobSpec, curve: Throughput, num_slots: int, powers_of_two: bool, unit_s: float
 ) -> Levels:
-    """The levels of a job on a cluster, with its samples per ``unit_s`` seconds on each."""
+    """Return the levels of a job on a cluster, with its samples per ``unit_s`` seconds on each."""
     counts = useful_counts(curve, counts_within(spec, num_slots, powers_of_two))
     rates = [curve.samples_per_s(count) * unit_s for count in counts]
     return Levels((0, *counts), (0.0, *rates))

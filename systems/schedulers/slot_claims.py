@@ -1,4 +1,4 @@
-"""Which slots each job has been promised, for schedulers that name exact slots."""
+"""Record of the slots promised to each job, for schedulers that name exact slots."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from systems.schedulers.news import touched
 
 
 class SlotClaims:
-    """Promised slots, no slot to two jobs; new ones are chosen as ``Consolidated`` does.
+    """Promised slots, no slot to two jobs; new slots are chosen as ``Consolidated`` does.
 
-    A promise need not have come true: the slots may still be held by a job that is giving them
-    up. ``follow`` learns from the view what has become of the promises.
+    A promise may still be open: another job may hold the slots and be giving them up. ``follow``
+    learns from the view what has become of the promises.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -26,23 +26,23 @@ class SlotClaims:
         self._owner: dict[int, str] = {}
         self._down: frozenset[int] = frozenset()
         self.changed_hosts: set[int] = set()
-        """Hosts on which a claim has changed; for the caller to clear."""
+        """Hosts on which a claim has changed; the caller clears the set."""
 
     @property
     def num_free(self) -> int:
-        """Slots that are up and promised to nobody."""
+        """Number of slots that are up and promised to no job."""
         return self._free.num_free
 
     def of(self, job_id: str) -> tuple[int, ...]:
-        """Slots promised to the job, in rank order."""
+        """Return the slots promised to the job, in rank order."""
         return self._of.get(job_id, ())
 
     def free_on(self, host: int) -> list[int]:
-        """Free slots of one host, ascending."""
+        """Return the free slots of one host, ascending."""
         return list(self._free.on_host(host))
 
     def owners_on(self, host: int) -> dict[str, list[int]]:
-        """The jobs with claims on a host, and which slots, ascending."""
+        """Return the jobs with claims on a host, and their slots there, ascending."""
         found: dict[str, list[int]] = {}
         for slot in self._cluster.hosts[host].slots:
             owner = self._owner.get(slot)
@@ -51,10 +51,11 @@ class SlotClaims:
         return found
 
     def follow(self, view: ClusterView) -> list[str]:
-        """Bring the claims in line; returns the jobs that have lost a part of their promise.
+        """Bring the claims in line with the view; return the jobs that have lost a part of their
+        promise.
 
-        A slot that went down is nobody's. After a change that failed two grants can name one
-        slot; it stays with the job that really holds it.
+        A slot that went down is promised to no job. After a failed change, two grants can name one
+        slot; the job that really holds the slot keeps it.
         """
         broken: dict[str, None] = {}
         for slot in sorted(self._down - view.down_slots):
@@ -73,7 +74,8 @@ class SlotClaims:
         return [job_id for job_id in broken if job_id in view.jobs]
 
     def set(self, job_id: str, slots: Iterable[int]) -> None:
-        """Make these the job's claim; slots that it had and that are not among them get free."""
+        """Make these slots the job's claim; slots that it had and that are not among them become
+        free."""
         before, after = self._of.pop(job_id, ()), tuple(slots)
         gone = [slot for slot in before if slot not in after]
         come = [slot for slot in after if slot not in before]
@@ -89,7 +91,7 @@ class SlotClaims:
             self.changed_hosts.update(self._cluster.host_of[slot] for slot in (*before, *after))
 
     def resize(self, job_id: str, num_slots: int) -> None:
-        """Give the job so many slots, or take some back; that many must be free."""
+        """Change the job's claim to ``num_slots`` slots; what it lacks must be free."""
         held = self.of(job_id)
         slots = self._placement.place(num_slots, self._cluster, self._free, held)
         assert slots is not None, "fewer slots are free than the caller counted"
@@ -102,7 +104,7 @@ class SlotClaims:
             broken[owner] = None
 
     def _renew(self, job_id: str, job: JobView | None, broken: dict[str, None]) -> None:
-        """Claim what the job's grant says, as far as nobody else really holds it."""
+        """Claim the slots of the job's grant, except those that another job really holds."""
         if job is None or job.grant is None:
             return
         promised = _named(job)
@@ -120,13 +122,13 @@ class SlotClaims:
 
 
 def _named(job: JobView) -> tuple[int, ...]:
-    """Slots of the job's grant; what it holds where the grant does not name them."""
+    """Return the slots of the job's grant; if the grant names none, those that the job holds."""
     assert job.grant is not None
     return job.grant.slots if job.grant.slots is not None else job.slots
 
 
 def _promised(job: JobView | None, before: tuple[int, ...]) -> tuple[int, ...]:
-    """What is left of an earlier claim, before anything new is claimed."""
+    """Return what is left of an earlier claim, before anything new is claimed."""
     if job is None or job.grant is None:
         return ()
     named = _named(job)
@@ -134,7 +136,7 @@ def _promised(job: JobView | None, before: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def grant_of(job: JobView, claim: tuple[int, ...]) -> Grant | None:
-    """The grant that makes a claim true, or None where the present grant does already."""
+    """Return the grant that makes a claim true; None if the present grant does already."""
     if job.grant is not None and set(_named(job)) == set(claim):
         return None
     return Grant(len(claim), slots=claim)

@@ -1,4 +1,4 @@
-"""Throughput curves as tables, and what slots are worth by them."""
+"""Throughput curves as tables, and the worth of slots by them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from harness.trace.job import JobSpec
 
 @dataclass(frozen=True, eq=False)
 class SpeedTable:
-    """S(p) of one kind of job in its own range of slots."""
+    """Throughput S(p) of one kind of job in its own range of slots."""
 
     rates: tuple[float, ...]
-    """Samples per second on 0, 1, ... slots, up to the most it can use."""
+    """Samples per second on 0, 1, ... slots, up to the most that the job can use."""
     least: int
     """Fewest slots of its range."""
 
@@ -35,7 +35,8 @@ class SpeedTable:
         return tuple(rate / best if best > 0.0 else 0.0 for rate in self.rates)
 
     def gain(self, num_slots: int) -> float:
-        """Relative gain by one more slot, ``S(p + 1) / S(p) - 1``; 0 at the end of the range."""
+        """Return the relative gain by one more slot, ``S(p + 1) / S(p) - 1``; 0 outside the
+        range."""
         if not self.least <= num_slots + 1 <= self.most:
             return 0.0
         before, after = self.rates[num_slots], self.rates[num_slots + 1]
@@ -45,14 +46,14 @@ class SpeedTable:
 
 
 class SpeedTables:
-    """The tables of all jobs on a cluster; jobs of one kind share theirs."""
+    """Tables of all jobs on a cluster; jobs of one kind share a table."""
 
     def __init__(self, num_slots: int) -> None:
         self._num_slots = num_slots
         self._tables: dict[tuple[object, ...], tuple[Throughput, SpeedTable]] = {}
 
     def of(self, job: JobView) -> SpeedTable:
-        """The table of a job whose scheduler declares THROUGHPUT."""
+        """Return the table of a job; the scheduler must declare THROUGHPUT."""
         curve = job.throughput
         assert curve is not None, "declared in needs"
         kind = speed_kind(job.spec)
@@ -68,5 +69,5 @@ class SpeedTables:
 
 
 def speed_kind(spec: JobSpec) -> tuple[object, ...]:
-    """What a job's table depends on."""
+    """Return the properties of a job that its table depends on."""
     return spec.workload, spec.global_batch, spec.min_slots, spec.max_slots

@@ -1,4 +1,4 @@
-"""Shortest remaining time first: an oracle, to see what knowing all run times is worth."""
+"""Shortest remaining time first: an oracle, to show what knowledge of all run times is worth."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from systems.schedulers.waiting import Key
 
 
 class Srtf:
-    """Of all jobs those that would end soonest run, at the slots they requested; preemptive.
+    """The jobs that would end soonest run, at the slots they requested; preemptive.
 
-    Every event makes a new plan: in order of remaining time, each job gets its requested slots
-    if they fit and is skipped if not; running jobs outside the plan are suspended. The
-    remaining time is the remaining work over the throughput on the requested slots; ties by
-    arrival, then job id.
+    Every event makes a new plan. In order of remaining time, each job gets its requested slots if
+    they fit and is skipped otherwise. Running jobs outside the plan are suspended. The remaining
+    time is the remaining work over the throughput on the requested slots; ties by arrival, then job
+    id.
 
     ``order``: ``time``, or ``service``, the remaining time multiplied by the requested slots
     (shortest remaining service first).
 
-    No system can do this: it knows exactly how much work is left. With one slot ``time`` gives
-    the least mean completion time there is (Schrage), so on clusters it is drawn as a
-    bound, which for jobs of several slots it is only roughly. A job that lost some of its workers
-    goes on with the others until it is next suspended.
+    The rule assumes exact knowledge of the work that is left, which no system has. With one slot,
+    ``time`` gives the least possible mean completion time (Schrage). So figures on clusters show it
+    as a bound; for jobs of several slots it is only roughly a bound. A job that lost some of its
+    workers goes on with the others until it is next suspended.
 
     Source: Schrage, "A Proof of the Optimality of the Shortest Remaining Processing Time
     Discipline", Operations Research 16 (1968), for one machine; gangs by request are ours.
 
-    Checked: ``compared``, with a plan that is built anew at every event, and on one slot with every
-    order of the jobs.
+    Checked: ``compared``, with a plan that is built from nothing at every event, and on one slot
+    with every order of the jobs.
 
     Raises:
         ValueError: ``order`` is neither.
@@ -60,7 +60,7 @@ class Srtf:
         self._planned: dict[str, Key] = {}
 
     def decide(self, view: ClusterView) -> Decision:
-        """Order the running jobs anew, then repair the plan."""
+        """Order the running jobs again, then repair the plan."""
         changes: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in touched(view):
             refusal = self._look_again(view, job_id)
@@ -81,7 +81,7 @@ class Srtf:
         return Decision(changes)
 
     def _rank(self, job: JobView, now_s: float) -> float:
-        """Remaining time, seconds, or service, slot-seconds."""
+        """Return the remaining time, seconds, or the remaining service, slot-seconds."""
         assert job.throughput is not None, "declared in needs"
         num_slots = gang_slots(job.spec)
         left_s = job.remaining_samples(now_s) / job.throughput.samples_per_s(num_slots)

@@ -17,34 +17,34 @@ from systems.schedulers.rounds import Rounds
 class Themis:
     """Finish-time fairness: rho = time to finish shared over time to finish on an equal share.
 
-    A lease of a job's requested slots ends with the round in which it was given. At the start
-    of a round (every ``lease_s`` seconds while jobs wait) all slots are offered to the jobs with
-    the largest rho: a share ``1 - fairness`` of all that could use them, at least one. Of these
-    the set wins that fits and has the greatest product of values, a job's value being 1 / rho,
-    with this lease or, for those left out, one lease later. What is left goes to the others, the
-    largest rho first, each if it fits. Between rounds nobody is suspended; slots that are free
-    are offered in the same way to the jobs that wait. With ``fairness`` 1 the order is that of
-    rho alone.
+    A lease of a job's requested slots ends with the round in which it was given. A round begins
+    every ``lease_s`` seconds while jobs wait. Then all slots are offered to the jobs with the
+    largest rho: a share ``1 - fairness`` of all jobs that could use them, at least one. Among these
+    bidders, the set wins that fits and has the greatest product of values. A job's value is 1 /
+    rho: with this lease for a winner, one lease later for the others. What is left goes to the
+    other jobs, the largest rho first, each if it fits. Between rounds no job is suspended, and free
+    slots are offered in the same way to the jobs that wait. With ``fairness`` 1 the order is that
+    of rho alone.
 
-    rho of a job at time t, were it to run from now on:
+    rho of a job at time t, if it ran from now on:
 
     - shared: t - arrival + remaining work / T(requested slots)
-    - alone: stated work / T(requested slots) * max(1, requested slots * N / slots of the
-      cluster), N being the mean number of live jobs since its arrival; as in the metric
+    - alone: stated work / T(requested slots) * max(1, requested slots * N / slots of the cluster),
+      N being the mean number of live jobs since its arrival; as in the metric
       ``finish_time_fairness_max``.
 
     Source: Mahajan et al., "Themis", NSDI 2020, by the one sentence in Gu et al., "ElasticFlow",
-    ASPLOS 2023, section 6.1 (which followed another system's version of it); the rest is
-    common knowledge of its mechanism. Values of the paper as we know them: leases of 20 minutes,
-    fairness 0.8. Chosen here: leases that end together, so that a wide job can be served;
-    linear slow-down on a share; gangs, which win all of their slots or none. The hidden payments
-    of the auction are left out: they make untruthful bids useless, and here all bids are true.
-    Every job is its own application.
+    ASPLOS 2023, section 6.1 (which followed another system's version of it); the rest is common
+    knowledge of its mechanism. Values of the paper as we know them: leases of 20 minutes, fairness
+    0.8. Chosen here: leases that end together, so that a wide job can be served; linear slow-down
+    on a share; gangs, which win all of their slots or none. The hidden payments of the auction are
+    left out: they make untruthful bids useless, and here all bids are true. Every job is its own
+    application.
 
     Checked: ``described``; the auction's winners against brute force.
 
     Raises:
-        ValueError: an option means nothing.
+        ValueError: an option is out of its range.
     """
 
     checked: ClassVar[str] = "described"
@@ -62,7 +62,7 @@ class Themis:
         self._contention = Contention()
 
     def decide(self, view: ClusterView) -> Decision:
-        """Offer all slots, or between rounds those that are free."""
+        """Offer all slots, or between rounds the free slots."""
         book = self._book
         changes = book.follow(view)
         self._contention.follow(view, book.specs)
@@ -74,7 +74,7 @@ class Themis:
         return Decision(changes, self._rounds.wake(view.time_s) if book.num_waiting else None)
 
     def _winners(self, view: ClusterView, job_ids: Iterable[str], num_slots: int) -> list[str]:
-        """Who gets the offered slots, those that won them first."""
+        """Return the jobs that get the offered slots; winners of the auction come first."""
         book = self._book
         able = [job_id for job_id in job_ids if book.num_slots(job_id) <= num_slots]
         if not able:
@@ -82,7 +82,7 @@ class Themis:
         ends_s = {job_id: self._shared_s(view, job_id) for job_id in able}
         rho = {job_id: ends_s[job_id] / self._alone_s(view, job_id) for job_id in ends_s}
         order = sorted(rho, key=lambda job_id: (-rho[job_id], book.specs[job_id].order))
-        # 1 - 0.8 is a little above 0.2, which must not make 3 of 10 jobs
+        # 1e-9: 1 - 0.8 is a little above 0.2 in floats, which must not make 3 of 10 jobs
         num_bidders = max(1, math.ceil((1.0 - self._fairness) * len(order) - 1e-9))
         bidders = order[:num_bidders]
         gains = [math.log1p(self._lease_s / max(ends_s[job_id], 1e-9)) for job_id in bidders]
@@ -93,21 +93,21 @@ class Themis:
         return won + book.fitting((one for one in order if one not in winners), left)
 
     def _shared_s(self, view: ClusterView, job_id: str) -> float:
-        """Seconds from arrival to end if the job runs from now on."""
+        """Return the seconds from arrival to end if the job runs from now on."""
         job = view.jobs[job_id]
         assert job.throughput is not None, "declared in needs"
         left_s = job.remaining_samples(view.time_s) / _rate(view, job_id)
         return view.time_s - job.spec.arrival_s + left_s
 
     def _alone_s(self, view: ClusterView, job_id: str) -> float:
-        """Seconds from start to end on an equal share of the cluster."""
+        """Return the seconds from start to end on an equal share of the cluster."""
         spec = view.jobs[job_id].spec
         wanted = gang_slots(spec) * self._contention.since(spec.arrival_s, job_id, view.time_s)
         return spec.work_samples / _rate(view, job_id) * max(1.0, wanted / view.cluster.num_slots)
 
 
 class Contention:
-    """How many jobs are alive, in the mean since each arrived."""
+    """Mean number of live jobs since each job arrived."""
 
     def __init__(self) -> None:
         self._job_s = 0.0
@@ -115,7 +115,7 @@ class Contention:
         self._at_s = 0.0
         self._num_live = 0
         self._before: dict[str, float] = {}
-        """The integral when each live job arrived."""
+        """Value of the integral when each live job arrived."""
 
     def follow(self, view: ClusterView, live: Collection[str]) -> None:
         """Take in the news; ``live`` are the jobs that count from now on."""
@@ -129,14 +129,17 @@ class Contention:
                 self._before.pop(job_id, None)
 
     def since(self, arrival_s: float, job_id: str, now_s: float) -> float:
-        """Mean number of live jobs from the job's arrival to now; now, if it has just arrived."""
+        """Return the mean number of live jobs from the job's arrival to now.
+
+        For a job that has just arrived, it is the present number.
+        """
         if now_s <= arrival_s:
             return self._num_live
         return max(1.0, (self._job_s - self._before[job_id]) / (now_s - arrival_s))
 
 
 def _rate(view: ClusterView, job_id: str) -> float:
-    """Samples per second on the requested slots."""
+    """Return the samples per second on the requested slots."""
     job = view.jobs[job_id]
     assert job.throughput is not None, "declared in needs"
     return job.throughput.samples_per_s(gang_slots(job.spec))

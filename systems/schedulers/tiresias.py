@@ -20,31 +20,31 @@ from systems.schedulers.service_groups import ServiceGroups
 class Tiresias:
     """Jobs that have had the least slot-seconds run first, at the slots they requested.
 
-    A job is in group ``i`` while its attained service is below ``queue_limits_slot_s[i]`` and
-    in the last group beyond. Every arrival, end and group change makes a new plan: groups in
-    order, inside a group in order of entry into it, each job gets its requested slots if they
-    fit and is skipped if not; running jobs outside the plan are suspended.
+    A job is in group ``i`` while its attained service is below ``queue_limits_slot_s[i]``, and in
+    the last group beyond. Every arrival, end and group change makes a new plan. It takes groups in
+    order, and inside a group jobs in order of entry into it. Each job gets its requested slots if
+    they fit and is skipped otherwise. Running jobs outside the plan are suspended.
 
     ``queue_limits_slot_s``: slot-seconds after which a job leaves each group but the last (EDL
     paper: 500 and 10,000 GPU-seconds; NSDI's own evaluation uses two groups and 3,200).
     ``promote_after``: a waiting job outside the first group returns there once it has waited this
-    many times as long as it has executed (EDL paper: no number); its service then counts from
-    zero, its executed time does not (or it would thrash). None: never.
+    many times as long as it has executed (EDL paper: no number). Its service then counts from zero;
+    its executed time does not, or the job would thrash. None: never.
     ``order``: inside a group, ``fifo`` is by entry into the group; ``gittins`` by falling Gittins
     index over the service up to the group's limit, learned from the jobs that have ended
     (``ServiceHistory``), then by arrival.
 
     Source: Gu et al., NSDI '19, as the EDL paper describes it (section 5.1). Open in the text and
     chosen here: limits on cumulative service; FIFO by time of entry into the group, then by
-    arrival; the multiple of the executed time (the text says only that a job not scheduled for
-    long returns); a job's group stands while its suspension is under way; where Gittins indices
-    come from and when they are taken (``ServiceGroups``). A job that the whole cluster cannot
-    hold is refused. A job that lost some of its workers goes on with the others until it is next
-    suspended; then it waits for its whole gang again.
+    arrival; the multiple of the executed time (the text says only that a job not scheduled for long
+    returns); a job's group does not change while its suspension is under way; the source of the
+    Gittins indices and the times at which they are computed (``ServiceGroups``). A job that the
+    whole cluster cannot hold is refused. A job that lost some of its workers goes on with the
+    others until it is next suspended; then it waits for its whole gang again.
 
     The plan is not rebuilt but repaired (``GangPlan``).
 
-    Checked: ``compared``, with a plan that is built anew at every event
+    Checked: ``compared``, with a plan that is built from nothing at every event
     (``tests/schedulers/naive_tiresias.py``).
 
     Raises:

@@ -23,21 +23,21 @@ from systems.schedulers.waiting import Key, WaitingJobs
 class Uniform:
     """A job lives on one host; the slots of a host are shared uniformly among its jobs.
 
-    A new job goes to the host with the fewest jobs that can take it (ties: the first host),
-    whose other jobs are scaled in for it, never below their ``min_slots``. Where no host can,
-    it queues, first in, first out, and nobody overtakes. When a job leaves, the others of its
-    host share what it held. A job grows until one more slot would lower its throughput; what
-    it leaves goes to its neighbours, and slots that do not divide evenly go to the highest
-    relative gain ``T(w + 1) / T(w) - 1``. Jobs that are not elastic keep what they requested.
-    Exact slots are named; a job keeps the slots it has as far as its share allows.
+    A new job goes to the host with the fewest jobs that can take it (ties: the first host). The
+    other jobs of that host are scaled in for it, never below their ``min_slots``. If no host can
+    take the job, it queues, first in, first out, and no job overtakes it. When a job leaves, the
+    others of its host share what it held. A job grows until one more slot would lower its
+    throughput; what it leaves goes to its neighbours. Slots that do not divide evenly go to the
+    highest relative gain ``T(w + 1) / T(w) - 1``. Jobs that are not elastic keep what they
+    requested. Exact slots are named; a job keeps the slots it has as far as its share allows.
 
-    ``use_throughput``: know the curves; otherwise jobs grow while there are slots, and the
-    remainder goes to the earliest arrivals.
+    ``use_throughput``: use the curves; otherwise jobs grow while there are slots, and the remainder
+    goes to the earliest arrivals.
 
     Source: Wu et al., EDL, section 6.3, the Elastic side of the synthetic workload, with the
-    choices N = 0 and a least size of 1 for its compaction. A job that no host can hold is
-    refused. A job that lost some of its workers takes part in the sharing as before; where too
-    many slots are down for everybody's least, those that are below theirs stay what they are.
+    choices N = 0 and a least size of 1 for its compaction. A job that no host can hold is refused.
+    A job that lost some of its workers takes part in the sharing as before. If so many slots are
+    down that not all jobs can have their least, jobs below their least keep what they hold.
 
     Checked: ``described``; the allocations of that workload, and other cases, by hand.
     """
@@ -54,7 +54,7 @@ class Uniform:
         self._host_of_job: dict[str, int] = {}
 
     def decide(self, view: ClusterView) -> Decision:
-        """Settle the jobs that wait, then share every host where something changed."""
+        """Settle the jobs that wait, then share the slots of every host where something changed."""
         if not self._residents:
             self._residents = [set() for _ in view.cluster.hosts]
         changes: dict[str, Grant | Suspend | Refuse] = {}
@@ -114,7 +114,7 @@ class Uniform:
             dirty.add(host)
 
     def _host_for(self, view: ClusterView, num_slots: int) -> int | None:
-        """The host with the fewest jobs among those that can still give ``num_slots``."""
+        """Return the host with the fewest jobs among those that can still give ``num_slots``."""
         best: int | None = None
         for host, residents in enumerate(self._residents):
             if best is not None and len(residents) >= len(self._residents[best]):
@@ -125,10 +125,10 @@ class Uniform:
         return best
 
     def _withdraw(self, view: ClusterView, dirty: set[int]) -> dict[str, Suspend]:
-        """Take back promises that a slot which went down has made impossible.
+        """Take back promises that became impossible when a slot went down.
 
-        Jobs that hold slots fit by what they hold; so the last arrivals of those that still
-        wait for theirs queue again.
+        Jobs that hold slots fit with what they hold. So only jobs that still wait for their slots
+        queue again, the last arrivals first.
         """
         withdrawn: dict[str, Suspend] = {}
         for host in sorted(dirty):
@@ -146,7 +146,7 @@ class Uniform:
         return withdrawn
 
     def _share(self, view: ClusterView, host: int) -> dict[str, Grant]:
-        """Grants of a host's jobs that change, those that give slots before those that take."""
+        """Return the grants of a host's jobs that change; jobs that give slots come first."""
         jobs = sorted(
             (view.jobs[job_id] for job_id in self._residents[host]), key=lambda job: job.spec.order
         )
@@ -156,7 +156,7 @@ class Uniform:
         kept = {job_id: slots[: shares[job_id]] for job_id, slots in promised.items()}
         given_up = {slot for job_id, slots in promised.items() for slot in slots[shares[job_id] :]}
         held = {slot for slots in kept.values() for slot in slots}
-        # Slots that nobody has to give up first come first: they can be had at once.
+        # Slots that no job has to give up come first: they are available at once.
         pool = sorted((slot in given_up, slot) for slot in usable if slot not in held)
         pool.reverse()
         gives: dict[str, Grant] = {}
@@ -171,10 +171,11 @@ class Uniform:
         return gives | takes
 
     def _shares(self, jobs: list[JobView], num_slots: int) -> dict[str, int]:
-        """Uniform shares of ``num_slots``, of which the least sizes need no more.
+        """Return uniform shares of ``num_slots``.
 
-        Everybody gets the least it can run on; then one slot at a time goes to the job with
-        the fewest among those that may grow, of equals to the one that gains most.
+        Every job gets the least it can run on. If these do not fit, jobs that hold less than their
+        least keep what they hold, the last arrivals first. Then one slot at a time goes to the job
+        with the fewest among those that may grow, of equals to the job that gains most.
         """
         shares = {job.job_id: least_slots(job.spec) for job in jobs}
         growing = {job.job_id: job for job in jobs if job.spec.elastic}
@@ -196,7 +197,7 @@ class Uniform:
         return shares
 
     def _gain(self, job: JobView, num_slots: int) -> float:
-        """Relative gain in throughput by one more slot; 0 where curves are not known."""
+        """Return the relative gain in throughput by one more slot; 0 where curves are not known."""
         if not self._use_throughput:
             return 0.0
         curve = job.throughput
@@ -205,7 +206,7 @@ class Uniform:
 
 
 def _promised(job: JobView) -> tuple[int, ...]:
-    """Slots of the job's present grant; what it holds where the grant does not name them."""
+    """Return the slots of the job's present grant; if the grant names none, those it holds."""
     if job.grant is None:
         return ()
     return job.grant.slots if job.grant.slots is not None else job.slots
@@ -216,10 +217,10 @@ def _usable(view: ClusterView, host: int) -> list[int]:
 
 
 def _claims(jobs: list[JobView], usable: list[int]) -> dict[str, list[int]]:
-    """What each job may keep of its promised slots, in rank order.
+    """Return what each job may keep of its promised slots, in rank order.
 
-    After a change that failed two grants can name one slot; it stays with the job that really
-    holds it.
+    After a failed change, two grants can name one slot; the job that really holds the slot keeps
+    it.
     """
     claimed = {slot: job.job_id for job in jobs for slot in _promised(job) if slot in job.slots}
     for job in jobs:

@@ -1,4 +1,4 @@
-"""Waiting jobs, best first, for each demand on its own."""
+"""Queue of waiting jobs, best first, kept apart for each demand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Key(NamedTuple):
-    """How jobs are ordered: smaller is served earlier. Ties end at the unique job id."""
+    """Sort key of a job: the smaller key is served first. Ties end at the unique job id."""
 
     level: int
     rank: float
@@ -16,15 +16,15 @@ class Key(NamedTuple):
     arrival_s: float
     job_id: str
     num_slots: int
-    """The job's demand; carried along, never reached by a comparison."""
+    """The job's demand. No comparison reaches it, since the job id before it is unique."""
 
 
 class WaitingJobs:
     """A priority queue that can name the best waiting job of every demand.
 
-    There are few demands (1, 2, 4, 8, ...) and many jobs: one heap per demand finds the best
-    job that fits into any number of slots without looking at the others. What was removed or
-    replaced stays in its heap until it comes to the top.
+    There are few demands (1, 2, 4, 8, ...) and many jobs. With one heap per demand, the best job
+    that fits into any number of slots is found without looking at the others. A removed or replaced
+    key stays in its heap until it comes to the top.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class WaitingJobs:
         self._demands: list[int] = []
         self._keys: dict[str, Key] = {}
         self._heads: list[Key] | None = []
-        """The best of every demand that has one, by demand; None: to be looked up."""
+        """Best job of every demand that has any, by demand; None: to be computed again."""
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -54,7 +54,7 @@ class WaitingJobs:
             self._heads = None
 
     def discard(self, job_id: str) -> None:
-        """Remove a job if it is here."""
+        """Remove a job if it is in the queue."""
         key = self._keys.pop(job_id, None)
         if key is not None and self._heads is not None:
             self._note_removed(key, self._heads)
@@ -66,22 +66,25 @@ class WaitingJobs:
                 return
 
     def best_of_each(self) -> list[Key]:
-        """The best job of every demand that any has, by demand; to be read at once."""
+        """Return the best job of every demand that has any, by demand.
+
+        The caller must read the list before it changes the queue, since the list is not a copy.
+        """
         if self._heads is None:
             found = map(self.head, self._demands)
             self._heads = [key for key in found if key is not None]
         return self._heads
 
     def key_of(self, job_id: str) -> Key | None:
-        """The present key of a job that is here."""
+        """Return the present key of a job, or None if it is not in the queue."""
         return self._keys.get(job_id)
 
     def demands(self) -> list[int]:
-        """All demands seen so far, ascending."""
+        """Return all demands seen so far, ascending."""
         return self._demands
 
     def head(self, num_slots: int) -> Key | None:
-        """The best job that demands exactly ``num_slots``."""
+        """Return the best job that demands exactly ``num_slots``."""
         heap = self._heaps[num_slots]
         keys = self._keys
         while heap:
@@ -92,7 +95,7 @@ class WaitingJobs:
         return None
 
     def first(self, at_most: int | None = None) -> Key | None:
-        """The best job of all, or of those that demand no more than ``at_most`` slots."""
+        """Return the best job of all, or of those that demand at most ``at_most`` slots."""
         best: Key | None = None
         for demand in self._demands:
             if at_most is not None and demand > at_most:

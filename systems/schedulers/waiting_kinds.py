@@ -1,4 +1,4 @@
-"""Waiting jobs, best first, for each kind of job on its own."""
+"""Queue of waiting jobs, best first, kept apart for each kind of job."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Kind = tuple[object, ...]
 class WaitingKinds(WaitingJobs):
     """``WaitingJobs`` that can also name the best job of every kind.
 
-    Jobs of one kind are alike to the scheduler but for their place in the queue, so where one of
-    them cannot be served none behind it needs to be tried.
+    To the scheduler, jobs of one kind differ only in their place in the queue. If a job cannot be
+    served, the later jobs of its kind need not be tried.
     """
 
     def __init__(self, kind_of: Callable[[Key], Kind]) -> None:
@@ -26,20 +26,20 @@ class WaitingKinds(WaitingJobs):
         """See ``WaitingJobs.put``."""
         super().put(key)
         heap = self._by_kind.setdefault(self._kind_of(key), [])
-        if len(heap) > 4 * len(self) + 64:  # most of it was replaced while nobody asked
+        if len(heap) > 4 * len(self) + 64:  # most entries are stale
             heap[:] = [one for one in heap if self.key_of(one.job_id) is one]
             heapify(heap)
         heappush(heap, key)
 
     def heads(self) -> Iterator[tuple[Kind, Key]]:
-        """The best job of every kind that has one."""
+        """Yield the best job of every kind that has any."""
         for kind in self._by_kind:
             key = self.head_of(kind)
             if key is not None:
                 yield kind, key
 
     def head_of(self, kind: Kind) -> Key | None:
-        """The best job of one kind."""
+        """Return the best job of one kind."""
         heap = self._by_kind[kind]
         while heap:
             key = heap[0]

@@ -23,18 +23,18 @@ from systems.schedulers.news import touched
 class YarnCs:
     """Jobs start in order of arrival, each on the slots it requested, all of one device type.
 
-    Nobody overtakes, nothing is suspended or rescaled. Of the types with enough free slots the
-    one on which the job is fastest is taken; ties: the first by name. A job that lost its slots
-    queues again by its arrival; one that lost some of them goes on with the others to its end. A
-    job that no type can hold is refused. On a cluster of one type it is ``fifo``.
+    No job overtakes another, and nothing is suspended or rescaled. Of the types with enough free
+    slots the one on which the job is fastest is taken; ties: the first by name. A job that lost its
+    slots queues again by its arrival; a job that lost some of them goes on with the others to its
+    end. A job that no type can hold is refused. On a cluster of one type it is ``fifo``.
 
     ``one_each``: a grant says that every slot runs one virtual worker, which is what a gang does.
-    Simulations then reckon its speed as they do for EasyScale, from the speed of one slot and
-    without communication, so that the two can be compared; otherwise it is that of the
-    profile's curve.
+    Simulations then compute its speed as they do for EasyScale, from the speed of one slot and
+    without communication, so that the two can be compared. Otherwise it is that of the profile's
+    curve.
 
-    Source: EasyScale (SC '23), section 5.2: one tenant, one queue, equal priorities. Open there
-    and chosen here: no backfilling, and which type.
+    Source: EasyScale (SC '23), section 5.2: one tenant, one queue, equal priorities. Open there and
+    chosen here: no backfilling, and which type.
 
     Checked: ``compared``: on one type with ``fifo``; on several by hand.
     """
@@ -51,7 +51,7 @@ class YarnCs:
         self._granted: dict[str, None] = {}
 
     def decide(self, view: ClusterView) -> Decision:
-        """Start jobs until one does not fit."""
+        """Start jobs until a job does not fit."""
         changes: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in touched(view):
             refusal = self._look_again(view, job_id)
@@ -79,7 +79,7 @@ class YarnCs:
         return Grant(num_slots, device_type=device_type, virtual_workers=workers)
 
     def _look_again(self, view: ClusterView, job_id: str) -> Refuse | None:
-        """Put one job where the view says it belongs."""
+        """Put one job among the waiting or the granted ones, as the view says."""
         job = view.jobs.get(job_id)
         if job is None:
             self._granted.pop(job_id, None)
@@ -108,7 +108,7 @@ class YarnCs:
         return refusal
 
     def _free(self, view: ClusterView) -> dict[str, int]:
-        """Slots of each type that are up and granted to nobody."""
+        """Return the slots of each type that are up and granted to no job."""
         up = [slot for slot in range(view.cluster.num_slots) if slot not in view.down_slots]
         free = _count_types(view, up)
         for job_id in self._granted:

@@ -2,14 +2,14 @@
 
     python -m systems.torchft workloads.toy.Toy --replicas 2 --out course.json
 
-A lighthouse and one replica train; others join it until there are so many; the last one is
-killed (SIGKILL), and the others go on. Writes when that was and the steps that the first replica
-committed, in seconds of ``time.monotonic``, which the processes of one host share. Needs
-``elastrace[torchft]``.
+A lighthouse and one replica train, and others join up to ``--replicas``. The last replica is then
+killed (SIGKILL), and the others continue. The output has the times of these events, and the steps
+that the first replica committed. Times are seconds of ``time.monotonic``, which the processes of
+one host share. The command needs ``elastrace[torchft]``.
 
-torchft's replicas are groups of one worker each, with a fixed batch a replica: the global
-batch grows with their number, so no job of a trace can be trained by it as it is. Hence it is no
-backend.
+torchft's replicas are groups of one worker each, with a fixed batch for each replica. The global
+batch grows with their number, so torchft cannot train a job of a trace as it is. That is why it is
+not a backend.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ ADDRESS = "127.0.0.1"
 POLL_S = 0.02
 TIMEOUT_S = 120.0
 STEPS_AFTER = 40
-"""Steps of the survivors."""
+"""Steps of the surviving replicas after the kill."""
 _ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
-    "RUST_LOG": "warn",  # else the lighthouse has a line to say of every step
+    "RUST_LOG": "warn",  # else the lighthouse logs a line for every step
 }
 
 
 class TrialError(Exception):
-    """A trial did not come to its end; the text says where it stood."""
+    """Error for a trial that did not complete; the text says at which point."""
 
 
 class Trial:
@@ -56,7 +56,7 @@ class Trial:
         self._reader = LineReader(folder / "r0.jsonl")
 
     def start(self, name: str, core: str, entry: str, *argv: str) -> None:
-        """Start a process that dies with this one; on a core, unless it is empty."""
+        """Start a process that dies with this one, pinned to ``core`` unless that is empty."""
         self.processes[name] = subprocess.Popen(
             [
                 *(sys.executable, "-u", "-m", "systems.runtime.process", str(os.getpid())),
@@ -68,7 +68,7 @@ class Trial:
         )
 
     def lighthouse(self) -> str:
-        """Start it; its address."""
+        """Start the lighthouse and return its address."""
         address = self.folder / "address"
         heartbeat_s = str(self.arguments.heartbeat_s)
         self.start("lighthouse", "", "lighthouse", ADDRESS, str(address), heartbeat_s)
@@ -86,10 +86,10 @@ class Trial:
         self.start(name, core, "main", *where, *training, a.wrapper)
 
     def polls(self, what: str) -> Iterator[None]:
-        """Moments to look whether something has come.
+        """Yield at every moment to check for an event, until the caller stops.
 
         Raises:
-            TrialError: it took too long, or a process has ended that nobody killed.
+            TrialError: the wait took too long, or a process ended that was not killed on purpose.
         """
         deadline_s = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline_s:
@@ -101,7 +101,7 @@ class Trial:
         raise TrialError(f"waiting for {what}: not within {TIMEOUT_S:g} s")
 
     def train(self, replicas: int, steps: int, seconds: float = 0.0) -> None:
-        """Wait for so many steps with so many replicas, and for so long a time from the first."""
+        """Wait for steps with all these replicas, and for some seconds since the first of them."""
         count, since_s = 0, 0.0
         for _ in self.polls(f"{steps} steps of {replicas} replicas"):
             new = [*self._reader.new()]
@@ -114,14 +114,14 @@ class Trial:
                 return
 
     def close(self) -> None:
-        """Kill what is left."""
+        """Kill all remaining processes."""
         for process in self.processes.values():
             process.kill()
             process.wait()
 
 
 def run(trial: Trial) -> dict[str, Any]:
-    """One trial: when more replicas were started, when one was killed, and all steps.
+    """Run one trial; return the times of the scale-out and of the kill, and all steps.
 
     Raises:
         TrialError: see ``Trial.polls``.
@@ -134,6 +134,7 @@ def run(trial: Trial) -> dict[str, Any]:
     for number in range(1, a.replicas):
         trial.replica(number, where)
     trial.train(a.replicas, a.steps, a.settle_s)
+    # Not in ``processes`` any more: ``polls`` takes the end of any process there for a failure.
     victim = trial.processes.pop(f"r{a.replicas - 1}")
     killed_s = time.monotonic()
     victim.kill()
@@ -151,7 +152,7 @@ def _options(text: str) -> dict[str, Any]:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m systems.torchft",
         description="Grow a training under torchft, and kill a replica.",
@@ -180,7 +181,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """The command; returns the exit code."""
+    """Run the command and return the exit code."""
     parser = build_parser()
     arguments = parser.parse_args()
     if arguments.replicas < 2:

@@ -1,4 +1,4 @@
-"""A replica of torchft, and its lighthouse: processes of ``python -m systems.torchft``."""
+"""Processes of ``python -m systems.torchft``: a replica of torchft, and its lighthouse."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ WRAPPERS = {
     "flat": "all gradients in one sum, after the backward pass",
     "ddp": "torchft's DistributedDataParallel",
 }
-"""Ways to sum gradients. torchft's PureDistributedDataParallel is none: in version 0.2 nothing
-waits for its sums, and gradients are not divided by the number of replicas."""
+"""Ways to sum gradients. torchft's PureDistributedDataParallel is not offered. In version 0.2 no
+code waits for its sums, and gradients are not divided by the number of replicas."""
 
 
 def lighthouse(argv: Sequence[str]) -> int:
-    """Entry point: ``ADDRESS FILE HEARTBEAT_S``; writes where it listens, and never returns."""
+    """Serve as torchft's lighthouse and never return; ``argv`` is ``ADDRESS FILE HEARTBEAT_S``.
+
+    The file receives the address at which the lighthouse listens.
+    """
     from torchft.coordination import LighthouseServer
 
     address, path, heartbeat_s = argv
@@ -34,15 +37,15 @@ def lighthouse(argv: Sequence[str]) -> int:
     )
     partial = Path(path).with_suffix(".partial")
     partial.write_text(server.address(), encoding="utf-8")
-    partial.replace(path)
+    partial.replace(path)  # a rename, so that a polling reader never finds a partial address
     threading.Event().wait()
     return 0
 
 
 def main(argv: Sequence[str]) -> int:
-    """Entry point: ``ADDRESS LIGHTHOUSE NAME LOG WORKLOAD OPTIONS BATCH NUMBER REPLICAS WRAPPER``.
+    """Train as a replica and never return; log one line for each committed step.
 
-    Trains for ever and never returns; one line in the log for each step that was committed.
+    ``argv`` is ``ADDRESS LIGHTHOUSE NAME LOG WORKLOAD OPTIONS BATCH NUMBER REPLICAS WRAPPER``.
     """
     address, where, name, log, target, options, batch, number, replicas, wrapper = argv
     import torch
@@ -103,7 +106,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _sum_gradients(manager: Any, gradients: list[Any]) -> None:
-    """Replace gradients by their mean over the replicas."""
+    """Average gradients over the replicas, in place."""
     import torch
 
     flat = torch.cat([gradient.reshape(-1) for gradient in gradients])

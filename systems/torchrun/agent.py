@@ -1,8 +1,8 @@
-"""A TorchElastic agent: ``torchrun`` in a process of the driver's, for one slot.
+"""A TorchElastic agent: ``torchrun`` for one slot, in a process that the driver starts.
 
-Torch's own command is called as a user calls it. Around it: the order comes over the control
-channel, what TorchElastic measures of itself goes back there, and no end of the driver leaves
-an agent or a worker behind (workers run in sessions of their own: they die with the agent).
+Torch's own command is called as a user calls it. In addition, the order comes over the control
+channel, and TorchElastic's own measurements go back there. The agent and its worker die with the
+driver; workers have sessions of their own and die with the agent.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ WORKER_ENTRY = "systems.torchrun.worker:main"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Entry point: ``ADDRESS PORT JOB_ID AGENT``, the token in the environment.
+    """Run an agent; arguments: ``ADDRESS PORT JOB_ID AGENT``, with the token in the environment.
 
-    The token stays in the environment, from which the workers take theirs.
+    The token stays in the environment, where the workers find it.
     """
     address, port, job_id, number = argv
     greeting = {
@@ -45,8 +45,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _obey(client: ControlClient) -> None:
-    """Kill the workers that the driver has heard nothing of, while TorchElastic has the main
-    thread: to it that is a death like any other."""
+    """Kill the workers that the driver names as silent; TorchElastic sees a death like any other.
+
+    The function runs on its own thread, since TorchElastic occupies the main thread.
+    """
     while True:
         message = client.receive(None)
         if message["kind"] == "kill":
@@ -55,9 +57,9 @@ def _obey(client: ControlClient) -> None:
 
 
 def _run(client: ControlClient, worker: Sequence[str]) -> int:
-    """Import, wait for the order, be an agent until all is over; returns the exit code."""
-    # Else the workers' own store is one that lives in the first agent, and the group cannot
-    # be formed anew once that agent is no longer the first.
+    """Import, wait for the order, and be an agent to the end; return the exit code."""
+    # Otherwise the first agent would hold the workers' store, and the group could not be formed
+    # again once another agent is the first.
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing import SignalException

@@ -1,4 +1,4 @@
-"""The processes that a driver starts for a job under TorchElastic: its store and its agents."""
+"""Processes that a driver starts for a job under TorchElastic: its store and its agents."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from systems.torchrun.processes import agent_order, agent_spec, store_spec
 
 
 class Agents:
-    """Starts them, lets them join, ends them. What their ends mean is the job's business."""
+    """Starter of a job's store and agents. It admits and ends them; the job judges their ends."""
 
     def __init__(
         self, order: TrainingOrder, hands: Hands, options: TorchrunOptions, cluster: Cluster
     ) -> None:
         self.by_number: dict[int, Agent] = {}
-        """Those of the present run of the job, also those that have ended."""
+        """Agents of the present run of the job by number, including those that have ended."""
         self.lost: list[Agent] = []
-        """Those that died, until the others have gone on without them."""
+        """Agents that died, until the others have gone on without them."""
         self.is_killed_from_outside = False
-        """Whether the store or an agent of the present run was killed, neither by the driver nor by
-        a fault that the run wanted."""
+        """True if the store or an agent of the present run was killed neither by the driver nor by
+        a fault that the run injected."""
         self._order = order
         self._hands = hands
         self._options = options
@@ -40,12 +40,12 @@ class Agents:
 
     @property
     def has_processes(self) -> bool:
-        """Whether a process is left."""
+        """True if a process is left."""
         return self._store is not None or not self.have_ended
 
     @property
     def have_ended(self) -> bool:
-        """Whether every agent has ended."""
+        """True if every agent has ended."""
         return all(agent.is_gone for agent in self.by_number.values())
 
     @property
@@ -55,16 +55,16 @@ class Agents:
 
     @property
     def own_device(self) -> bool:
-        """Whether each of them has a device of its own."""
+        """True if each of these agents has its own device."""
         staying = self.staying
         return len({(a.slot.host, a.slot.device) for a in staying}) == len(staying)
 
     def slot_of(self, number: int) -> int:
-        """The slot of an agent."""
+        """Return the slot of an agent."""
         return self.by_number[number].slot.slot_id
 
     def start_store(self, number: int, slot_id: int) -> None:
-        """Start the store of the rendezvous on a slot's host."""
+        """Start the rendezvous' store on a slot's host."""
         self._endpoint = ""
         slot = self._cluster.slots[slot_id]
         self._store_host = self._cluster.hosts[slot.host].address
@@ -72,9 +72,9 @@ class Agents:
         self._store = self._hands.launch(spec)
 
     def start(self, count: Callable[[], int], slots: Iterable[int]) -> None:
-        """Start agents on those slots that have none; they join once ``admit`` lets them.
+        """Start agents on those of the slots that have none; they join once ``admit`` lets them.
 
-        ``count`` gives each its number.
+        ``count`` returns the number of each.
         """
         held = {agent.slot.slot_id for agent in self.staying}
         for slot_id in slots:
@@ -85,7 +85,7 @@ class Agents:
                 self.by_number[number] = Agent(number, slot, self._hands.launch(spec))
 
     def greeted(self, connection: Connection, greeting: Mapping[str, Any]) -> bool:
-        """The store or an agent has greeted."""
+        """Accept the store or an agent; return False if it is not expected."""
         if greeting["worker"] == "store":
             self._hands.send(connection, {"kind": "order", "address": self._store_host})
             return self._store is not None
@@ -96,7 +96,7 @@ class Agents:
         return True
 
     def heard(self, greeting: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
-        """The store or an agent has said something; whether it is news, and no beat."""
+        """Handle a message of the store or an agent; return False if it is only a beat."""
         if message["kind"] == "store":
             self._endpoint = f"{message['address']}:{message['port']}"
         elif message["kind"] == "ready":
@@ -108,9 +108,9 @@ class Agents:
         return bool(message["kind"] != "beat")
 
     def admit(self, wanted: Iterable[int]) -> None:
-        """Once all new agents can, let them join, and end those on slots that are not wanted.
+        """Let new agents join once all are ready; end those on slots that are not wanted.
 
-        Together, so that a change of size is not made in more rounds than it needs.
+        Both happen together, so that a change of size takes no more rounds than necessary.
         """
         new = [agent for agent in self.staying if not agent.has_order]
         if not self._endpoint or not all(agent.is_ready for agent in new):
@@ -128,7 +128,7 @@ class Agents:
                 self._hands.launcher.signal(agent.handle, signal.SIGTERM)
 
     def exited(self, handle: int, end: Exit) -> str | None:
-        """A process has ended; the reason if it was the store."""
+        """Record the end of a process; return the reason if it was the store, else None."""
         self.is_killed_from_outside |= end.is_kill_from_outside
         if handle == self._store:
             self._store = None
@@ -141,7 +141,8 @@ class Agents:
         return None
 
     def unexpected_ends(self) -> list[tuple[Agent, Exit]]:
-        """Agents that have ended without being told to, but for those that are known as lost."""
+        """Return the agents that ended without being told to, except those already known as
+        lost."""
         return [
             (agent, agent.end)
             for agent in self.by_number.values()
@@ -149,13 +150,17 @@ class Agents:
         ]
 
     def wait_in_vain(self, members: Iterable[int]) -> bool:
-        """Whether the agents of a round, once their workers are through, would wait as those of
-        TorchElastic do at their end: for one of them that was told to leave before."""
+        """Return whether a finished round's agents would wait for one that was told to leave.
+
+        TorchElastic's agents wait for each other at their end.
+        """
         return any(self.by_number[number].is_leaving for number in members)
 
     def forget_lost(self) -> dict[str, Any]:
-        """The others have gone on: the slots of those that died, and how they did, as a report
-        has them."""
+        """Forget the agents that died, once the others have gone on.
+
+        Return their slots and the reasons of their ends, as a report's fields.
+        """
         slots = tuple(agent.slot.slot_id for agent in self.lost)
         reason = "; ".join(end_of(agent, agent.end) for agent in self.lost if agent.end)
         for agent in self.lost:
@@ -164,23 +169,24 @@ class Agents:
         return {"lost_slots": slots, "reason": reason}
 
     def forget(self) -> None:
-        """The job has ended, or stands still."""
+        """Forget all agents, once the job has ended or been suspended."""
         self.by_number.clear()
         self.lost.clear()
         self.is_killed_from_outside = False
 
     def kill(self, *, but: Iterable[int] = ()) -> None:
-        """Kill what is left, but for agents with these numbers; workers die with their agents."""
+        """Kill all agents that have not ended, except those with these numbers. Workers die with
+        their agents."""
         for agent in self.by_number.values():
             if not agent.is_gone and agent.number not in but:
                 self._hands.kill(agent.handle)
 
     def alive(self) -> list[str]:
-        """For a person: the agents that have not ended."""
+        """Return the names of the agents that have not ended."""
         return [f"agent {a.number}" for a in self.by_number.values() if not a.is_gone]
 
     def needed(self) -> dict[str, Connection]:
-        """By name, the connections of agents that have their order and are not to end."""
+        """Return the connections of agents with an order that are not to end, by name."""
         return {
             f"agent.{agent.number}": agent.connection
             for agent in self.staying
@@ -188,24 +194,28 @@ class Agents:
         }
 
     def kill_silent(self, name: str, worker: Worker | None, silent_s: float) -> None:
-        """Kill a process that has been silent for so many seconds: a worker, or else the agent of
-        this name, whose worker dies with it."""
+        """Kill a process that has been silent for this number of seconds.
+
+        The process is ``worker`` or, if that is None, the agent of this name, whose worker dies
+        with it.
+        """
         if worker is None:
             agent = self.by_number[int(name.rpartition(".")[2])]
             agent.silent_s = silent_s
             self._hands.kill(agent.handle)
             return
         its_agent, greeting = self.by_number.get(worker.agent), worker.connection.greeting
-        if its_agent is not None and its_agent.connection is not None:  # else it dies with that
+        # otherwise it dies with its agent
+        if its_agent is not None and its_agent.connection is not None:
             assert greeting is not None
             self._hands.send(its_agent.connection, {"kind": "kill", "pid": greeting["pid"]})
 
     def kill_store(self) -> None:
-        """Kill the store; nothing happens if it has ended."""
+        """Kill the store; do nothing if it has ended."""
         if self._store is not None:
             self._hands.kill(self._store)
 
 
 def end_of(agent: Agent, end: Exit) -> str:
-    """For a person: how an agent ended."""
+    """Return a text that says how an agent ended."""
     return f"agent {agent.number}: {after_silence(end.reason, agent.silent_s)}"

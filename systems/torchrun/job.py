@@ -1,14 +1,14 @@
-"""One job under TorchElastic: a state machine that the driver's loop feeds.
+"""State machine of one job under TorchElastic, to which the driver's loop supplies events.
 
-The driver starts and ends agents; everything else is TorchElastic's own doing: it notices
-that agents have come or gone, stops the workers, holds a rendezvous, and starts workers anew.
-It may take more than one round until all agents that should are in one; a change is done when
-the first step of such a round has ended.
+The driver starts and ends agents; TorchElastic does everything else. It notices that agents have
+come or gone, stops the workers, holds a rendezvous, and starts workers again. It may need several
+rounds until all wanted agents are in one. A change is done when the first step of such a round has
+ended.
 
-A worker that dies is started again by its agent, in a new round of the same size. Where an
-agent dies the others go on without it; a change that is asked for meanwhile is answered with
-RETRY when they do, since who is told earlier would ask again at once, and again. One that dies
-while a change is in flight loses the job, which can be resumed.
+If a worker dies, its agent starts it again, in a new round of the same size. If an agent dies, the
+others go on without it. A change that is requested meanwhile is answered with RETRY once they do;
+an earlier answer would only cause repeated requests. If an agent dies while a change is in flight,
+the job is lost, and can be resumed.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from systems.torchrun.rounds import Rounds
 
 _STARTS = (ChangeKind.START, ChangeKind.RESUME)
 _STANDING = ("first_step", "progress", "left", "checkpoint", "saved", "finished")
-"""Messages that say how far the job is."""
+"""Messages that report the job's progress."""
 
 
 class TorchrunJob:
-    """State of one job: a ``DrivenJob``."""
+    """State of one job; implements ``DrivenJob``."""
 
     def __init__(
         self,
@@ -77,44 +77,44 @@ class TorchrunJob:
         self._target_step = order.target_step
         self._checkpoint: Saved | None = None
         self._wanted: tuple[int, ...] = ()
-        """Slots that the job is to train on."""
+        """Slots on which the job is to train."""
         self._global_batch = 0
         self._asked_too_early: Change | None = None
-        """It waits for the others to go on without an agent that died."""
+        """Change that waits until the others have gone on without an agent that died."""
         self._ending: Ending | None = None
         self._beats = Beats(options.runtime.hang_timeout_s, hands.send)
         self._accusations = LineWriter(order.job_dir / "accusations.jsonl")
         self._deadline: float | None = None
         self._began = 0.0
-        """When the change was asked for, or the first agent died."""
+        """Time at which the change was requested, or the first agent died."""
         self._step_s = 0.0
         self._phases_s: dict[str, float] = {}
         self._overruns = 0
 
-    # Requests. The driver has checked that no change is in flight (but for stop).
+    # Requests. The driver has checked that no change is in flight, except for stop.
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has processes."""
+        """True while the job has processes."""
         return self._agents.has_processes
 
     def begin(self, change: Change) -> None:
-        """START or RESUME: a store, and an agent for each slot."""
+        """Start a store and an agent for each slot, for START or RESUME."""
         self._accept(change, Phase.STARTING)
         self._rounds.present = self._ending = None
         self._stand_at_checkpoint()
         self._global_batch = change.global_batch
         self._wanted = change.slots
         try:
-            # Refused here rather than when a worker asks for it.
+            # Fail here rather than when a worker asks for its order.
             encode({"kind": "order", "options": self.order.workload.options})
             self._agents.start_store(self._count(), change.slots[0])
             self._agents.start(self._count, change.slots)
-        except Exception as error:  # a launcher may fail in any way it likes
+        except Exception as error:  # a launcher may raise anything
             self._end(not_started("agents", error, f"logs: {self.order.job_dir}"))
 
     def alter(self, change: Change) -> None:
-        """RESCALE and MIGRATE by agents that come and go; SUSPEND by way of a checkpoint."""
+        """Start and end agents for RESCALE and MIGRATE; save and stop for SUSPEND."""
         suspends = change.kind is ChangeKind.SUSPEND
         if self._asked_too_early is not None:
             self._say(ReportKind.RETRY, change_id=change.change_id, reason="another one waits")
@@ -126,7 +126,8 @@ class TorchrunJob:
             reason = "torchrun restarts its workers only where agents come or go; change the slots"
             self._say(ReportKind.FAILED, change_id=change.change_id, reason=reason)
             return
-        if self.phase is not Phase.RUNNING:  # on its way out: its end overtakes the change
+        # it is ending already, and that end overtakes the change
+        if self.phase is not Phase.RUNNING:
             self._accept(change, self.phase)
         elif suspends:
             self._accept(change, Phase.STOPPING)
@@ -142,7 +143,7 @@ class TorchrunJob:
                 self._lose(f"no agents: {error}", of_machine=isinstance(error, OSError))
 
     def stop(self, change: Change) -> None:
-        """Kill the job, whatever it is doing; a change in flight has failed with that."""
+        """Kill the job, whatever it is doing; report a change in flight as failed."""
         if (other := self.change or self._asked_too_early) is not None:
             self._say(ReportKind.FAILED, change_id=other.change_id, reason="overtaken by a stop")
         self._asked_too_early = None
@@ -154,14 +155,14 @@ class TorchrunJob:
             self._done()
 
     def hold(self, target_step: int) -> None:
-        """Move the target; workers that are just being started hear of it in their order."""
+        """Move the target step; workers that are still starting get it in their order."""
         self._target_step = target_step
         self._rounds.tell({"kind": "hold", "target_step": target_step})
 
-    # Facts.
+    # Events from the driver.
 
     def greeted(self, connection: Connection) -> bool:
-        """The store, an agent or a worker has greeted with the right token."""
+        """Accept the store, an agent or a worker that sent the right token."""
         greeting = connection.greeting
         assert greeting is not None
         if self._ending is not None or not self.is_alive:
@@ -171,7 +172,7 @@ class TorchrunJob:
         agent = self._agents.by_number.get(greeting.get("agent", 0))
         if agent is None or agent.is_gone or greeting.get("worker") != "worker":
             return False
-        self._rounds.drain()  # a checkpoint of the round before may still be on its way
+        self._rounds.drain()  # a checkpoint of the previous round may still be unread
         rank = greeting["rank"]
         if not self._rounds.awaits(rank, greeting["store"]):
             self._begin_round(greeting["store"], greeting["num_workers"])
@@ -182,7 +183,7 @@ class TorchrunJob:
         return True
 
     def heard(self, connection: Connection, message: Mapping[str, Any]) -> None:
-        """One of its processes has said something."""
+        """Handle a message of one of its processes."""
         greeting = connection.greeting
         assert greeting is not None
         if greeting["worker"] != "worker":
@@ -191,25 +192,26 @@ class TorchrunJob:
                 self._agents.admit(self._wanted)
             return
         if message["kind"] in ("checkpoint", "saved"):
-            self._checkpoint = Saved.from_message(message)  # also of a round that is over
+            self._checkpoint = Saved.from_message(message)  # also from a round that is over
         speaks = self._rounds.speaker(connection, greeting["rank"]) is not None
         if speaks and self._ending is None:
             assert self._rounds.present is not None
             self._heard_worker(self._rounds.present, greeting["rank"], message)
 
     def disconnected(self, connection: Connection) -> None:
-        """A worker that has gone without leave is started again; that must not take for ever."""
+        """Set a time limit after a worker has gone without permission, since its agent must start
+        it again."""
         if (present := self._rounds.present) and present.is_broken and self._deadline is None:
             self._deadline = time.monotonic() + self._options.runtime.start_timeout_s
 
     def exited(self, handle: int, end: Exit) -> None:
-        """A process has ended: take what it and its worker still had to say."""
+        """Record the end of a process, after reading what the workers still had sent."""
         self._rounds.drain()
         if (reason := self._agents.exited(handle, end)) is not None and self._ending is None:
             self._lose(reason)
 
     def check(self) -> None:
-        """See whether something is overdue, has failed, or is complete."""
+        """Check whether something is overdue, has failed, or is complete, and act on it."""
         now = time.monotonic()
         if self._ending is None:
             self._judge(now)
@@ -231,7 +233,8 @@ class TorchrunJob:
             self._gone()
 
     def wait_s(self, now: float) -> float:
-        """Longest time until ``check`` has to be called and exits have to be looked for."""
+        """Return the longest time until ``check`` must be called and ended processes must be looked
+        for."""
         wait_s = IDLE_WAIT_S if self.change is None else STARTING_WAIT_S
         if self._ending is not None:
             wait_s = LOSING_WAIT_S
@@ -242,10 +245,11 @@ class TorchrunJob:
     # Rounds and workers.
 
     def _begin_round(self, store: str, num_workers: int) -> None:
-        """TorchElastic has agreed on a new round; all of it starts from the last checkpoint."""
+        """Begin a round on which TorchElastic has agreed; all its workers start from the last
+        checkpoint."""
         if self.change is not None and num_workers == len(self._wanted):
             self._global_batch = self.change.global_batch
-        if self.phase is Phase.FINISHING:  # it has started the workers once more
+        if self.phase is Phase.FINISHING:  # TorchElastic has started the workers once more
             self.phase = Phase.STARTING if self.change is not None else Phase.RUNNING
             self._agents.admit(self._wanted)
         self._rounds.begin(self._count(), store, num_workers, self._global_batch, self._checkpoint)
@@ -259,7 +263,7 @@ class TorchrunJob:
             self._lose(f"worker {rank}: {message['reason']}", of_machine=True)
             return
         if kind == "failed" and not message["collective"]:
-            # TorchElastic would start it again until max_restarts, to the same end.
+            # TorchElastic would start it again until max_restarts, with the same result.
             reason = f"worker {rank}: {message['reason']}; logs: {self.order.job_dir}"
             self._end(Ending(Fate.FAILED, reason))
             return
@@ -283,7 +287,8 @@ class TorchrunJob:
                 self._deadline = None
         elif kind == "saved":
             self._phases_s["save"] = message["save_s"]
-            self._phases_s["stop"] = -message["saved"]  # the end of the last process is added
+            # negative until the end of the last process is added (``_gone``)
+            self._phases_s["stop"] = -message["saved"]
             self._end(Ending(Fate.SUSPENDED), kill=False)
         elif kind == "finished":
             results = dict(message["results"])
@@ -292,7 +297,8 @@ class TorchrunJob:
             self._end(Ending(Fate.FINISHED, results=results), kill=False)
 
     def _first_step(self, round_: Round, message: Mapping[str, Any]) -> None:
-        """A round trains. If it is not the one that was wanted, TorchElastic makes another."""
+        """Record that a round trains. If it is not the wanted one, TorchElastic will make
+        another."""
         round_.has_begun = True
         ranks = sorted(round_.workers)
         slots = tuple(self._agents.slot_of(round_.workers[rank].agent) for rank in ranks)
@@ -317,10 +323,10 @@ class TorchrunJob:
         facts = {"slots": slots, "phases_s": dict(self._phases_s), "stopping_time_s": stopped_s}
         self._say(ReportKind.SHRUNK, **facts, **self._agents.forget_lost())
 
-    # What follows.
+    # Consequences of events.
 
     def _judge(self, now: float) -> None:
-        """Whether the job can go on, and with whom."""
+        """Handle agents that have ended, and end a job that cannot go on."""
         for agent, end in self._agents.unexpected_ends():
             if self._ending is None:
                 self._agent_lost(agent, end)
@@ -333,8 +339,10 @@ class TorchrunJob:
             self._lose("no step of all agents together in time")
 
     def _look_for_silence(self, now: float) -> None:
-        """Kill agents and workers that have stopped without an end: a worker by its agent's hand,
-        which starts it again as after any death of a worker."""
+        """Kill agents and workers that have stopped without ending.
+
+        A worker is killed by its agent, which starts it again as after any death of a worker.
+        """
         if self._ending is not None or self.phase is Phase.STARTING:
             return
 
@@ -347,13 +355,13 @@ class TorchrunJob:
             write_accusation(self._accusations, now, name, DRIVER, silent_s)
 
     def _agent_lost(self, agent: Agent, end: Exit) -> None:
-        """An agent has ended that should not have: the others go on, if there are any."""
+        """Handle an agent that should not have ended: the others go on, if there are any."""
         if self.phase is Phase.FINISHING and self._rounds.first_agent != agent.number:
-            agent.is_leaving = True  # its worker had no part in what is left to do
+            agent.is_leaving = True  # its worker has no part in what is left to do
         elif (
             self.change is not None or self.phase is not Phase.RUNNING or 0 <= end.returncode < 128
         ):
-            # One that no signal ended has given up, and with it closed the rendezvous.
+            # An agent that no signal ended has given up, and has closed the rendezvous.
             self._lose(end_of(agent, end))
         elif not self._agents.staying:
             self._lose(f"the last agent has ended: {end_of(agent, end)}")
@@ -378,11 +386,11 @@ class TorchrunJob:
         wait_s = min(EXIT_TIMEOUT_S, self._options.runtime.stop_timeout_s)
         self._deadline = time.monotonic() + wait_s
         self._rounds.let_go()
-        # An agent that is not in the round yet would wait for others who never come.
+        # An agent that is not in the round yet would wait in vain for other agents.
         self._agents.kill(but=self._rounds.agents)
 
     def _gone(self) -> None:
-        """Every process has ended: do what was decided."""
+        """Act on the ``Ending`` once every process has ended."""
         ending = self._ending
         assert ending is not None
         self._ending = self._deadline = self._rounds.present = self._asked_too_early = None
@@ -400,7 +408,7 @@ class TorchrunJob:
             self._stand_at_checkpoint()
             lost = ending.fate is Fate.LOST
             if not lost and self.change is not None and self.change.kind not in _STARTS:
-                self.change = None  # not the change but the job has failed
+                self.change = None  # the job has failed, not the change
             kind = ReportKind.LOST if lost else ReportKind.FAILED
             of_machine = ending.of_machine or (lost and was_killed)
             self._say(kind, reason=ending.reason, of_machine=of_machine)

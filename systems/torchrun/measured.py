@@ -1,4 +1,4 @@
-"""What TorchElastic measures of itself, passed on to the driver. Imports torch."""
+"""Forwarding of TorchElastic's own measurements to the driver. Imports torch."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ MEASURED = {
     "LocalElasticAgent._stop_workers.duration.ms": "stop",
     "SimpleElasticAgent._rendezvous.duration.ms": "rendezvous",
 }
-"""TorchElastic's own metrics that are passed on, and their names here."""
+"""TorchElastic's metrics that are forwarded, with their names here."""
 
 
 class Measured(MetricHandler):
-    """A handler of TorchElastic's metrics which sends some of them to the driver."""
+    """Handler of TorchElastic's metrics that sends some of them to the driver."""
 
     def __init__(self, client: ControlClient) -> None:
         self._client = client
 
     def emit(self, metric_data: MetricData) -> None:
-        """Called at the end of what was measured; the value is in milliseconds."""
+        """Send a metric, if it is one of ``MEASURED``, at its end; the value is in milliseconds."""
         phase = MEASURED.get(metric_data.name)
         if phase is not None:
             ended = time.monotonic()
@@ -32,5 +32,5 @@ class Measured(MetricHandler):
 
 
 def report_to(client: ControlClient) -> None:
-    """From now on, send what is measured in this process."""
+    """Send the measurements of this process to the driver from now on."""
     configure(Measured(client), GROUP)

@@ -1,8 +1,9 @@
-"""Agents and rounds of a job under TorchElastic, as its driver knows them. It decides nothing.
+"""Agents and rounds of a job under TorchElastic, as its driver knows them. This module decides
+nothing.
 
-An *agent* is a process of the launcher's, one for each slot. A *round* is what the agents'
-rendezvous agreed on: which of them train together until the next restart. TorchElastic makes
-the rounds; the driver learns of one when the first of its workers greets.
+An *agent* is a process of the launcher, one for each slot. A *round* is the result of one
+rendezvous: the agents whose workers train together until the next restart. TorchElastic makes the
+rounds; the driver learns of one when its first worker greets.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from systems.runtime.driven_job import Saved
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something that took time, on ``time.monotonic``."""
+    """Interval on ``time.monotonic``."""
 
     began: float
     ended: float
@@ -25,32 +26,32 @@ class Span:
 
 @dataclass(slots=True)
 class Agent:
-    """One agent."""
+    """TorchElastic agent of one slot."""
 
     number: int
     slot: Slot
     handle: int
     connection: Connection | None = None
     is_ready: bool = False
-    """Whether it has imported what it needs and waits for its order."""
+    """True once it has finished its imports and waits for its order."""
     has_order: bool = False
     is_leaving: bool = False
-    """Whether it was told to end."""
+    """True if it was told to end."""
     end: Exit | None = None
     silent_s: float = 0.0
-    """For how long it had been silent when it was killed for that; 0: it was not."""
+    """Seconds of silence if it was killed for its silence, otherwise 0."""
     spans: dict[str, list[Span]] = field(default_factory=dict)
-    """What it measured of itself, by phase, in order."""
+    """Its own measurements, by phase, in order."""
 
     @property
     def is_gone(self) -> bool:
-        """Whether its process has ended."""
+        """True if its process has ended."""
         return self.end is not None
 
 
 @dataclass(slots=True)
 class Worker:
-    """One worker of a round."""
+    """Worker of a round."""
 
     agent: int
     connection: Connection
@@ -63,19 +64,19 @@ class Round:
     """Workers that train together between two restarts."""
 
     number: int
-    """Counts the rounds of a job, from 1; the generation of its workers' logs."""
+    """Number of the round among the job's rounds; the generation of its workers' logs."""
     store: str
-    """Where its workers meet; no other round of the job meets there."""
+    """Store where its workers meet; no other round of the job uses it."""
     num_workers: int
     global_batch: int
     checkpoint: Saved | None
-    """What all of its workers start from."""
+    """Checkpoint from which all its workers start."""
     has_begun: bool = False
-    """Whether its first step has ended."""
+    """True once its first step has ended."""
     workers: dict[int, Worker] = field(default_factory=dict)
-    """By rank."""
+    """Workers by rank."""
 
     @property
     def is_broken(self) -> bool:
-        """Whether a worker has gone without leave."""
+        """True if a worker has gone without permission."""
         return any(not w.connection.is_open and not w.has_left for w in self.workers.values())

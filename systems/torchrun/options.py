@@ -9,25 +9,26 @@ from systems.runtime.options import RuntimeOptions
 
 @dataclass(frozen=True, slots=True)
 class TorchrunOptions:
-    """What all backends let their user choose, and TorchElastic's own settings.
+    """Options of all backends, and TorchElastic's own settings.
 
     Raises:
-        ValueError: options out of range, all at once, one a line.
+        ValueError: options are out of range; the text lists all of them, one a line.
     """
 
     runtime: RuntimeOptions = field(default_factory=RuntimeOptions)
     last_call_timeout_s: int = 2
-    """How long a rendezvous waits for more agents once there is one. Torch's own 30 s would
-    be part of every change of size."""
+    """Seconds for which a rendezvous with at least one agent waits for more. Torch's default of 30
+    s would be part of every change of size."""
     keep_alive_interval_s: int = 5
-    """Every so often an agent shows that it lives."""
+    """Interval of an agent's heartbeats to the rendezvous."""
     keep_alive_attempts: int = 3
-    """After so many missing signs of life an agent counts as gone. Times the interval, this
-    is what a scale-in takes at least: an agent that ends does not leave the rendezvous."""
+    """Number of missing heartbeats after which an agent counts as gone. Multiplied by the interval,
+    it is the shortest time of a scale-in, since an agent that ends does not leave the
+    rendezvous."""
     monitor_interval_s: float = 0.1
-    """Every so often an agent looks at its worker, and whether agents wait to join."""
+    """Interval at which an agent checks its worker, and whether agents wait to join."""
     max_restarts: int = 100
-    """Failures that an agent survives. The survivors of every scale-in fail once."""
+    """Number of failures that an agent survives. The survivors of every scale-in fail once."""
 
     def __post_init__(self) -> None:
         problems = []

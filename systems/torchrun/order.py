@@ -1,4 +1,5 @@
-"""What a driver tells each TorchElastic agent of a job. Torch-free; both sides use it."""
+"""The driver's order to each TorchElastic agent of a job. Both sides use the module, so it does not
+import torch."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from systems.runtime.control import Message
 
 @dataclass(frozen=True, slots=True)
 class AgentOrder:
-    """The settings of one ``torchrun``; all agents of a job have the same."""
+    """Settings of one ``torchrun``, the same for all agents of a job except for the address."""
 
     job_id: str
     store: str
-    """``address:port`` of the store of the rendezvous."""
+    """``address:port`` of the rendezvous' store."""
     address: str
     """Address of the agent's host; the first worker's store listens there."""
     max_nodes: int
@@ -26,19 +27,19 @@ class AgentOrder:
     log_dir: str
 
     def message(self) -> Message:
-        """This order as a control message."""
+        """Return this order as a control message."""
         return {"kind": "order", **asdict(self)}
 
     @classmethod
     def from_message(cls, message: Message) -> AgentOrder:
-        """The order in a control message."""
+        """Return the order in a control message."""
         return cls(**{key: value for key, value in message.items() if key != "kind"})
 
     def arguments(self) -> list[str]:
-        """Arguments of ``torchrun``, up to the script's own.
+        """Return the arguments of ``torchrun``, without the script's own.
 
-        One worker for each agent, as many agents as there happen to be. The store is never
-        the agents' own, since the one that keeps it could not be taken away.
+        Each agent has one worker, and the number of agents may vary. No agent holds the store, so
+        that every agent can be removed.
         """
         settings = {
             "is_host": "false",
@@ -51,7 +52,7 @@ class AgentOrder:
             "--nproc-per-node=1",
             "--rdzv-backend=c10d",
             f"--rdzv-endpoint={self.store}",
-            f"--rdzv-id={file_name(self.job_id)}",  # torchrun names a folder by it
+            f"--rdzv-id={file_name(self.job_id)}",  # torchrun uses it as the name of a folder
             f"--rdzv-conf={','.join(f'{key}={value}' for key, value in settings.items())}",
             f"--local-addr={self.address}",
             f"--monitor-interval={self.monitor_interval_s}",

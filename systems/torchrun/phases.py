@@ -1,8 +1,8 @@
-"""How long each phase of a change took under TorchElastic.
+"""Durations of the phases of a change under TorchElastic.
 
-Who measures what: the agents, through TorchElastic's own metrics, how long they stopped their
-worker and were in the rendezvous; the first worker its import and what follows; the driver the
-rest. All on ``time.monotonic``, which the processes of one host share.
+The agents measure, through TorchElastic's own metrics, how long they stopped their worker and were
+in the rendezvous. The first worker measures its import and what follows; the driver measures the
+rest. All times are on ``time.monotonic``, which the processes of one host share.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ def phases_of(
     began: float,
     starts: bool,
 ) -> dict[str, float]:
-    """Phases until the end of the first step of the wanted workers; they follow each other.
+    """Return the successive phases until the end of the first step of the wanted workers.
 
-    At a start ``agents``: until the first worker's agent enters the rendezvous. Else
-    ``detect``: until that agent stops its worker (or enters the rendezvous, where it had
-    none); ``rounds``, only where TorchElastic took more than one: from the first of them to
-    the last; ``stop``. Then ``rendezvous``, ``spawn`` (until the first worker has greeted the
-    driver), and what the first worker measured.
+    At a start the first is ``agents``: until the first worker's agent enters the rendezvous.
+    Otherwise it is ``detect``: until that agent stops its worker, or enters the rendezvous if it
+    had none. Then ``rounds``, only if TorchElastic took more than one: from the first to the last;
+    then ``stop``. In both cases ``rendezvous`` follows, then ``spawn`` (until the first worker has
+    greeted the driver), and the first worker's own phases.
 
     Args:
-        message: what the first worker said after its first step.
+        message: first worker's message after its first step.
         agents: all agents that are not leaving.
         worker: the first worker.
-        began: when the change was asked for, or when an agent died.
-        starts: whether the job had no workers before.
+        began: time at which the change was requested, or an agent died.
+        starts: true if the job had no workers before.
     """
     (first,) = (agent for agent in agents if agent.number == worker.agent)
-    spans = first.spans["rendezvous"]  # its last is over, or it could have no worker
+    spans = first.spans["rendezvous"]  # the last is over, or the agent could have no worker
     rendezvous = spans[-1]
     entered = max(began, rendezvous.began)
     stops = first.spans.get("stop", [])
@@ -62,16 +62,16 @@ def phases_of(
 
 
 def stopping_time_s(job_dir: Path, round_number: int, began: float, started: float) -> float | None:
-    """How long the workers there were did not train, by the job's own log of steps.
+    """Return the time for which the previous workers did not train, from the job's log of steps.
 
-    From the end of the last step of a round to the start of the first of the next, summed
-    where a round of another size than the wanted one has trained for a while.
+    The time lasts from the end of the last step of a round to the start of the first step of the
+    next. Times are summed if a round of another size than the wanted one has trained meanwhile.
 
     Args:
-        job_dir: where the log is.
-        round_number: the round that was wanted.
-        began: when the change was asked for, or when an agent died.
-        started: when the first step of that round did.
+        job_dir: folder of the log.
+        round_number: number of the wanted round.
+        began: time at which the change was requested, or an agent died.
+        started: start of the first step of that round.
     """
     stopped_s, ended, number = 0.0, None, 0
     for entry in read_lines(job_dir / "steps.jsonl"):

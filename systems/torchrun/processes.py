@@ -1,4 +1,4 @@
-"""How the processes of a job under TorchElastic are started, and what each is told."""
+"""Process specifications and orders for a job under TorchElastic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AGENT_ENTRY = "systems.torchrun.agent:main"
 def store_spec(
     order: TrainingOrder, hands: Hands, serial: int, slot: Slot, host: str
 ) -> ProcessSpec:
-    """The store of a job's rendezvous, on the host of its first slot."""
+    """Return the specification of the rendezvous' store, on the host of the job's first slot."""
     address, port = hands.server.address
     return ProcessSpec(
         name=f"{order.job_id}.store.{serial}",
@@ -40,7 +40,7 @@ def store_spec(
 def agent_spec(
     order: TrainingOrder, hands: Hands, number: int, slot: Slot, host: str
 ) -> ProcessSpec:
-    """One agent; its worker inherits its cores, its environment and its log."""
+    """Return the specification of an agent; its worker inherits its cores, environment and log."""
     address, port = hands.server.address
     return ProcessSpec(
         name=f"{order.job_id}.agent.{number}",
@@ -58,7 +58,7 @@ def agent_spec(
 def agent_order(
     order: TrainingOrder, options: TorchrunOptions, cluster: Cluster, store: str, slot: Slot
 ) -> AgentOrder:
-    """What an agent is told."""
+    """Return the order to an agent."""
     return AgentOrder(
         job_id=order.job_id,
         store=store,
@@ -83,7 +83,7 @@ def worker_order(
     target_step: int,
     own_device: bool,
 ) -> WorkerOrder:
-    """What the worker of a rank is told."""
+    """Return the order to the worker of a rank."""
     runtime = options.runtime
     store_address, _, store_port = round_.store.rpartition(":")
     return WorkerOrder(

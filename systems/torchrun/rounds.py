@@ -1,4 +1,4 @@
-"""The round of workers that trains a job under TorchElastic, and how one talks to it."""
+"""The round of workers that trains a job under TorchElastic, and messages to its workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from systems.torchrun.processes import worker_order
 
 
 class Rounds:
-    """Keeps the present round; hands its workers their orders as they greet."""
+    """Keeper of the present round, which gives workers their orders when they greet."""
 
     def __init__(
         self, order: TrainingOrder, hands: Hands, options: TorchrunOptions, cluster: Cluster
@@ -28,7 +28,7 @@ class Rounds:
         self._cluster = cluster
 
     def awaits(self, rank: int, store: str) -> bool:
-        """Whether a worker belongs to the present round; else a new one has begun."""
+        """Return whether a worker belongs to the present round; otherwise a new one has begun."""
         present = self.present
         return present is not None and present.store == store and rank not in present.workers
 
@@ -40,7 +40,7 @@ class Rounds:
         global_batch: int,
         checkpoint: Saved | None,
     ) -> None:
-        """The first worker of a new round has greeted."""
+        """Begin a round, when its first worker has greeted."""
         self.present = Round(number, store, num_workers, global_batch, checkpoint)
 
     def enter(
@@ -52,7 +52,7 @@ class Rounds:
         target_step: int,
         own_device: bool,
     ) -> None:
-        """Hand a worker of the present round its order."""
+        """Send a worker of the present round its order."""
         assert self.present is not None
         self.present.workers[rank] = Worker(agent.number, connection, time.monotonic())
         order = worker_order(
@@ -68,29 +68,33 @@ class Rounds:
         self._hands.send(connection, order.message())
 
     def speaker(self, connection: Connection, rank: int) -> Worker | None:
-        """The worker of the present round with this connection; None: of one that is over."""
+        """Return the worker of the present round with this connection; None if its round is
+        over."""
         worker = self.present.workers.get(rank) if self.present is not None else None
         return worker if worker is not None and worker.connection is connection else None
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Send to the first worker, if there is one."""
+        """Send a message to the first worker, if there is one."""
         if self.present is not None and 0 in self.present.workers:
             self._hands.send(self.present.workers[0].connection, message)
 
     def let_go(self) -> None:
-        """Tell all but the first worker, which goes by itself, that they may end."""
+        """Permit all workers but the first to exit; the first exits by itself."""
         for rank, worker in self.present.workers.items() if self.present else ():
             if rank != 0:
                 self._hands.send(worker.connection, {"kind": "exit"})
 
     def drain(self) -> None:
-        """Take what the workers have said by now."""
+        """Read all that the workers have sent so far."""
         for worker in list(self.present.workers.values()) if self.present else ():
             self._hands.server.drain(worker.connection)
 
     def needed(self) -> dict[str, Worker]:
-        """By name, the workers without which the job cannot go on: none before the first step, and
-        the first alone once it has made its last step, since all others then wait to be let go."""
+        """Return the workers that the job needs, by name.
+
+        No worker is needed before the first step. Once the first worker has made its last step,
+        only it is needed: all others wait for permission to exit.
+        """
         present = self.present
         if present is None or not present.has_begun:
             return {}
@@ -109,12 +113,12 @@ class Rounds:
 
     @property
     def first_agent(self) -> int:
-        """Number of the agent of the first worker; 0 without one."""
+        """Number of the first worker's agent; 0 if there is no such worker."""
         first = self.present.workers.get(0) if self.present else None
         return first.agent if first is not None else 0
 
     @property
     def is_gone(self) -> bool:
-        """Whether no worker is connected any more: each dies with its agent, a little later."""
+        """True if no worker is connected any more; each dies shortly after its agent."""
         workers = self.present.workers.values() if self.present else ()
         return not any(worker.connection.is_open for worker in workers)

@@ -1,4 +1,4 @@
-"""A worker under TorchElastic: started by an agent, told its rank by the environment."""
+"""A worker under TorchElastic, started by an agent; the environment holds its rank."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ EXIT_STOPPED = 128 + signal.SIGTERM
 
 
 class Stopped(BaseException):
-    """The agent wants this worker to end; what it has logged is written out on the way."""
+    """The agent wants this worker to end; its logs are written while the exception propagates."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Entry point: ``ADDRESS PORT JOB_ID AGENT``, the token in the environment."""
+    """Run a worker; arguments: ``ADDRESS PORT JOB_ID AGENT``, with the token in the environment."""
     address, port, job_id, agent = argv
     signal.signal(signal.SIGTERM, _stop)
     greeting = {
@@ -52,14 +52,16 @@ def _train(message: Message, client: ControlClient, ordered_at: float) -> None:
 
 
 def _stay() -> None:
-    """An agent that has to leave meanwhile waits for its worker a while: the job ends first."""
+    """Ignore SIGTERM from now on: an agent that must leave waits a while, and the job ends
+    first."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:
-    """Unwind the main thread; a second signal changes nothing.
+    """Raise ``Stopped`` in the main thread; a second signal has no effect.
 
-    In a collective whose peers are gone that can take longer than an agent should wait.
+    A collective whose peers are gone may delay that for longer than an agent should wait, so a
+    timer ends the process.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_end_anyway, daemon=True).start()

@@ -1,4 +1,5 @@
-"""Virtual workers: N logical workers of a job on any number of slots, with the bits of N."""
+"""Virtual workers: N logical workers of a job on any number of slots, with the bits of N
+workers."""
 
 from harness.starting import end_at_once_until_main
 

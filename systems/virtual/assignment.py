@@ -1,7 +1,7 @@
-"""Which virtual workers a slot runs. Torch-free.
+"""Assignment of virtual workers to slots. The module does not import torch.
 
-Slots have consecutive virtual workers, in rank order: the first slot runs worker 0, whose buffers
-are everybody's.
+Slots have consecutive virtual workers, in rank order. So the first slot runs worker 0, whose
+buffers all workers use.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from itertools import accumulate, pairwise
 
 
 class AssignmentError(ValueError):
-    """Virtual workers that cannot be given to these slots; the text says why."""
+    """Virtual workers cannot be given to these slots; the text gives the reason."""
 
 
 def split_evenly(num_workers: int, num_slots: int) -> tuple[int, ...]:
-    """How many of ``num_workers`` virtual workers each slot runs where all are equally fast; the
-    first slots run one more if need be.
+    """Return the number of virtual workers of each slot if all slots are equally fast.
+
+    The first slots run one more if the division leaves a remainder.
 
     Raises:
-        AssignmentError: there is none for some slot.
+        AssignmentError: a slot would have no worker.
     """
     if not 1 <= num_slots <= num_workers:
         raise AssignmentError(
@@ -31,11 +32,12 @@ def split_evenly(num_workers: int, num_slots: int) -> tuple[int, ...]:
 
 
 def split_slots(counts: Sequence[int], most: int) -> tuple[tuple[int, int], ...]:
-    """Which virtual workers the executors of each slot run: the slot's index, and how many.
+    """Return slot index and number of virtual workers for each executor.
 
     Args:
         counts: virtual workers of each slot.
-        most: executors of a slot; one that has fewer virtual workers has as many executors.
+        most: largest number of executors of a slot; a slot with fewer virtual workers has one
+            executor for each.
     """
     return tuple(
         (slot, part)
@@ -45,7 +47,7 @@ def split_slots(counts: Sequence[int], most: int) -> tuple[tuple[int, int], ...]
 
 
 def check_counts(counts: Sequence[int], num_workers: int, num_slots: int) -> tuple[int, ...]:
-    """``counts`` if they give all virtual workers to the slots, each slot at least one.
+    """Return ``counts`` if they give all virtual workers to the slots, at least one to each.
 
     Raises:
         AssignmentError: they do not.
@@ -59,5 +61,5 @@ def check_counts(counts: Sequence[int], num_workers: int, num_slots: int) -> tup
 
 
 def ranges(counts: Sequence[int]) -> tuple[range, ...]:
-    """The virtual workers of each slot, by rank."""
+    """Return the virtual workers of each slot, by rank."""
     return tuple(range(start, stop) for start, stop in pairwise((0, *accumulate(counts))))

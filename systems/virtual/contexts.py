@@ -1,8 +1,8 @@
-"""What a virtual worker takes along when its turn is over: its random states.
+"""Context of a virtual worker between its turns: its random states.
 
-Parameters and optimizer state are the same for all workers of a step; buffers belong to the
-reduction, and what was consumed to the data's state. So random states are all that is left of
-the context of EasyScale's section 3.1.
+Parameters and optimizer state are the same for all workers of a step. Buffers belong to the
+reduction, and consumed samples to the data's state. So only random states are left of the context
+of EasyScale's section 3.1.
 """
 
 from __future__ import annotations
@@ -21,96 +21,102 @@ from systems.virtual.random_states import ProcessRandom, RandomStates
 
 
 class Contexts(Protocol):
-    """The contexts of a job's virtual workers, as one slot has them."""
+    """Contexts of a job's virtual workers on one slot."""
 
     def assign(self, local: range) -> None:
-        """Between steps: which workers are this slot's."""
+        """Set this slot's workers; call it between steps."""
         ...
 
     def enter(self, worker: int, step: int) -> None:
-        """A worker's turn begins; ``step``: executed so far."""
+        """Begin a worker's turn; ``step`` is the number of steps executed so far."""
         ...
 
     def leave(self, worker: int) -> None:
-        """Its turn is over, and the next one's begins before anything else draws."""
+        """End a worker's turn. The next turn must begin before anything else draws random
+        numbers."""
         ...
 
     def begin_gather(self, group: Group | None) -> None:
-        """All turns of a step are over: all slots tell each other. Raises GroupLost."""
+        """Begin the exchange of contexts between slots, after all turns of a step. Raises
+        GroupLost."""
         ...
 
     def end_gather(self) -> None:
-        """Wait for the others. Raises GroupLost: the contexts are those before the step."""
+        """Wait for the exchange. Raises GroupLost: the contexts are those before the step."""
         ...
 
     def undo(self) -> None:
-        """The step does not count."""
+        """Discard the step's contexts."""
         ...
 
     def commit(self) -> None:
-        """It does."""
+        """Keep the step's contexts: it counts from now on."""
         ...
 
     def values(self) -> list[str]:
-        """All workers' contexts at this step boundary, as JSON can hold them."""
+        """Return all workers' contexts at this step boundary in a form that JSON can hold."""
         ...
 
     def adopt(self, values: Sequence[str]) -> None:
-        """Take what ``values`` gave on another slot, or earlier; ``assign`` comes next.
+        """Take what ``values`` returned on another slot, or earlier; ``assign`` must follow.
 
         Raises:
-            ValueError: they are other workers'.
+            ValueError: the contexts are of other workers.
         """
         ...
 
 
 class SeededContexts:
-    """Random states are drawn anew from seed, step and worker before every step, as all other
-    backends do it: nothing is taken along."""
+    """Contexts whose random states are seeded from seed, step and worker before every step.
+
+    All other backends do the same, so no state is carried between turns.
+    """
 
     def __init__(self, seed: int, device: torch.device) -> None:
-        """Args: the job's seed and device."""
+        """Store the job's seed and device."""
         self._seed = seed
         self._device = device
 
     def enter(self, worker: int, step: int) -> None:
-        """Seed."""
+        """Seed the random states."""
         seed_all(step_seed(self._seed, step, worker), self._device)
 
     def adopt(self, values: Sequence[str]) -> None:
-        """See ``Contexts``."""
+        """Refuse states of another kind; see ``Contexts``."""
         if values:
             raise ValueError(
                 "the job's random states are streams that go on; set random_states=streams"
             )
 
     def values(self) -> list[str]:
-        """Nothing."""
+        """Return nothing."""
         return []
 
     def assign(self, local: range) -> None:
-        """Nothing to do, like everything below."""
+        """Do nothing, like all methods below."""
 
     def leave(self, worker: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def begin_gather(self, group: Group | None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end_gather(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def undo(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def commit(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class StreamContexts:
-    """Every worker has random states of its own that go on from step to step, as those of a
-    process do. Slots tell each other in every step, so that all know all contexts at every
-    boundary: a worker can move at once, and outlives its slot."""
+    """Contexts whose random states continue from step to step, like those of a process.
+
+    Slots exchange them in every step, so that each knows all contexts at every boundary. So a
+    worker can move at once, and survives its slot.
+    """
 
     def __init__(
         self,
@@ -119,8 +125,14 @@ class StreamContexts:
         device: torch.device,
         loaders: LoaderStates | None = None,
     ) -> None:
-        """Args: the job's seed, its virtual workers and its device; ``loaders``: what their loader
-        processes have, where samples are drawn in such."""
+        """Make the first states.
+
+        Args:
+            seed: seed of the job.
+            num_workers: number of virtual workers of the job.
+            device: device of the job.
+            loaders: states of the workers' loader processes, if these draw samples.
+        """
         self._loaders = loaders
         self._process = ProcessRandom(device)
         first = []
@@ -128,16 +140,17 @@ class StreamContexts:
             seed_all(step_seed(seed, 0, worker), device)
             first.append(self._process.read())
         self._held: dict[int, RandomStates] = {}
-        """Of local workers, at the last boundary."""
+        """States of local workers at the last boundary."""
         self._next: dict[int, RandomStates] = {}
-        """Of those whose turn in the present step is over."""
+        """States of workers whose turn in the present step is over."""
         self._spare: dict[int, torch.Tensor] = {}
-        """Memory for torch's state in the next of each. New memory in every turn would cut up what
-        the turn's activations have just left, so that those of the next no longer fit there."""
+        """Memory for each worker's next torch state. New memory in every turn would fragment the
+        space that the turn's activations have just left. Those of the next turn would then not
+        fit."""
         self._hold(dict(enumerate(first)))
         rows = [_tensor(states.to_bytes()) for states in first]
         self._rows = torch.stack(rows)
-        """Of all workers, at the last boundary; of local ones perhaps older."""
+        """States of all workers at the last boundary; those of local workers may be older."""
         self._gathered: torch.Tensor | None = None
         self._pending: Pending | None = None
 
@@ -171,7 +184,8 @@ class StreamContexts:
         rows = torch.zeros_like(self._rows)
         for worker, states in self._next.items():
             rows[worker] = _tensor(states.to_bytes())
-        self._pending = group.all_reduce(rows)  # zeros everywhere else
+        # rows of other slots' workers are zero, so the sum gathers
+        self._pending = group.all_reduce(rows)
         self._gathered = rows
         if self._loaders is not None:
             self._loaders.begin_gather(group)
@@ -228,7 +242,7 @@ class StreamContexts:
         self._held.clear()
 
     def _settle(self) -> None:
-        """Have all contexts in ``_rows``."""
+        """Bring ``_rows`` up to date for local workers."""
         for worker, states in self._held.items():
             self._rows[worker] = _tensor(states.to_bytes())
 

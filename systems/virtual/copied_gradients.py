@@ -1,8 +1,8 @@
-"""The gradients of a slot's virtual workers where others have to read them: copied, scaled.
+"""Gradients of a slot's virtual workers, scaled and copied to where other slots read them.
 
-Each worker's go into a copy of their own as they come, in the layout of DistributedDataParallel's
-buckets, in memory that all slots of the host can see. On a GPU they travel to the host on a
-stream of their own (not tried yet; that memory is not pinned, so the copies may block).
+Each worker's gradients are copied as they come, in the layout of DistributedDataParallel's buckets,
+into memory that all slots of the host share. On a GPU a separate stream carries them to the host;
+that memory is not pinned, so the copies may block.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from systems.virtual.small_parameters import SmallParameters, is_small
 
 
 class CopiedGradients:
-    """A copy for each local worker, and the mean of all the job's."""
+    """Copy of the gradients for each local worker, and the mean of all the job's workers."""
 
     def __init__(
         self,
@@ -31,13 +31,15 @@ class CopiedGradients:
         local: range,
         device: torch.device,
     ) -> None:
-        """Args:
-        memory: for the copies and the mean.
-        layout: of the buckets.
-        places: where parameters lie in them.
-        num_workers: virtual workers of the job.
-        local: those of this slot.
-        device: on which gradients come.
+        """Lay out the copies and the mean.
+
+        Args:
+            memory: memory for the copies and the mean.
+            layout: layout of the buckets.
+            places: location of parameters in the buckets.
+            num_workers: number of virtual workers of the job.
+            local: virtual workers of this slot.
+            device: device of the gradients.
         """
         self._memory = memory
         self._layout = layout
@@ -54,9 +56,9 @@ class CopiedGradients:
             for buckets in copies
         ]
         self.buckets = buckets_of(memory.total, layout)
-        """The mean, flat, by bucket."""
+        """Mean, one flat tensor for each bucket."""
         self.gradients = [p.views(bucket) for p, bucket in zip(places, self.buckets, strict=True)]
-        """The mean, by bucket and parameter."""
+        """Mean, by bucket and parameter."""
         self._exchange: Exchange | None = None
         self._sum: OrderedSum | None = None
         if len(local) == num_workers:
@@ -65,18 +67,19 @@ class CopiedGradients:
         parameters = (parameter for place in places for parameter in place.parameters)
         self._small = SmallParameters(one for one in parameters if is_small(one))
         self._filling: dict[int, torch.Tensor] | None = None
-        """By parameter: where the gradients of the worker that computes now go."""
+        """Destination of each parameter's gradient of the worker that computes now."""
         self._stream = _new_stream(device)
 
     def begin_worker(self, worker: int) -> None:
-        """Before the last forward pass of a worker's turn."""
+        """Begin the last forward pass of a worker's turn."""
         self._filling = dict(self._views[worker - self._local.start])
         self._small.begin()
 
     def take(self, parameter: torch.Tensor) -> None:
-        """A parameter's gradient is there; on the thread of the backward pass if it is large."""
+        """Copy a parameter's gradient; for a large one the backward pass calls this on its
+        thread."""
         if self._filling is None:
-            return  # more will be added to it
+            return  # more micro-batches will be added to it
         assert parameter.grad is not None
         place = self._filling.pop(id(parameter))
         if self._stream is None:
@@ -91,7 +94,7 @@ class CopiedGradients:
         parameter.grad = None
 
     def end_worker(self) -> set[int]:
-        """A worker's turn is over; ids of the parameters that had no gradient."""
+        """End a worker's turn; return the ids of the parameters that had no gradient."""
         missing = self._small.missing()
         for parameter in self._small.parameters:
             if id(parameter) not in missing:
@@ -100,7 +103,7 @@ class CopiedGradients:
         return set(left or ())
 
     def add_up(self, group: Group | None) -> None:
-        """All turns are over: make the mean with the other slots.
+        """Make the mean with the other slots, after all turns.
 
         Raises:
             GroupLost: a slot was lost.
@@ -118,13 +121,15 @@ class CopiedGradients:
         self._exchange.run()
 
     def drop(self) -> None:
-        """The step does not count."""
+        """Discard the step."""
         self._filling = None
 
 
 def scale(gradient: torch.Tensor, num_workers: int, out: torch.Tensor) -> None:
-    """A worker's part in the mean, as DistributedDataParallel has it: to divide the gradient, or
-    the sum, would give other bits."""
+    """Scale a worker's gradient for the mean, as DistributedDataParallel does.
+
+    Dividing the gradient, or the sum, would give other bits.
+    """
     torch.mul(gradient, 1.0 / num_workers, out=out)
 
 

@@ -1,9 +1,11 @@
-"""Samples that are drawn from the random states of the process that fetches them, as in most data
-sets with augmentation: what one loader process does for the virtual worker whose turn it is.
+"""Samples drawn from the random states of the process that fetches them, for virtual workers.
+
+Most data sets with augmentation do so. The functions here do what one loader process does for the
+virtual worker whose turn it is.
 
 Source: EasyScale (Li et al., SC '23), section 3.2: a shared data worker takes the state that a
-virtual worker's own one would have, fetches, and gives the state after back. Whoever fetches can
-then be anybody: a batch and the state after it are a function of its samples and the state before.
+virtual worker's own one would have, fetches, and gives the state after back. A batch and the state
+after it depend only on its samples and the state before, so any process can fetch.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ def draw(
     epochs: Sequence[int],
     before: bytes,
 ) -> tuple[Batch, bytes]:
-    """Some samples, drawn from ``before``, and the state after; the process is left in it.
+    """Return samples drawn from ``before`` and the state after, in which the process is left.
 
     Args:
-        workload: whose samples they are.
-        process: this one's states, those of the CPU alone.
-        ids: of the samples.
-        epochs: the epoch of each.
-        before: as ``RandomStates.to_bytes``.
+        workload: source of the samples.
+        process: states of this process, those of the CPU alone.
+        ids: ids of the samples.
+        epochs: epoch of each sample.
+        before: state as of ``RandomStates.to_bytes``.
     """
     states = RandomStates.from_bytes(before, 0)
     process.write(states)
@@ -41,12 +43,13 @@ def draw(
 
 
 def first_states(process: ProcessRandom, seed: int, num_loaders: int) -> list[bytes]:
-    """What the processes of a torch ``DataLoader`` begin with, whose generator was seeded with
-    ``seed``: torch and Python have its number added, NumPy a hash of both. This process's states
-    are what they were.
+    """Return the first states of the processes of a torch ``DataLoader`` with this seed.
+
+    Its generator was seeded with ``seed``. Torch and Python add the process's number to the base
+    seed; NumPy uses a hash of both. This process's states are restored.
 
     Source: torch.utils.data (``DataLoader``'s base seed, and "Randomness in multi-process data
-    loading"); a test holds this to it.
+    loading"); a test compares this function with it.
     """
     outer = process.read()
     generator = torch.Generator().manual_seed(seed)

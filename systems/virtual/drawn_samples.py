@@ -1,11 +1,13 @@
-"""Batches that are drawn from random states, fetched in advance by loader processes that a slot's
-virtual workers share, with the bits that each would have from a DataLoader of its own.
+"""Batches drawn from random states by loader processes, fetched in advance for virtual workers.
+
+A slot's virtual workers share the processes. Each worker gets the bits that it would have from its
+own DataLoader.
 
 Source: EasyScale (Li et al., SC '23), section 3.2. Its queuing buffer keeps the states of batches
 that were fetched and not consumed, so that a checkpoint has those that go with the training's
-progress. Here they come with the batches: ``LoaderStates`` has those of the last step boundary, and
-a batch that was fetched and dropped, since its step is made again or elsewhere, is drawn again
-from there.
+progress. Here the states come with the batches: ``LoaderStates`` has those of the last step
+boundary. A batch that was fetched and dropped, since its step is made again or elsewhere, is drawn
+again from there.
 """
 
 from __future__ import annotations
@@ -24,24 +26,26 @@ from systems.virtual.loader_states import LoaderStates
 from systems.virtual.random_states import ProcessRandom
 
 States: TypeAlias = "list[bytes]"
-"""Of the local workers."""
+"""Random states of the local workers."""
 
 
 class Drawn(NamedTuple):
-    """The local workers' batches of a step."""
+    """Local workers' batches of a step."""
 
     batches: list[Batch]
     after: States
-    """What drawing them left."""
+    """States after these batches were drawn."""
 
 
 class DrawnSamples:
-    """The samples of one slot's virtual workers, step by step; used by one thread."""
+    """Source of the samples of one slot's virtual workers, step by step. Only one thread may use
+    it."""
 
     def __init__(
         self, workload: Workload, order: DataOrder, fetchers: Fetchers, states: LoaderStates
     ) -> None:
-        """Args: whose samples, in which order, by what; ``states``: at the last boundary."""
+        """Begin without requests. Args: source, order and fetchers of the samples; ``states``:
+        those at the last boundary."""
         self._workload = workload
         self._order = order
         self._states = states
@@ -49,22 +53,22 @@ class DrawnSamples:
         self._ahead = Ahead(order, fetchers, self._request)
         self._workers: tuple[int, ...] = ()
         self._step = 0
-        """Executed before the step that is asked for now."""
+        """Number of steps executed before the step that is requested now."""
         self._first = 0
-        """Before the first of those that follow each other."""
+        """Number of steps executed before the first of the present series of requests."""
         self._latest: dict[int, tuple[int, Callable[[], States]]] = {}
-        """By loader process: the last step asked of it since then, and what that leaves."""
+        """Last step requested of each loader process in this series, and the states after it."""
 
     def batches(
         self, plan: Plan, workers: Sequence[int], global_batch: int, step: int
     ) -> dict[int, Batch]:
-        """The batches of some virtual workers in a ``plan``; fetches on from there.
+        """Return the batches of some virtual workers in a ``plan``, and request the next steps.
 
         Args:
-            plan: of the step.
-            workers: virtual ones of this slot.
-            global_batch: of all.
-            step: executed before it.
+            plan: plan of the step.
+            workers: virtual workers of this slot.
+            global_batch: batch of all workers.
+            step: number of steps executed before it.
 
         Raises:
             LoaderError: a loader process failed.
@@ -73,7 +77,7 @@ class DrawnSamples:
         batches, after = self._ahead.take(plan, workers, global_batch)
         loader = step % self._states.num_loaders
         if self._latest[loader][0] == step:
-            self._latest[loader] = (step, lambda: after)  # and not the batches
+            self._latest[loader] = (step, lambda: after)  # keep the states only, not the batches
         self._states.drew(step, dict(zip(workers, after, strict=True)))
         return dict(zip(workers, batches, strict=True))
 
@@ -94,8 +98,11 @@ class DrawnSamples:
         return lambda: states
 
     def _fetch(self, pieces: Pieces, before: Callable[[], States], source: Source) -> Drawn:
-        """In the order of workers. Waits for the batch that the same process would have fetched
-        before, which somebody has begun already, since requests are served in their order."""
+        """Draw the batches of a step in the order of workers.
+
+        The call first waits for the previous batch of the same loader process. A thread has already
+        begun that one, since requests are served in order.
+        """
         drawn = []
         for ranges, state in zip(pieces, before(), strict=True):
             ids, epochs = self._order.ids(ranges), epochs_of(ranges)
@@ -106,7 +113,7 @@ class DrawnSamples:
         return Drawn([batch for batch, _ in drawn], [after for _, after in drawn])
 
     def _draw_here(self, ids: list[int], epochs: list[int], state: bytes) -> tuple[Batch, bytes]:
-        """In the process that trains, whose states nobody else may see moved."""
+        """Draw in the process that trains, and restore its random states."""
         outer = self._process.read()
         try:
             return draw(self._workload, self._process, ids, epochs, state)

@@ -1,8 +1,8 @@
-"""How slots add up the gradients of virtual workers that are on different slots.
+"""Sums of gradients over virtual workers on different slots.
 
-On one host every slot reads all copies where they are and adds up a part of the elements; then
-each takes all parts. So each element is added up once, and nothing is sent. Across
-hosts, or where the kernel does not let processes share memory, the copies travel.
+On one host every slot reads all copies in place and sums a part of the elements; then each slot
+takes all parts. So each element is summed once, and nothing is sent. Across hosts, or if the kernel
+forbids shared memory, the copies are sent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Exchange(Protocol):
     """One slot's part in the sum of every step."""
 
     def run(self) -> None:
-        """Have the whole sum in this slot's total.
+        """Bring the complete sum into this slot's total.
 
         Raises:
             GroupLost: a slot was lost.
@@ -39,21 +39,21 @@ class Exchange(Protocol):
 def exchange_over(
     group: Group, memory: GradientMemory, layout: _Layout, num_workers: int, local: range
 ) -> Exchange:
-    """The best exchange that all slots of a group can use; all call this at the same time.
+    """Return the best exchange that all slots of a group can use; all must call this together.
 
     Args:
-        group: of the slots.
-        memory: of this slot: a copy for each of its virtual workers, and the total.
-        layout: of the buckets, the same on all.
-        num_workers: virtual workers of the job.
-        local: those of this slot.
+        group: process group of the slots.
+        memory: memory of this slot: a copy for each of its virtual workers, and the total.
+        layout: layout of the buckets, the same on all slots.
+        num_workers: number of virtual workers of the job.
+        local: virtual workers of this slot.
 
     Raises:
         GroupLost: a slot was lost.
     """
     introduced = _introduce(group, memory, num_workers, local)
     opened = _open_all(group, introduced, memory, local)
-    # Nobody may share memory unless all can.
+    # Either all slots share memory or none does.
     failures = torch.tensor([opened is None], dtype=torch.int64)
     group.all_reduce(failures).wait()
     if opened is not None and not int(failures):
@@ -68,7 +68,7 @@ _HOST, _PROCESS, _DESCRIPTOR, _OWNER = range(4)
 def _introduce(
     group: Group, memory: GradientMemory, num_workers: int, local: range
 ) -> torch.Tensor:
-    """Where everybody's copies (by virtual worker) and parts (then, by rank) are."""
+    """Return the locations of all copies, by virtual worker, followed by all parts, by rank."""
     rows = torch.zeros(num_workers + group.size, 4, dtype=torch.int64)
     host = zlib.crc32(host_identity().encode()) if host_identity() else 0
     for worker, copy in zip(local, memory.copies, strict=True):
@@ -83,7 +83,7 @@ def _introduce(
 def _open_all(
     group: Group, introduced: torch.Tensor, memory: GradientMemory, local: range
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
-    """All copies and all parts as flat bytes; None if some cannot be opened."""
+    """Return all copies and all parts as flat bytes; None if one cannot be opened."""
     rows = introduced.tolist()
     if any(row[_HOST] != rows[0][_HOST] or not row[_HOST] for row in rows):
         return None
@@ -103,7 +103,7 @@ def _open_all(
 
 
 class SharedExchange:
-    """Slots of one host, each with all copies and parts in its memory."""
+    """Exchange between slots of one host, each with all copies and parts in its memory."""
 
     def __init__(
         self,
@@ -113,8 +113,15 @@ class SharedExchange:
         total: torch.Tensor,
         layout: _Layout,
     ) -> None:
-        """Args: flat bytes: ``copies`` by virtual worker, ``parts`` by rank, and ``total``, which
-        no other slot can see."""
+        """Prepare the sums.
+
+        Args:
+            group: process group of the slots.
+            copies: flat bytes, by virtual worker.
+            parts: flat bytes, by rank.
+            total: flat bytes that no other slot can see.
+            layout: layout of the buckets.
+        """
         self._group = group
         self._signal = torch.zeros(1)
         shapes = [(bucket.numel, bucket.dtype.itemsize) for bucket in layout]
@@ -133,9 +140,9 @@ class SharedExchange:
     @torch.no_grad()
     def run(self) -> None:
         """See ``Exchange``."""
-        self._meet()  # all copies are complete
+        self._meet()  # wait until all copies are complete
         self._sum.run()
-        self._meet()  # all parts are there, and nobody reads copies any more
+        self._meet()  # wait until all parts are complete and no slot reads copies any more
         for whole, part in self._taken:
             whole.copy_(part)
 
@@ -144,7 +151,8 @@ class SharedExchange:
 
 
 class TravellingExchange:
-    """Slots of several hosts: every copy is sent to all, and each adds up everything itself."""
+    """Exchange between slots of several hosts: all copies go to all slots, and each sums
+    everything."""
 
     def __init__(
         self,
@@ -154,7 +162,7 @@ class TravellingExchange:
         local: range,
         owners: Sequence[int],
     ) -> None:
-        """Args: ``owners``: rank of the slot that runs each virtual worker."""
+        """Prepare the sums. Args: ``owners``: rank of the slot that runs each virtual worker."""
         self._group = group
         self._owners = owners
         self._copies = [

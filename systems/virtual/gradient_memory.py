@@ -1,7 +1,7 @@
-"""The gradients of the virtual workers on one slot, one copy each, and their sum.
+"""Memory for the gradients of a slot's virtual workers, one copy each, and for their sum.
 
-A copy holds the gradients of one virtual worker in the layout of DistributedDataParallel's
-buckets: a sum's last bits depend on where in a bucket a gradient lies.
+A copy has the layout of DistributedDataParallel's buckets: a sum's last bits depend on where in a
+bucket a gradient lies.
 """
 
 from __future__ import annotations
@@ -16,34 +16,35 @@ from systems.virtual.mapped_memory import mapped, offsets
 
 
 class GradientMemory:
-    """One copy for each virtual worker, and two for the sum; all hold all buckets.
+    """One copy for each virtual worker and two tensors for the sum; each holds all buckets.
 
-    Other slots of the host read the copies, and the part of the sum that this slot has made. The
-    whole sum is for this slot alone: an update may change it in place (to clip gradients, say)
-    while another slot still takes its part.
+    Other slots of the host read the copies, and the part of the sum that this slot has made. Only
+    this slot sees the complete sum. An update may change it in place, for example to clip
+    gradients, while another slot still reads its part.
     """
 
     def __init__(self, layouts: Sequence[Sequence[BucketLayout]]) -> None:
-        """Args: layouts of the same gradients, any of which the memory may be used for."""
+        """Allocate the sum. Args: ``layouts``: layouts of the same gradients; each copy has room
+        for any."""
         self.num_bytes = max(_offsets(layout)[-1] for layout in layouts)
-        """Of one copy."""
+        """Number of bytes of one copy."""
         self.total = mapped(self.num_bytes)
         self.part = HostMemory(self.num_bytes)
         self.copies: list[HostMemory] = []
 
     def renew_part(self) -> None:
-        """Let the part that was made be: another slot may still read it."""
+        """Allocate another part and leave the old one alone: another slot may still read it."""
         self.part = HostMemory(self.num_bytes)
 
     def resize(self, num_copies: int) -> None:
-        """Have so many copies; those that stay keep what they hold."""
+        """Change the number of copies; remaining ones keep their contents."""
         del self.copies[num_copies:]
         while len(self.copies) < num_copies:
             self.copies.append(HostMemory(self.num_bytes))
 
 
 def buckets_of(memory: torch.Tensor, layout: Sequence[BucketLayout]) -> list[torch.Tensor]:
-    """The buckets of a layout in flat memory, as flat tensors."""
+    """Return the buckets of a layout in flat memory, as flat tensors."""
     return [
         memory[start : start + bucket.numel * bucket.dtype.itemsize].view(bucket.dtype)
         for start, bucket in zip(_offsets(layout), layout, strict=False)
@@ -51,5 +52,5 @@ def buckets_of(memory: torch.Tensor, layout: Sequence[BucketLayout]) -> list[tor
 
 
 def _offsets(layout: Sequence[BucketLayout]) -> list[int]:
-    """Where each bucket begins; the last one is where all end."""
+    """Return the start of each bucket, followed by the end of all."""
     return offsets([bucket.numel * bucket.dtype.itemsize for bucket in layout])

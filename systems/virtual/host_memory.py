@@ -1,7 +1,7 @@
-"""Memory that processes of one host share, and that goes when the last of them has gone.
+"""Memory that processes of one host share, freed when the last of them has ended.
 
-It has no name: others open it through the descriptor of the process that made it, which the
-kernel allows to processes of the same user. So whatever is killed, nothing stays behind.
+The memory has no name. Other processes open it through the descriptor of the process that made it,
+which the kernel permits to the same user. So nothing is left behind, whatever process is killed.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import torch
 
 
 class HostMemory:
-    """A piece of memory, all zero at first, as a flat tensor of bytes."""
+    """Block of memory, initially zero, as a flat tensor of bytes."""
 
     def __init__(self, num_bytes: int) -> None:
-        """Raises OSError where the system has none left."""
+        """Allocate the memory. Raises OSError if the system has none left."""
         self.num_bytes = num_bytes
         self.descriptor = os.memfd_create("elastrace-gradients")
         try:
@@ -27,23 +27,23 @@ class HostMemory:
             raise
 
     def __del__(self) -> None:
-        if hasattr(self, "bytes"):  # else it was never made
+        if hasattr(self, "bytes"):  # otherwise it was never allocated
             os.close(self.descriptor)
 
 
 def open_other(process: int, descriptor: int, num_bytes: int) -> torch.Tensor:
-    """The ``HostMemory`` of another process, as a flat tensor of bytes.
+    """Return the ``HostMemory`` of another process as a flat tensor of bytes.
 
     Raises:
-        OSError: there is no such process or descriptor, or it does not let us.
+        OSError: the process or descriptor does not exist, or access is denied.
     """
     own = os.open(f"/proc/{process}/fd/{descriptor}", os.O_RDWR)
     try:
         return _map(own, num_bytes)
     finally:
-        os.close(own)  # the mapping stays
+        os.close(own)  # the mapping remains
 
 
 def _map(descriptor: int, num_bytes: int) -> torch.Tensor:
-    # The tensor holds the mapping, which ends with it.
+    # The tensor owns the mapping, which ends with it.
     return torch.frombuffer(mmap.mmap(descriptor, num_bytes), dtype=torch.uint8)

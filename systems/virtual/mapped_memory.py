@@ -1,9 +1,9 @@
 """Memory of this process that malloc does not manage.
 
-malloc keeps what is freed for later requests, and cuts new blocks out of it. Blocks that stay
-(gradients that are kept) among those that come and go (activations) cut its heap into pieces that
-the next activations do not fit into, so that it grows by more than what is kept. A mapping of its
-own is beside the heap, and goes back to the system when it is let go.
+malloc keeps freed memory for later requests, and cuts new blocks out of it. If blocks that stay
+(kept gradients) lie among short-lived ones (activations), the heap is fragmented. The next
+activations do not fit, so the heap grows by more than the kept blocks. A separate mapping is
+outside the heap, and returns to the system when it is released.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Sequence
 import torch
 
 ALIGNMENT_BYTES = 64
-"""Tensors begin at multiples of it: a line of a core's cache, and torch's own alignment on CPUs."""
+"""Alignment of tensors, in bytes: a cache line of a core, and torch's own alignment on CPUs."""
 
 
 def mapped(num_bytes: int) -> torch.Tensor:
-    """So much memory, all zero, as a flat tensor of bytes, which holds it.
+    """Return ``num_bytes`` of memory, all zero, as a flat tensor of bytes that owns it.
 
-    The system hands pages out when they are first used.
+    The system allocates pages when they are first used.
 
     Raises:
         OSError: the system has no room.
@@ -33,10 +33,11 @@ def mapped(num_bytes: int) -> torch.Tensor:
 def mapped_tensors(
     kinds: Sequence[tuple[tuple[int, ...], torch.dtype]],
 ) -> list[torch.Tensor]:
-    """Tensors of these shapes and types, all zero, in one mapping, which goes with the last."""
+    """Return tensors of these shapes and types, all zero, in one mapping that is freed with the
+    last."""
     sizes = [math.prod(shape) * dtype.itemsize for shape, dtype in kinds]
     *starts, end = offsets(sizes)
-    memory = mapped(max(end, 1))  # there is no empty mapping
+    memory = mapped(max(end, 1))  # an empty mapping is impossible
     return [
         memory[start : start + size].view(dtype).view(shape)
         for start, size, (shape, dtype) in zip(starts, sizes, kinds, strict=True)
@@ -44,8 +45,8 @@ def mapped_tensors(
 
 
 def offsets(sizes: Sequence[int]) -> list[int]:
-    """Where tensors of so many bytes begin that lie one after the other, aligned; the last one is
-    where all end."""
+    """Return the aligned starts of consecutive tensors of these sizes in bytes, followed by their
+    end."""
     found = [0]
     for size in sizes:
         found.append(found[-1] + -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)

@@ -1,6 +1,6 @@
-"""Which operators a workload's step uses, and how long they take; one process, with its kernels.
+"""Measurement of the operators of a workload's step, in one process with its own kernels.
 
-``python -m systems.virtual.operators`` with JSON on its standard input; ``scan`` starts it, with
+``python -m systems.virtual.operators`` reads JSON from its standard input. ``scan`` starts it, with
 the environment that its kernels need.
 """
 
@@ -25,7 +25,7 @@ WARM_UP_STEPS = 2
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts and times operators, and notes in which module each was used."""
+    """Counter and timer of operators, which also records the modules that use each."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -33,7 +33,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.seconds: dict[str, float] = defaultdict(float)
         self.modules: dict[str, dict[str, None]] = defaultdict(dict)
         self.inside: list[str] = []
-        """Modules whose forward pass is under way."""
+        """Modules whose forward pass is in progress."""
 
     def __torch_dispatch__(
         self,
@@ -54,14 +54,14 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def watched_steps(workload: Any, batch_size: int, num_steps: int) -> dict[str, dict[str, Any]]:
-    """Operators by name: calls, seconds of the median step, and the modules they are in.
+    """Return for each operator its calls, its seconds in the median step, and its modules.
 
-    Seconds are of the CPU, so that other programs on the machine count for little.
+    Seconds are processor time, so that other programs on the machine matter little.
 
     Args:
-        workload: as ``contracts.training.Workload``.
+        workload: a ``contracts.training.Workload``.
         batch_size: samples of a step.
-        num_steps: steps that count, after some that do not.
+        num_steps: number of measured steps, which follow some that are not measured.
     """
     model = workload.build_model(0)
     optimizer = workload.build_optimizer(model)
@@ -99,7 +99,7 @@ def _leave(watch: _Watch, *_: object) -> None:
 
 
 def main(read: Callable[[], str] = sys.stdin.read) -> int:
-    """Watch what is asked for; the answer is a line of JSON."""
+    """Measure what standard input asks for; print the answer as a line of JSON."""
     asked = json.loads(read())
     check_kernels()
     torch.set_num_threads(asked["num_threads"])

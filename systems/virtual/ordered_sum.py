@@ -1,8 +1,8 @@
-"""Adds up the gradients of N virtual workers in the order in which N processes would.
+"""Sum of the gradients of N virtual workers, in the order in which N processes would add them.
 
 Source: EasyScale (Li et al., SC '23), section 3.3: gradients are added up as if every virtual
 worker were a process of the all-reduce. Differs: the paper fixes the ranks in the ring of a
-library; here the sums are made by hand, in gloo's order (``ring_order``).
+library; here this module makes the sums, in gloo's order (``ring_order``).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import torch
 from harness.ring_order import ring_chunks
 
 BLOCK_ELEMENTS = 1 << 16
-"""Elements that are added up in one go: the result stays in a core's own cache meanwhile."""
+"""Number of elements summed at once, so that the result stays in a core's own cache."""
 ALIGNED_ELEMENTS = 64
-"""Parts of different slots begin at multiples of this."""
+"""Parts of different slots begin at multiples of this number of elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Elements of one bucket that are added up in one order."""
+    """Elements of one bucket that are summed in one order."""
 
     bucket: int
     start: int
@@ -31,7 +31,7 @@ class Block:
 
 
 def part_of(numel: int, part: int, num_parts: int) -> tuple[int, int]:
-    """Begin and end of one of the parts that a bucket of ``numel`` elements is cut into."""
+    """Return begin and end of one of the parts into which a bucket of ``numel`` elements is cut."""
 
     def cut(index: int) -> int:
         if index == num_parts:
@@ -44,13 +44,13 @@ def part_of(numel: int, part: int, num_parts: int) -> tuple[int, int]:
 def plan_blocks(
     buckets: Sequence[tuple[int, int]], num_workers: int, part: int = 0, num_parts: int = 1
 ) -> tuple[Block, ...]:
-    """What one of ``num_parts`` helpers adds up.
+    """Return the blocks that one of ``num_parts`` slots sums.
 
     Args:
-        buckets: elements, and bytes of one, of every bucket.
-        num_workers: virtual workers.
-        part: which helper.
-        num_parts: helpers.
+        buckets: number of elements, and bytes of one element, of every bucket.
+        num_workers: number of virtual workers.
+        part: index of the slot's part.
+        num_parts: number of parts.
     """
     blocks = []
     for bucket, (numel, element_bytes) in enumerate(buckets):
@@ -64,7 +64,7 @@ def plan_blocks(
 
 
 class OrderedSum:
-    """Sums over fixed memory, prepared once and made in every step."""
+    """Sums over fixed memory, prepared once and computed in every step."""
 
     def __init__(
         self,
@@ -72,12 +72,12 @@ class OrderedSum:
         copies: Sequence[Sequence[torch.Tensor]],
         totals: Sequence[torch.Tensor],
     ) -> None:
-        """Args: what to add up.
+        """Prepare the sums.
 
         Args:
-            blocks: which elements, in which order.
+            blocks: elements to sum, and their order.
             copies: flat tensors by virtual worker, then bucket.
-            totals: where the sums go, by bucket; none of the copies' memory.
+            totals: destination of the sums, by bucket; it must not overlap the copies.
         """
         self._sums = [
             (
@@ -89,7 +89,7 @@ class OrderedSum:
 
     @torch.no_grad()
     def run(self) -> None:
-        """Make all sums."""
+        """Compute all sums."""
         for total, terms in self._sums:
             if len(terms) == 1:
                 total.copy_(terms[0])

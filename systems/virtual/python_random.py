@@ -1,8 +1,8 @@
-"""The state of Python's ``random`` in this process, as bytes.
+"""State of Python's ``random`` in this process, as bytes.
 
-``random.getstate`` makes 625 numbers, and ``setstate`` reads them: 20 us of every turn. CPython has
-them in one piece of memory, behind the head of the generator's object, and there they are copied;
-where they are not found in it, they are asked for.
+``random.getstate`` makes 625 numbers and ``setstate`` reads them, which takes 20 us of every turn.
+CPython has them in one block of memory behind the head of the generator's object, from which they
+are copied here. If they are not found there, ``getstate`` is used.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import sys
 from typing import Any, cast
 
 STATE_BYTES = 625 * 4
-"""The position, and then the key, of its Mersenne Twister, as CPython has them."""
+"""Size of the position and the key of Python's Mersenne Twister, in CPython's order."""
 POSITION_BYTES = 4
 _KEY_WORDS = 624
 _WORDS = struct.Struct("=625I")
 
 
 class PythonRandom:
-    """Reads and writes the state, but for the number that ``gauss`` keeps, which stands alone."""
+    """Reader and writer of the state. The number that ``gauss`` keeps is separate."""
 
     def __init__(self) -> None:
         self._generator: Any = random.random.__self__  # type: ignore[attr-defined]
@@ -33,26 +33,26 @@ class PythonRandom:
 
     @property
     def is_copied(self) -> bool:
-        """Whether its memory is copied."""
+        """True if the generator's memory is copied directly."""
         return self._address is not None
 
     @property
     def gauss(self) -> float | None:
-        """A number that ``gauss`` has drawn already and not given yet."""
+        """Number that ``gauss`` has drawn but not returned yet, or None."""
         return cast("float | None", self._generator.gauss_next)
 
     def read(self) -> bytes:
-        """Position and key."""
+        """Return position and key."""
         if self._address is not None:
             return ctypes.string_at(self._address, STATE_BYTES)
         _, (*key, position), _ = self._generator.getstate()
         return _WORDS.pack(position, *key)
 
     def write(self, state: bytes, gauss: float | None) -> None:
-        """Go on from a state that ``read`` gave, with this number kept.
+        """Set a state that ``read`` returned, and the number that ``gauss`` keeps.
 
         Raises:
-            ValueError: it is no state.
+            ValueError: the bytes are not a state.
         """
         position = int.from_bytes(state[:POSITION_BYTES], sys.byteorder)
         if len(state) != STATE_BYTES or position > _KEY_WORDS:

@@ -1,8 +1,8 @@
-"""The random states of one process: of torch on the CPU and the device, of Python and of NumPy.
+"""Random states of one process: torch's on the CPU and the device, Python's and NumPy's.
 
-Source: EasyScale (Li et al., SC '23), section 3.1: the context of a virtual worker. To read and
-write NumPy's in the usual way takes 200 us of every turn, so its memory is copied where that is
-enough; so is Python's (``python_random.py``).
+Source: EasyScale (Li et al., SC '23), section 3.1: the context of a virtual worker. Reading and
+writing NumPy's state in the usual way takes 200 us of every turn, so its memory is copied if that
+is enough. Python's is copied too (``python_random.py``).
 """
 
 from __future__ import annotations
@@ -18,26 +18,28 @@ import torch
 from systems.virtual.python_random import POSITION_BYTES, STATE_BYTES, PythonRandom
 
 _NUMPY_BYTES = 624 * 4 + 4
-"""Key and position of its Mersenne Twister."""
+"""Size of the key and the position of NumPy's Mersenne Twister."""
 _GAUSS = struct.Struct("<?d")
 
 
 @dataclass(frozen=True, slots=True)
 class RandomStates:
-    """All random states at one moment. Immutable, while whoever gave memory to read them into
-    leaves it alone."""
+    """All random states at one moment.
+
+    The object is immutable, as long as the memory that was given for reading is not changed.
+    """
 
     torch_cpu: torch.Tensor
     torch_device: torch.Tensor | None
     python_bits: bytes
     python_gauss: float | None
-    """A number that Python has drawn already and not given yet."""
+    """Number that Python has drawn but not returned yet."""
     numpy_bits: bytes
     numpy_gauss: float | None
-    """A number that NumPy has drawn already and not given yet."""
+    """Number that NumPy has drawn but not returned yet."""
 
     def to_bytes(self) -> bytes:
-        """As bytes; always as many for the same device."""
+        """Return the states as bytes; their number is constant for a device."""
         on_device = b"" if self.torch_device is None else _bytes(self.torch_device)
         return b"".join(
             (
@@ -53,7 +55,7 @@ class RandomStates:
 
     @classmethod
     def from_bytes(cls, data: bytes, num_device_bytes: int) -> RandomStates:
-        """What ``to_bytes`` gave."""
+        """Return the states that ``to_bytes`` described."""
         python_at = _NUMPY_BYTES + _GAUSS.size
         position_at = python_at + STATE_BYTES - POSITION_BYTES
         gauss_at = python_at + STATE_BYTES
@@ -70,26 +72,26 @@ class RandomStates:
 
 
 class ProcessRandom:
-    """Reads and writes the random states of this process, by one thread."""
+    """Reader and writer of the random states of this process. Only one thread may use it."""
 
     def __init__(self, device: torch.device) -> None:
-        """Args: ``device``: of the job."""
+        """Find the states of this process. Args: ``device``: device of the job."""
         self._device = device if device.type == "cuda" else None
         self.num_device_bytes = self._on_device().numel() if self._device is not None else 0
         self._python = PythonRandom()
         bits = np.random.get_bit_generator()  # type: ignore[attr-defined]
         self._address = cast(int, bits.ctypes.state_address)
         self._empty: bytes | None = None
-        """NumPy's bits with which it is known to keep no number: by what was done last."""
+        """NumPy's bits for which it is known to keep no number, from the last read or write."""
 
     def read(
         self, before: RandomStates | None = None, into: torch.Tensor | None = None
     ) -> RandomStates:
-        """The states as they are. What did not change since ``before`` is shared with it.
+        """Return the present states, which share unchanged parts with ``before``.
 
         Args:
-            before: those that were written last, if any.
-            into: memory for torch's on the CPU; None: new memory.
+            before: states that were written last, if any.
+            into: memory for torch's state on the CPU; None: new memory.
         """
         bits = ctypes.string_at(self._address, _NUMPY_BYTES)
         unused = before is not None and before.numpy_gauss is None and before.numpy_bits == bits
@@ -112,13 +114,13 @@ class ProcessRandom:
         )
 
     def write(self, states: RandomStates) -> None:
-        """Make the states these."""
+        """Set the states."""
         torch.default_generator.set_state(states.torch_cpu)
         if self._device is not None and states.torch_device is not None:
             torch.cuda.set_rng_state(states.torch_device, self._device)
         self._python.write(states.python_bits, states.python_gauss)
         bits = ctypes.string_at(self._address, _NUMPY_BYTES)
-        if self._empty != bits or states.numpy_gauss is not None:  # somebody may have drawn
+        if self._empty != bits or states.numpy_gauss is not None:  # other code may have drawn
             found = cast(tuple[Any, ...], np.random.get_state())
             has_gauss = states.numpy_gauss is not None
             np.random.set_state((*found[:3], int(has_gauss), states.numpy_gauss or 0.0))

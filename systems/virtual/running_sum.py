@@ -1,11 +1,11 @@
-"""The gradients of all virtual workers where one slot runs them all: added up as they come.
+"""Running sum of all virtual workers' gradients, for a slot that runs all of them.
 
 The ring of N processes begins the sum of each chunk of a bucket with another worker, and then goes
-down through the others. Where turns go down too, from the last worker to the first, a chunk whose
-sum begins with worker f takes the terms of f, f-1, ... 0 at once, and keeps only those of the
-workers above f until then: (N - 1) / 2 copies of the gradients in all, beside the sum, where
-EasyScale has N (section 3.2). What autograd made is let go at once, as where gradients are
-accumulated.
+down through the others. Here turns go down too, from the last worker to the first. A chunk whose
+sum begins with worker f then takes the terms of f, f-1, ... 0 at once. Until then, only the terms
+of the workers above f are kept. That makes (N - 1) / 2 copies of the gradients in all, in addition
+to the sum; EasyScale has N (section 3.2). Autograd's own gradients are freed at once, as in
+gradient accumulation.
 """
 
 from __future__ import annotations
@@ -24,22 +24,27 @@ from systems.virtual.sum_kernel import CompiledPieces, Piece, TorchPieces, piece
 
 
 class RunningSum:
-    """The sum of all workers' gradients of one step, which is their mean."""
+    """Sum of all workers' gradients of one step, which is their mean."""
 
     def __init__(
         self, layout: Sequence[BucketLayout], places: Sequence[Places], num_workers: int
     ) -> None:
-        """Args: the layout of the buckets, where parameters lie in them, and how many workers,
-        whose turns go from the last to the first."""
+        """Lay out the sum.
+
+        Args:
+            layout: layout of the buckets.
+            places: location of parameters in the buckets.
+            num_workers: number of workers, whose turns go from the last to the first.
+        """
         self._num_workers = num_workers
         self.buckets = mapped_tensors([((bucket.numel,), bucket.dtype) for bucket in layout])
-        """The mean, flat, by bucket."""
+        """Mean, one flat tensor for each bucket."""
         self.gradients = [
             place.views(bucket) for place, bucket in zip(places, self.buckets, strict=True)
         ]
-        """The mean, by bucket and parameter."""
+        """Mean, by bucket and parameter."""
         self._alone: dict[int, CompiledPieces | TorchPieces] = {}
-        """Large parameters, by id."""
+        """Pieces of large parameters, by the parameter's id."""
         small: list[Piece] = []
         late: list[torch.nn.Parameter] = []
         for place, flat in zip(places, self.buckets, strict=True):
@@ -54,19 +59,20 @@ class RunningSum:
         self._small = SmallParameters(late)
         self._together = pieces_of(small, num_workers)
         self._worker = 0
-        """Whose turn it is."""
+        """Worker whose turn it is."""
         self._missing: set[int] | None = None
-        """Large parameters whose gradient it has not made; None: more will be added to them."""
+        """Large parameters whose gradients the worker has not made; None: more micro-batches
+        follow."""
 
     def begin_worker(self, worker: int) -> None:
-        """Before the last forward pass of a worker's turn."""
+        """Begin the last forward pass of a worker's turn."""
         last = self._num_workers - 1
         assert worker in (self._worker - 1, last), "turns go down from the last worker"
         self._worker, self._missing = worker, set(self._alone)
         self._small.begin()
 
     def take(self, parameter: torch.Tensor) -> None:
-        """A large parameter's gradient is there; on the thread of the backward pass."""
+        """Take a large parameter's gradient; the backward pass calls this on its thread."""
         if self._missing is None:
             return
         self._missing.remove(id(parameter))
@@ -74,7 +80,7 @@ class RunningSum:
         parameter.grad = None
 
     def end_worker(self) -> set[int]:
-        """A worker's turn is over; ids of the parameters that had no gradient."""
+        """End a worker's turn; return the ids of the parameters that had no gradient."""
         missing = (self._missing or set()) | self._small.missing()
         self._missing = None
         if not missing:
@@ -85,15 +91,15 @@ class RunningSum:
         return missing
 
     def add_up(self, group: Group | None) -> None:
-        """All turns are over, and so is the sum."""
+        """Do nothing: the sum is complete after the last turn."""
 
     def drop(self) -> None:
-        """The step does not count."""
+        """Discard the step."""
         self._missing = None
 
 
 class _Chunks:
-    """Where a bucket is cut, and memory for the terms that come before it is their turn."""
+    """Chunks of a bucket, and memory for terms that come before they are added."""
 
     def __init__(self, flat: torch.Tensor, num_workers: int) -> None:
         self._flat = flat
@@ -106,7 +112,7 @@ class _Chunks:
         )
 
     def pieces(self, parameter: torch.nn.Parameter, offset: int, gradient: int) -> list[Piece]:
-        """What a parameter at an offset of the bucket is cut into."""
+        """Return the pieces of a parameter at an offset of the bucket."""
         end = offset + parameter.numel()
         found = []
         for chunk, kept in zip(self._chunks, self._kept, strict=True):
@@ -120,7 +126,7 @@ class _Chunks:
 
 
 def _in_order(parameter: torch.Tensor) -> torch.Tensor:
-    """Its gradient, in the order of the parameter's memory."""
+    """Return a parameter's gradient in the order of the parameter's memory."""
     gradient = cast(torch.Tensor, parameter.grad)
     if gradient.stride() != parameter.stride():
         return torch.empty_like(parameter, requires_grad=False).copy_(gradient)

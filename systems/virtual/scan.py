@@ -1,10 +1,10 @@
-"""``python -m systems.virtual.scan``: which operators of a model level D2 would make slow.
+"""``python -m systems.virtual.scan``: the operators of a model that level D2 would make slow.
 
-Source: EasyScale (Li et al., SC '23), section 3.3: a model is analysed by a scan of its modules;
-if none relies on kernels that the vendor tunes for each type of device, D2 is switched on, and the
-job may use slots of all types; else it is kept on slots of one. Differs: the operators of a real
-step are watched, so that those called by no module count too, and timed with both kinds of
-kernels; and the answer is for a person, who sets ``backend.level``.
+Source: EasyScale (Li et al., SC '23), section 3.3: a scan of its modules analyses a model. If none
+relies on kernels that the vendor tunes for each type of device, D2 is switched on. The job may then
+use slots of all types. Otherwise it stays on slots of one type. Differs: the operators of a real
+step are observed, so that those called by no module count too, and timed with both kinds of
+kernels. The user acts on the answer by setting ``backend.level``.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ from harness.problems import Problem, UserError, render, suggest
 from systems.runtime.kernels import NEWEST_COMMON, Kernels
 
 TUNED = ("convolution", "rnn")
-"""Parts of the names of operators for which D2 takes other kernels than the vendor's: on CPUs
-oneDNN's, on CUDA cuDNN's."""
+"""Parts of the names of operators for which D2 does not use the vendor's kernels: oneDNN's on CPUs,
+cuDNN's on CUDA."""
 _SHOWN = 12
 _SHOWN_MODULES = 2
 TIMEOUT_S = 600.0
 
 
 class ScanError(Exception):
-    """A step could not be watched; the text has what was said last."""
+    """A step could not be measured; the text has the last output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator of a step, with the best kernels and with common ones."""
+    """Operator of a step, with the best kernels and with common ones."""
 
     name: str
     calls: int
-    """In a step."""
+    """Number of calls in a step."""
     best_s: float
-    """Of the CPU in a step, with the best kernels; 0: it is not used then."""
+    """Processor time in a step with the best kernels; 0 if these do not use the operator."""
     common_s: float
     modules: tuple[str, ...]
 
     @property
     def is_tuned(self) -> bool:
-        """Whether D2 takes other kernels for it than the vendor's."""
+        """True if D2 does not use the vendor's kernels for it."""
         return any(part in self.name for part in TUNED)
 
 
 def scan(spec: WorkloadSpec, batch: int, steps: int, num_threads: int) -> list[Operator]:
-    """The operators of a workload's step, those that take longest first.
+    """Return the operators of a workload's step, slowest first.
 
     Args:
         spec: the workload.
         batch: samples of a step.
-        steps: that are timed.
-        num_threads: of an operator.
+        steps: number of timed steps.
+        num_threads: threads of an operator.
 
     Raises:
         ScanError: a step could not be made.
@@ -88,7 +88,7 @@ def scan(spec: WorkloadSpec, batch: int, steps: int, num_threads: int) -> list[O
 
 
 def _watch(asked: Mapping[str, Any], kernels: Kernels) -> dict[str, Any]:
-    """What ``operators`` says, in a process of its own with these kernels."""
+    """Return the answer of ``operators``, from a separate process with these kernels."""
     threads = str(kernels.num_threads)
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, threads), **kernels.environment}
@@ -111,7 +111,7 @@ def _watch(asked: Mapping[str, Any], kernels: Kernels) -> dict[str, Any]:
 
 
 def report(name: str, operators: Sequence[Operator], batch: int, num_threads: int) -> str:
-    """The scan in words."""
+    """Return the result of a scan as text."""
     best_s, common_s = (
         sum(getattr(op, field) for op in operators) for field in ("best_s", "common_s")
     )
@@ -155,10 +155,10 @@ def _some(modules: Sequence[str]) -> str:
 
 
 def find(name: str) -> WorkloadSpec:
-    """The workload called ``POOL/NAME``, as ``tiny/resnet50``.
+    """Return the workload called ``POOL/NAME``, such as ``tiny/resnet50``.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none of this name.
     """
     pool, _, own = name.partition("/")
     pools = options("workload")
@@ -173,7 +173,7 @@ def find(name: str) -> WorkloadSpec:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m systems.virtual.scan",
         description=(
@@ -191,7 +191,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Scan, and say what was found. 1: a step could not be made; 2: a wrong argument."""
+    """Scan a workload and print the result; return 1 if a step failed, 2 for a wrong argument."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
     for option in ("batch", "steps", "threads"):

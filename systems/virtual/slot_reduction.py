@@ -1,11 +1,11 @@
-"""How gradients become their mean where nothing of the reduction outlives a restart (level D0).
+"""Reduction of gradients whose state does not survive a restart (level D0).
 
 Source: EasyScale (Li et al., SC '23), sections 3.3 and 5.1.1: "D0 ignores the states of gradient
-synchronization in the checkpoint, and thus these states are lost after restarting". What is lost:
-the ranks of virtual workers, so that a slot adds its own workers' gradients up, as one does who
-accumulates gradients, and the ring is one of slots; and the layout of the buckets, so that the
-first step after every restart has that of a new job. The paper does not say in which order a
-slot's own gradients are added; here it is that of its workers.
+synchronization in the checkpoint, and thus these states are lost after restarting". The ranks of
+virtual workers are lost: a slot adds its own workers' gradients, as in gradient accumulation, and
+the ring is one of slots. The layout of the buckets is lost too: the first step after every restart
+has that of a new job. The paper does not state the order in which a slot adds its own gradients;
+here it is that of its workers.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from systems.virtual.virtual_reduction import VirtualReduction
 
 
 class SlotReduction(VirtualReduction):
-    """The reduction of a slot that is one rank, however many virtual workers it runs. With one
-    worker on every slot, and until the first restart, it is that of stock training."""
+    """Reduction of a slot that is one rank, whatever its number of virtual workers.
+
+    With one worker on every slot, and until the first restart, it equals that of stock training.
+    """
 
     _is_new = True
-    """Whether no step has been made since the start."""
+    """True if no step has been made since the start."""
 
     @property
     def turns(self) -> range:
-        """In the order in which their gradients are added up."""
+        """Local workers in the order in which their gradients are added."""
         return self._local
 
     @property
     def loss_weight(self) -> float:
-        """The slots' sums are divided by the slots, not by the workers."""
+        """Factor on a worker's loss: the slots' sums are divided by the slots, not by the
+        workers."""
         return self._num_slots / self._num_workers
 
     def begin_step(self, step: int) -> None:
@@ -48,7 +51,7 @@ class SlotReduction(VirtualReduction):
 
     @property
     def kept_layout(self) -> Sequence[Sequence[str]]:
-        """None: it is lost."""
+        """Empty: the layout is lost at a restart."""
         return ()
 
     def commit(self) -> None:

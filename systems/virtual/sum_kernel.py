@@ -1,10 +1,10 @@
-"""One worker's gradients: scaled, and added to sums or kept for later.
+"""Kernel that scales one worker's gradients, and adds them to sums or keeps them for later.
 
-In C (``sum_kernel.c``) this is one pass over memory and one call for many gradients; in torch it is
-a pass for every operation and a call for every block of elements, which makes a tenth of a step of
+In C (``sum_kernel.c``) it is one pass over memory and one call for many gradients. In torch it is a
+pass for every operation and a call for every block of elements. That makes a tenth of a step of
 small models and 2 to 4 % of one of large models. Both give the same bits. The C code is compiled
-when the project is installed; where no compiler was there, and for gradients that are not float32,
-torch does it.
+when the project is installed. Torch is used if there was no compiler, and for gradients that are
+not float32.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ LIBRARY = "systems.virtual._sum_kernel"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Elements of a gradient that are added up in one order."""
+    """Elements of a gradient that are summed in one order."""
 
     gradient: int
-    """Which of the gradients that are taken together."""
+    """Index among the gradients that are taken together."""
     start: int
     stop: int
-    """Its elements, in the order of the memory."""
+    """Range of its elements, in the order of the memory."""
     first: int
-    """The worker whose term the sum begins with."""
+    """Worker whose term begins the sum."""
     total: torch.Tensor
-    """Where the sum goes, flat."""
+    """Destination of the sum, flat."""
     kept: torch.Tensor
     """Memory for the terms of the workers above ``first``: a row each, the last worker's first."""
 
 
 class TorchPieces:
-    """Pieces that are taken by operations of torch."""
+    """Pieces that torch's operations sum."""
 
     def __init__(self, pieces: Sequence[Piece], num_workers: int) -> None:
-        """Args: what to take in every worker's turn, and how many workers there are."""
+        """Prepare the pieces to take in every worker's turn, for ``num_workers`` workers."""
         self._pieces = pieces
         self._num_workers = num_workers
         longest = max((piece.stop - piece.start for piece in pieces), default=0)
@@ -53,11 +53,11 @@ class TorchPieces:
         self._scratch = torch.empty(min(longest, BLOCK_ELEMENTS), dtype=dtype)
 
     def take(self, gradients: Sequence[torch.Tensor], worker: int) -> None:
-        """Add a worker's gradients to the sums, or keep them; turns go down to worker 0.
+        """Add a worker's gradients to the sums, or keep them; turns must go down to worker 0.
 
         Args:
-            gradients: dense; pieces are of their memory, in its order.
-            worker: whose they are.
+            gradients: dense gradients; pieces refer to their memory, in its order.
+            worker: worker of these gradients.
         """
         flats = [_flat(gradient) for gradient in gradients]
         for piece in self._pieces:
@@ -83,15 +83,16 @@ class TorchPieces:
 
 
 class CompiledPieces:
-    """The same in one call."""
+    """Pieces that one call of the C library sums."""
 
     def __init__(
         self, kernel: Callable[..., None], pieces: Sequence[Piece], num_workers: int
     ) -> None:
-        """Args: ``elastrace_take`` of the library, and as for ``TorchPieces``; float32 alone."""
+        """Prepare the pieces, all float32. Args: ``kernel``: ``elastrace_take`` of the library; the
+        rest: as for ``TorchPieces``."""
         self._kernel = kernel
         self._memory = [(piece.total, piece.kept) for piece in pieces]
-        """What the table points to."""
+        """Memory to which the table points, kept alive."""
         self._table = np.array(
             [
                 (
@@ -104,7 +105,7 @@ class CompiledPieces:
         )
         num_gradients = max((piece.gradient + 1 for piece in pieces), default=0)
         self._pointers = (ctypes.c_void_p * num_gradients)()
-        # What a call needs is made beforehand: it comes amid a backward pass, with cold caches.
+        # Prepare the arguments now: the call comes during a backward pass, with cold caches.
         self._before = (self._table.ctypes.data, len(self._table), self._pointers)
         self._factor = 1.0 / num_workers
         self._num_workers = num_workers
@@ -117,21 +118,21 @@ class CompiledPieces:
 
 
 def _flat(gradient: torch.Tensor) -> torch.Tensor:
-    """A dense tensor in the order of its memory."""
+    """Return a dense tensor as a flat one, in the order of its memory."""
     if gradient.is_contiguous():
         return gradient.view(-1)
     return gradient.as_strided((gradient.numel(),), (1,))
 
 
 def pieces_of(pieces: Sequence[Piece], num_workers: int) -> CompiledPieces | TorchPieces:
-    """The fastest way there is to take these."""
+    """Return the fastest implementation for these pieces."""
     if _KERNEL is not None and all(piece.total.dtype == torch.float32 for piece in pieces):
         return CompiledPieces(_KERNEL, pieces, num_workers)
     return TorchPieces(pieces, num_workers)
 
 
 def load() -> Callable[..., None] | None:
-    """The compiled function; None where there is none."""
+    """Return the compiled function; None if there is none."""
     found = find_spec(LIBRARY)
     if found is None or found.origin is None:
         return None

@@ -1,8 +1,8 @@
-"""How the gradients of N virtual workers on any number of slots become their mean.
+"""Reduction of the gradients of N virtual workers, on any number of slots, to their mean.
 
 Source: EasyScale (Li et al., SC '23), section 3.3. The bits are those of stock
-DistributedDataParallel on N processes: the same buckets, in the first step too, each worker's
-gradients multiplied by 1/N, and added up in the order of gloo's ring over N.
+DistributedDataParallel on N processes. The buckets are the same, also in the first step. Each
+worker's gradients are multiplied by 1/N, and added in the order of gloo's ring over N.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from systems.virtual.small_parameters import is_small
 
 
 class VirtualReduction(OrderedReduction):
-    """The reduction of a slot that runs some of N virtual workers.
+    """Reduction of a slot that runs some of N virtual workers.
 
-    Where every slot runs one worker, gloo's own all-reduce gives the right sums, overlapped with
-    the backward pass; the first step alone is added up by hand, since DistributedDataParallel
-    has other buckets in it. A slot that runs all workers adds their gradients up as they come
-    (``RunningSum``); else each worker's go into a copy of their own, scaled, and the slots add
-    up a part each (``CopiedGradients``).
+    If every slot runs one worker, gloo's own all-reduce gives the right sums, overlapped with the
+    backward pass. This class itself sums only the first step, since DistributedDataParallel has
+    other buckets in it. A slot that runs all workers adds their gradients as they come
+    (``RunningSum``). Otherwise each worker's scaled gradients go into a separate copy, and each
+    slot sums a part (``CopiedGradients``).
 
-    The virtual workers of a step all begin with the same buffers, and the first one's are
-    everybody's afterwards, as DistributedDataParallel does it.
+    All virtual workers begin a step with the same buffers, and have the first one's afterwards, as
+    in DistributedDataParallel.
     """
 
     def __init__(
@@ -44,7 +44,8 @@ class VirtualReduction(OrderedReduction):
         device: torch.device,
         num_workers: int,
     ) -> None:
-        """Args: as for ``OrderedReduction``, and how many virtual workers the job has."""
+        """Wrap the model as ``OrderedReduction`` does. Args: ``num_workers``: number of virtual
+        workers of the job."""
         super().__init__(model, optimizer, device)
         self._num_workers = num_workers
         self._parallel = cast(DistributedDataParallel, self.parallel)
@@ -53,10 +54,11 @@ class VirtualReduction(OrderedReduction):
         self._rank = 0
         self._by_hand = False
         self._awaits_backward = False
-        """Whether DistributedDataParallel does, for the forward pass that it has made."""
+        """True if DistributedDataParallel awaits the backward pass of a forward pass that it has
+        made."""
         self._slot_memory: GradientMemory | None = None
         self._gradients: CopiedGradients | RunningSum | None = None
-        """Of the layout in use; None where DistributedDataParallel's own do."""
+        """Gradients in the layout in use; None if DistributedDataParallel's own are used."""
         self._places_in_use: Sequence[Places] = ()
         self._kept = torch.empty_like(self.buffers.flat)
         for parameter in model.parameters():
@@ -67,27 +69,30 @@ class VirtualReduction(OrderedReduction):
 
     @property
     def group(self) -> Group | None:
-        """What it reduces over."""
+        """Process group of the slots."""
         return self._group
 
     @property
     def local(self) -> range:
-        """The virtual workers of this slot."""
+        """Virtual workers of this slot."""
         return self._local
 
     @property
     def turns(self) -> range:
-        """The same in the order of their turns, which ``RunningSum`` wants to go down."""
+        """Virtual workers of this slot in the order of their turns.
+
+        The order goes down, as ``RunningSum`` needs.
+        """
         return self._local[::-1]
 
     @property
     def loss_weight(self) -> float:
-        """What a worker's loss is multiplied by before its backward pass."""
+        """Factor on a worker's loss before its backward pass."""
         return 1.0
 
     @property
     def module(self) -> torch.nn.Module:
-        """The model to call in this step."""
+        """Model to call in this step."""
         return self._model if self._by_hand else self.parallel
 
     @property
@@ -99,11 +104,11 @@ class VirtualReduction(OrderedReduction):
 
     @property
     def buckets(self) -> list[torch.Tensor]:
-        """The reduced gradients of the last step, flat, by bucket; not copies."""
+        """Reduced gradients of the last step, one flat tensor for each bucket; not copies."""
         return self._gradients.buckets if self._gradients is not None else super().buckets
 
     def assign(self, counts: Sequence[int]) -> None:
-        """After ``attach``: which virtual workers the slots run, so many each, by rank."""
+        """Set the number of virtual workers of each slot, by rank; call it after ``attach``."""
         self._rank = 0 if self._group is None else self._group.rank
         self._num_slots = len(counts)
         self._local = ranges(counts)[self._rank]
@@ -112,7 +117,8 @@ class VirtualReduction(OrderedReduction):
             self._slot_memory.renew_part()
 
     def begin_step(self, step: int) -> None:
-        """Before the first virtual worker's forward pass; ``step``: executed so far."""
+        """Begin a step, before the first virtual worker's forward pass; ``step``: executed so
+        far."""
         is_spread = self._num_slots == self._num_workers
         self._by_hand = not is_spread or (step == 0 and self._num_workers > 1)
         if not self._by_hand:
@@ -124,10 +130,10 @@ class VirtualReduction(OrderedReduction):
         self._use(layout, places)
 
     def _use(self, layout: Sequence[BucketLayout], places: Sequence[Places]) -> None:
-        """Sums of this step are made by hand, in this layout."""
+        """Sum this step in this class, in the given layout."""
         if self._gradients is None or self._places_in_use is not places:
             self._places_in_use = places
-            self._gradients = None  # its memory is free for the new one
+            self._gradients = None  # free its memory before the new one is allocated
             self._gradients = self._slot_gradients(layout, places)
         self._before_forward(self._model, ())
 
@@ -144,29 +150,29 @@ class VirtualReduction(OrderedReduction):
         )
 
     def begin_worker(self, worker: int) -> None:
-        """Before a virtual worker's first forward pass of a step."""
+        """Begin a virtual worker's first forward pass of a step."""
         if self._by_hand and worker != self.turns[0]:
             self.buffers.gather().copy_(self._boundary)
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:
-        """Within, gradients are added to those that are there, and go nowhere yet."""
+        """Add gradients to existing ones within the context, without taking them yet."""
         with nullcontext() if self._by_hand else self._parallel.no_sync():
             yield
 
     def begin_last(self, worker: int) -> None:
-        """Before a virtual worker's last forward pass of a step."""
+        """Begin a virtual worker's last forward pass of a step."""
         if self._by_hand and self._gradients is not None:
             self._gradients.begin_worker(worker)
 
     def after_forward(self, worker: int) -> None:
-        """After a virtual worker's last forward pass of a step."""
+        """Keep the first worker's buffers, after a virtual worker's last forward pass of a step."""
         self._awaits_backward = not self._by_hand
         if self._by_hand and worker == 0:
             self._kept.copy_(self.buffers.gather())
 
     def end_worker(self, worker: int) -> None:
-        """After a virtual worker's last backward pass of a step.
+        """End a virtual worker's last backward pass of a step.
 
         Raises:
             UnusedParameterError: a parameter has no gradient.
@@ -178,7 +184,7 @@ class VirtualReduction(OrderedReduction):
                 raise unused([n for n, p in self._model.named_parameters() if id(p) in missing])
 
     def begin(self) -> None:
-        """After the last forward pass: the first worker's buffers are on their way."""
+        """Start the broadcast of the first worker's buffers, after the last forward pass."""
         if not self._by_hand:
             super().begin()
             return
@@ -193,10 +199,11 @@ class VirtualReduction(OrderedReduction):
             self._lost = error
 
     def finish(self) -> None:
-        """After the last backward pass: gradients are the workers' mean, buffers the first one's.
+        """Make gradients the workers' mean and buffers the first worker's, after the last backward
+        pass.
 
         Raises:
-            GroupLost: the state is that from before the forward pass.
+            GroupLost: the process group failed; the state is again that before the forward pass.
         """
         if not self._by_hand or self._gradients is None:
             super().finish()
@@ -216,10 +223,10 @@ class VirtualReduction(OrderedReduction):
         self._buffers_pending = None
         for place, views in zip(self._places_in_use, self._gradients.gradients, strict=True):
             for parameter, gradient in zip(place.parameters, views, strict=True):
-                parameter.grad = gradient.to(self._device)  # on a CPU it is there
+                parameter.grad = gradient.to(self._device)  # on a CPU this copies nothing
 
     def undo(self) -> None:
-        """Take back what the step did to the buffers, unless it was committed."""
+        """Restore the buffers to their state before the step, unless it was committed."""
         if self._gradients is not None:
             self._gradients.drop()
         if self._awaits_backward:
@@ -228,18 +235,22 @@ class VirtualReduction(OrderedReduction):
             parameter.grad = None
         super().undo()
         if self._group is not None and not self._group.is_quiet:
-            self._gradients = self._slot_memory = None  # others may still read it: let them have it
+            # other slots may still read it, so it must not be used again
+            self._gradients = self._slot_memory = None
 
     def _end_backward(self) -> None:
-        """A step was given up between its two passes. DistributedDataParallel would take the next
-        backward pass for the second, also one whose gradients are added up by hand: it would
-        send what the others do not expect, and leave a worker's gradients for the next."""
+        """Run the backward pass of a step that was abandoned between its two passes.
+
+        DistributedDataParallel would take the next backward pass for the missing one, even in a
+        step that this class sums. DistributedDataParallel would send what other slots do not
+        expect, and leave a worker's gradients for the next.
+        """
         self._awaits_backward = False
-        self._lost = GroupLost("the step was given up")  # nothing is sent
+        self._lost = GroupLost("the step was given up")  # so nothing is sent
         trained = [one for one in self._model.parameters() if one.requires_grad]
         torch.autograd.backward([one.sum() for one in trained])
 
     def _on_gradient(self, parameter: torch.Tensor) -> None:
-        """A parameter's gradient is there; on the thread of the backward pass."""
+        """Take a parameter's gradient; the backward pass calls this on its thread."""
         if self._by_hand and self._gradients is not None:
             self._gradients.take(parameter)

@@ -1,8 +1,8 @@
 """One step of a slot that runs several virtual workers, one after the other.
 
 Source: EasyScale (Li et al., SC '23), sections 3.1 and 3.3: virtual workers take turns at
-mini-batch granularity, after the backward pass, when activations are gone; parameters and
-optimizer state are the same for all at that point and are there once.
+mini-batch granularity, after the backward pass, when activations are freed. Parameters and
+optimizer state are the same for all at that point and exist once.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from systems.virtual.virtual_reduction import VirtualReduction
 
 
 class VirtualTrainer(Trainer):
-    """A trainer whose shares of the batch are those of the job's logical workers, however many
-    slots there are."""
+    """Trainer whose shares of the batch are those of the job's logical workers, on any number of
+    slots."""
 
     def __init__(
         self,
@@ -40,15 +40,17 @@ class VirtualTrainer(Trainer):
         *,
         draws_in_turn: bool = False,
     ) -> None:
-        """Args:
-        session: as for ``Trainer``, like ``mark``.
-        mark: the worker's.
-        num_virtual: virtual workers of the job.
-        contexts: what they have of their own.
-        accumulation_steps: micro-batches of each in a step, whose gradients are added up
-            before they are reduced.
-        drawn: where samples come out of random states of loader processes: what fetches them.
-        draws_in_turn: whether they come out of those that a virtual worker trains with.
+        """Prepare a trainer; call ``set_share`` before the first step.
+
+        Args:
+            session: session whose reduction is set.
+            mark: mark of the worker.
+            num_virtual: number of virtual workers of the job.
+            contexts: state of the virtual workers.
+            accumulation_steps: micro-batches of each worker in a step, whose gradients are added
+                before they are reduced.
+            drawn: source of the samples, if loader processes draw them at random.
+            draws_in_turn: true if samples are drawn from a virtual worker's own random states.
         """
         super().__init__(session, mark)
         self._drawn = drawn
@@ -61,10 +63,10 @@ class VirtualTrainer(Trainer):
         self._sizes: tuple[int, ...] = ()
         """Samples of a step, by virtual worker."""
         self._losses: dict[int, torch.Tensor] = {}
-        """Of the local workers; views of ``_loss_memory``."""
+        """Losses of the local workers; views of ``_loss_memory``."""
         self._loss_memory: torch.Tensor | None = None
         self._before_backward: Callable[[], None] | None = None
-        """To be called in this step."""
+        """Callback that is still to be called in this step."""
 
     def set_share(
         self,
@@ -74,17 +76,17 @@ class VirtualTrainer(Trainer):
         generation: int,
         virtual_workers: Sequence[int] = (),
     ) -> None:
-        """Between steps: what this slot runs from now on.
+        """Set the workers that this slot runs from now on; call it between steps.
 
         Args:
-            rank: of the slot.
-            num_workers: slots.
-            global_batch: of all virtual workers.
-            generation: of the membership; its samples log is opened.
-            virtual_workers: of each slot; empty: as evenly as can be.
+            rank: rank of the slot.
+            num_workers: number of slots.
+            global_batch: batch of all virtual workers.
+            generation: generation of the membership; its samples log is opened.
+            virtual_workers: number on each slot; empty: as even as possible.
 
         Raises:
-            ValueError: some slot or virtual worker would have nothing to do.
+            ValueError: a slot or a virtual worker would get no sample.
             OSError: the log cannot be opened.
         """
         counts = split_evenly(self._num_virtual, num_workers)
@@ -100,12 +102,15 @@ class VirtualTrainer(Trainer):
         self._samples = SamplesLog(session.job_dir, generation, rank, session.data, local)
 
     def plan(self) -> Plan:
-        """What the next step consumes, by virtual worker; pure."""
+        """Return what the next step consumes, by virtual worker; pure."""
         return self.session.data.plan(self.session.data_state, self._num_virtual, self.global_batch)
 
     def batches(self, plan: Plan) -> dict[int, Batch]:
-        """The samples of the local virtual workers, fetched together: they share the loaders of
-        their slot (EasyScale, section 3.2 of the paper). None if each is to be drawn in turn."""
+        """Return the samples of the local virtual workers, fetched together.
+
+        They share the loaders of their slot (EasyScale, section 3.2 of the paper). The result is
+        empty if each worker draws its samples in its turn.
+        """
         session, local = self.session, self._reduction.local
         if self._draws_in_turn:
             return {}
@@ -119,19 +124,20 @@ class VirtualTrainer(Trainer):
         for worker in local:
             cut = slice(at, at + self._sizes[worker])
             at = cut.stop
-            # Memory of its own: a kernel's last bits may depend on where its operands begin.
+            # Clone: a kernel's last bits may depend on the addresses of its operands.
             part = {name: value[cut].clone() for name, value in fetched.items()}
             found[worker] = on_device(part, session.device)
         return found
 
     def _drawn_now(self, plan: Plan, worker: int) -> Batch:
-        """A virtual worker's samples, drawn from the random states as they are."""
+        """Return a virtual worker's samples, drawn from the present random states."""
         session, ranges = self.session, plan.parts[worker]
         batch = session.workload.samples(session.data.ids(ranges), epochs_of(ranges))
         return on_device(batch, session.device)
 
     def dummy_loss(self) -> torch.Tensor:
-        """The loss of the next step's first worker here, for passes that are forgotten."""
+        """Return the loss of the slot's first worker in the next step, for passes that are
+        discarded."""
         plan, first = self.plan(), self._reduction.local.start
         batch = self.batches(plan).get(first) or self._drawn_now(plan, first)
         return self.session.workload.loss(self._reduction.parallel, batch)
@@ -139,15 +145,16 @@ class VirtualTrainer(Trainer):
     def compute(
         self, on_losses: OnLosses | None = None, before_backward: Callable[[], None] | None = None
     ) -> None:
-        """Each local virtual worker's forward and backward pass, then the reduction.
+        """Run each local virtual worker's forward and backward pass, then the reduction.
 
         Args:
-            on_losses: called after the last forward pass with the losses of the local workers.
-                Waits for the device.
-            before_backward: called before the first of their backward passes.
+            on_losses: called with the losses of the local workers after the last forward pass,
+                which waits for the device.
+            before_backward: called before the first backward pass of these workers.
 
         Raises:
-            GroupLost: the state is what it was, and the step can be computed again.
+            GroupLost: the process group failed; the state is unchanged, and the step can be
+                computed again.
         """
         session, reduction = self.session, self._reduction
         self._before_backward = before_backward
@@ -201,19 +208,19 @@ class VirtualTrainer(Trainer):
         self._mark.now(Doing.FORWARD)
 
     def _forward(self, worker: int, part: Batch, share_of: float) -> torch.Tensor:
-        """The loss of a micro-batch, to call ``backward`` on; notes it."""
+        """Record the loss of a micro-batch, and return what ``backward`` is called on."""
         loss = self.session.workload.loss(self._reduction.module, part)
         self.session.recorder.before_backward(loss)
         own = loss.detach() if share_of == 1.0 else loss.detach() * share_of
         if worker in self._losses:
             self._losses[worker].add_(own)
         else:
-            # Not the loss itself: it lies among the activations of its turn and, kept, would cut
-            # up what they leave, so that those of the next turn no longer fit there.
+            # Copy the loss: it lies among the activations of its turn. Kept there, it would
+            # fragment the memory that they leave, so that those of the next turn would not fit.
             if self._loss_memory is None:
                 self._loss_memory = own.new_empty(self._num_virtual)
             self._losses[worker] = self._loss_memory[worker].copy_(own)
-        # The mean over workers is to be the mean over samples, also where shares differ.
+        # Weight the losses so that the mean over workers is the mean over samples.
         weight = self._sizes[worker] * self._num_virtual / self.global_batch * share_of
         weight *= self._reduction.loss_weight
         return loss if weight == 1.0 else loss * weight
@@ -230,17 +237,18 @@ class VirtualTrainer(Trainer):
 
     @property
     def losses(self) -> list[tuple[int, float]]:
-        """The losses of the local workers in the step computed last. Waits for the device."""
+        """Losses of the local workers in the last computed step. Reading them waits for the
+        device."""
         return [(worker, float(loss)) for worker, loss in self._losses.items()]
 
     def mean(self, losses: Sequence[float]) -> float:
-        """The step's mean loss over samples, from all workers' losses."""
+        """Return the step's mean loss over samples, from all workers' losses."""
         total = sum(size * loss for size, loss in zip(self._sizes, losses, strict=True))
         return total / self.global_batch
 
 
 def micro_batches(batch: Batch, count: int) -> list[tuple[Batch, float]]:
-    """At most ``count`` parts of a batch, in order, and what share of its samples each has."""
+    """Return at most ``count`` parts of a batch, in order, and each part's share of its samples."""
     if count == 1:
         return [(batch, 1.0)]
     size = len(next(iter(batch.values())))

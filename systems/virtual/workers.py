@@ -1,4 +1,4 @@
-"""Which reduction and trainer a worker has: those of its own, or of virtual workers."""
+"""Choice of a worker's reduction and trainer: its own, or those for virtual workers."""
 
 from __future__ import annotations
 
@@ -17,38 +17,37 @@ from systems.virtual.virtual_trainer import VirtualTrainer
 
 
 class TrainerOrder(Protocol):
-    """What orders of all kinds of workers say about virtual workers; ``RuntimeOptions`` has the
-    meaning of the options."""
+    """Fields of all kinds of workers' orders about virtual workers; see ``RuntimeOptions``."""
 
     @property
     def logical_workers(self) -> int:
-        """Virtual workers of the job; 0: every worker is one of its own."""
+        """Number of virtual workers of the job; 0: it has none."""
         ...
 
     @property
     def random_states(self) -> str:
-        """``streams`` or ``per_step``."""
+        """Kind of random states: ``streams`` or ``per_step``."""
         ...
 
     @property
     def accumulation_steps(self) -> int:
-        """Micro-batches of each in a step."""
+        """Number of micro-batches of each virtual worker in a step."""
         ...
 
     @property
     def drawn_samples(self) -> bool:
-        """Whether samples come out of random states."""
+        """True if samples depend on random states."""
         ...
 
 
 def ordered_reduction(
     program: Program, num_virtual: int, *, carries_ranks: bool = True
 ) -> OrderedReduction:
-    """The ordered reduction of a worker.
+    """Return the ordered reduction of a worker.
 
     Args:
-        program: what it trains.
-        num_virtual: virtual workers of the job, some of which it runs; 0: it is itself one.
+        program: program that the worker trains.
+        num_virtual: number of virtual workers of the job, some of which this worker runs; 0: none.
         carries_ranks: see ``RuntimeOptions``.
     """
     parts = program.model, program.optimizer, program.device
@@ -59,7 +58,7 @@ def ordered_reduction(
 
 
 def trainer_of(session: Session, mark: Mark, order: TrainerOrder) -> Trainer:
-    """The trainer that goes with ``ordered_reduction``."""
+    """Return the trainer that belongs to ``ordered_reduction``."""
     num_virtual = order.logical_workers
     if not num_virtual:
         return Trainer(session, mark)

@@ -114,6 +114,37 @@ def test_an_error_of_the_last_worker_is_told_whenever_another_s_death_is_heard(f
     assert "an error of its own" in end.reason
 
 
+@pytest.mark.parametrize("is_of_all", [False, True])
+def test_a_newcomer_s_own_error_ends_its_change_and_a_difference_of_all_the_job(is_of_all):
+    """The others may never see the difference: their sum can be lost with the newcomer."""
+    made = []
+    model = SimpleNamespace(
+        launched=lambda name: made[0].hears[name].append(GREETS), killed=lambda name: None
+    )
+    driver = Driver(model, "background", "exact")
+    made.append(driver)
+    (old,) = driver.begin((0,))
+    first = {"kind": "first_step", "step": 1, "samples": 12, "phases_s": {}}
+    driver.job.heard(driver.connections[old], first)
+    driver.ask((0, 1))
+    new = driver.names[-1]
+    driver.hear(new)
+    said = {"kind": "failed", "reason": "they differ", "collective": False, "is_of_all": is_of_all}
+    driver.hears[new] += [said, Exit(driver.names.index(new), 1, "exited with 1")]
+    driver.hear(new)
+    driver.hear(new)
+    assert driver.job.is_alive
+    lost = {"kind": "failed", "reason": "a broken connection", "collective": True}
+    driver.hears[old] += [lost, Exit(driver.names.index(old), 1, "exited with 1")]
+    driver.hear(old)
+    driver.hear(old)
+    while driver.hears[STORE]:
+        driver.hear(STORE)
+    end = driver.reports[-1]
+    assert end.kind is (ReportKind.FAILED if is_of_all else ReportKind.LOST)
+    assert "they differ" in end.reason
+
+
 @settings(max_examples=examples(300), deadline=None)
 @given(drawn=st.randoms(use_true_random=False), way=st.sampled_from(WAYS))
 def test_the_driver_knows_what_becomes_of_random_changes_and_deaths(drawn, way):

@@ -1,1 +1,1 @@
-"""Data addressed by sample id: the same id gives the same bits in every process."""
+"""Data sets addressed by sample id: the same id gives the same bits in every process."""

@@ -22,7 +22,7 @@ _WAY_OUT = (
 
 
 class _Reviews:
-    """Files of reviews, read when they are asked for: the first words of each."""
+    """The first words of review files, read on request."""
 
     def __init__(self, files: Sequence[Path], vocabulary: int, length: int) -> None:
         self._files = list(files)
@@ -42,7 +42,7 @@ class _Reviews:
         }
 
     def _words(self, path: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """The review's words and END, cut or padded to the length."""
+        """Return the review's words and END, cut or padded to the length."""
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -56,10 +56,10 @@ class _Reviews:
 
 
 def open_aclimdb(root: str, vocabulary: int, length: int) -> DataSet:
-    """The labelled reviews below ``root`` (or ``root`` itself): 25,000 and 25,000 held out.
+    """Open the labelled reviews below ``root`` (or ``root`` itself): 25,000 and 25,000 held out.
 
     Words are hashed into the vocabulary, whose size is not GPT-2's: perplexities do not compare
-    with published ones. Of each review the first ``length`` words are read.
+    with published ones. Only the first ``length`` words of each review are used.
 
     Args:
         root: folder with ``aclImdb/`` or with its ``train`` and ``test``.
@@ -67,7 +67,7 @@ def open_aclimdb(root: str, vocabulary: int, length: int) -> DataSet:
         length: words of a review.
 
     Raises:
-        DataError: a folder is missing or holds no review.
+        DataError: a folder is missing or has no review.
     """
     folder = Path(root) / _FOLDER if (Path(root) / _FOLDER).is_dir() else Path(root)
     parts = []

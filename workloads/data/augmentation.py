@@ -1,8 +1,8 @@
-"""Training samples varied from epoch to epoch, without any random state.
+"""Augmentation of training samples from epoch to epoch, without any random state.
 
-Each variation is a function of the seed and of the *draw*: the number of an epoch and a sample
-id in one. So a sample that is consumed in some epoch is the same whoever fetches it, in which
-order and how often, and a rescale in the middle of an epoch changes none.
+Each variation is a function of the seed and of the *draw*, one number for epoch and sample id. A
+sample of a given epoch is therefore the same for every worker, in any order and any number of
+times. A rescale in the middle of an epoch changes no sample.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workloads.data.words import FIRST_WORD, PADDING
 
 Draws: TypeAlias = npt.NDArray[np.int64]
 Augmented: TypeAlias = Callable[[Batch, int, Draws], Batch]
-"""A batch, a seed and the draw of each of its samples; the batch varied, in the same shapes."""
+"""Function that varies a batch, given a seed and the draw of each sample; shapes stay."""
 
 _ONE_WORD_IN = 16
 _MASKED_BANDS = 8
@@ -28,7 +28,7 @@ _MASKED_TIME = 16
 
 
 def shifted(batch: Batch, seed: int, draws: Draws) -> Batch:
-    """Pictures moved by up to an eighth of their side each way; what comes in is 0.
+    """Return pictures moved by up to an eighth of their side each way, with 0 at the new edges.
 
     Source: He et al., CVPR '16, section 4.2 (four pixels of 32).
     """
@@ -45,14 +45,14 @@ def shifted(batch: Batch, seed: int, draws: Draws) -> Batch:
 
 
 def shifted_and_mirrored(batch: Batch, seed: int, draws: Draws) -> Batch:
-    """Pictures moved, and every other one mirrored left to right."""
+    """Return pictures moved, about half of them also mirrored left to right."""
     batch = shifted(batch, seed, draws)
     mirrored = _every_other(seed, draws)[:, None, None, None]
     return {**batch, "image": torch.where(mirrored, batch["image"].flip(-1), batch["image"])}
 
 
 def mirrored_with_boxes(batch: Batch, seed: int, draws: Draws) -> Batch:
-    """Every other picture mirrored left to right, and the boxes in it."""
+    """Return pictures with their boxes, about half of them mirrored left to right."""
     mirrored = _every_other(seed, draws)
     image, boxes = batch["image"], batch["boxes"].clone()
     there = (batch["classes"] >= 0) & mirrored[:, None]
@@ -62,10 +62,10 @@ def mirrored_with_boxes(batch: Batch, seed: int, draws: Draws) -> Batch:
 
 
 def masked_spectrum(batch: Batch, seed: int, draws: Draws) -> Batch:
-    """Spectra without one band of frequencies and one stretch of time.
+    """Return spectra without one band of frequencies and one stretch of time.
 
-    At most an eighth of the bands and a sixteenth of the recorded frames. Source: Park et al.,
-    Interspeech '19, section 2, without their warping of time.
+    The mask covers at most an eighth of the bands and a sixteenth of the recorded frames. Source:
+    Park et al., Interspeech '19, section 2, without their warping of time.
     """
     spectrum = batch["spectrum"]
     num_frames = batch["num_frames"].numpy()
@@ -84,9 +84,9 @@ def masked_spectrum(batch: Batch, seed: int, draws: Draws) -> Batch:
 
 
 def blanked(name: str) -> Augmented:
-    """Texts of which one word in sixteen is blank, in the tensor called ``name``.
+    """Return a function that blanks about one word in sixteen, in the tensor called ``name``.
 
-    Words that tell where a text begins or ends stay, and so does the answer to a question.
+    Words that mark the beginning or end of a text stay, and so does the answer to a question.
     Source: Bowman et al., CoNLL '16, section 3.1 ("word dropout").
     """
 

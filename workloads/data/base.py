@@ -1,4 +1,4 @@
-"""What a data set is to a workload."""
+"""Interface between data sets and workloads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workloads.data.augmentation import Augmented
 
 
 class DataError(ValueError):
-    """Files that cannot be used. ``problems`` has one line each: place, fact, way out."""
+    """An error for unusable files. ``problems`` has one line each: place, fact, way out."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -28,11 +28,11 @@ class SampleSet(Protocol):
     """Samples 0..len-1, each a pure function of its id."""
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         ...
 
     def samples(self, ids: Sequence[int]) -> Batch:
-        """The samples with these ids, stacked in this order, with their ``label``.
+        """Return the samples with these ids, stacked in this order, with their ``label``.
 
         Raises:
             IndexError: an id outside 0..len-1 (ids never count from the end).
@@ -42,21 +42,21 @@ class SampleSet(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A training set, the held-out samples, and what is known of both."""
+    """A training set, the held-out samples, and facts about both."""
 
     train: SampleSet
     held_out: SampleSet
     num_labels: int
-    """How many there are."""
+    """Number of labels."""
     augmented: Augmented
-    """How training samples are varied where that is asked for."""
+    """Function that varies training samples, if augmentation is requested."""
 
 
 def checked_ids(ids: Sequence[int], num_samples: int) -> npt.NDArray[np.int64]:
-    """The ids as an array.
+    """Return the ids as an array.
 
     Raises:
-        IndexError: there are none, or one lies outside 0..num_samples-1.
+        IndexError: there is no id, or one lies outside 0..num_samples-1.
     """
     array = np.asarray(ids, dtype=np.int64)
     if array.size == 0:

@@ -1,7 +1,7 @@
-"""Pictures with things in boxes: synthetic ones, and the sets there are, by name.
+"""Pictures of things with their boxes: synthetic ones and data sets, by name.
 
-A sample has ``image`` (3, side, side), ``boxes`` (things, 4): centre and size as shares of the
-side, and ``classes`` (things), -1 where there is no thing more.
+A sample has ``image`` (3, side, side), ``boxes`` (things, 4) and ``classes`` (things). A box is
+centre and size as shares of the side. The class of an unused entry is -1.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from workloads.data.synthetic import synthetic_set
 from workloads.data.voc import MAX_THINGS, open_voc
 
 NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "voc": True}
-"""The sets there are, and whether each reads files below ``root``."""
+"""Names of the data sets, and whether each reads files below ``root``."""
 _MOST = 3
 _STEPS = 16
-"""Places and sizes are whole sixteenths of the side."""
+"""Grid of places and sizes: whole sixteenths of the side."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColouredBoxes:
-    """One to three rectangles on noise; the class is the colour. A later one hides an earlier."""
+    """One to three rectangles on noise, with the class as colour; later ones cover earlier ones."""
 
     seed: int
     stream: str
@@ -38,11 +38,11 @@ class ColouredBoxes:
     """Side in pixels, a multiple of 16."""
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return self.num_samples
 
     def samples(self, ids: Sequence[int]) -> Batch:
-        """See the module."""
+        """Return ``image``, ``boxes`` and ``classes`` of the samples; see the module."""
         index = checked_ids(ids, self.num_samples)
         count, side = len(index), self.image_size
         drawn = random_integers(self.seed, f"{self.stream} boxes", index, 5 * _MOST, 1 << 20)
@@ -87,7 +87,7 @@ def _padded(images: np.ndarray, boxes: np.ndarray, classes: np.ndarray) -> Batch
 def open_boxes(
     data: str, root: str, image_size: int, synthetic: tuple[int, int], seed: int
 ) -> DataSet:
-    """A set of pictures with boxes.
+    """Open a set of pictures with boxes.
 
     Args:
         data: one of ``NEEDS_ROOT``.

@@ -25,12 +25,12 @@ _PICTURE = 3 * _SIDE * _SIDE
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """One of the two sets."""
+    """One of the two data sets."""
 
     title: str
     num_classes: int
     num_labels: int
-    """Bytes before a picture; the last is the class."""
+    """Bytes of labels before a picture; the last is the class."""
     folder: str
     archive: str
     train: tuple[str, ...]
@@ -43,7 +43,7 @@ class _Version:
 
     @property
     def way_out(self) -> str:
-        """Where to get it, and where to put it."""
+        """Advice on where to get the data set and where to put it."""
         return (
             f"unpack {self.archive} (the binary version, from"
             " https://www.cs.toronto.edu/~kriz/cifar.html) and set root to the folder it was"
@@ -118,7 +118,7 @@ class _Cifar:
 
 
 def open_cifar(version: _Version, root: str, image_size: int) -> DataSet:
-    """One of the sets below ``root`` (or ``root`` itself): 50,000 to train with, 10,000 held out.
+    """Open a data set below ``root`` (or ``root`` itself): 50,000 to train with, 10,000 held out.
 
     Args:
         version: ``CIFAR10`` or ``CIFAR100``.
@@ -126,7 +126,7 @@ def open_cifar(version: _Version, root: str, image_size: int) -> DataSet:
         image_size: side in pixels; pixels are repeated.
 
     Raises:
-        DataError: every file that is missing or has not the right form.
+        DataError: files are missing or malformed; all of them.
     """
     below = Path(root) / version.folder
     folder = below if below.is_dir() else Path(root)

@@ -1,9 +1,9 @@
 """Random numbers addressed by (seed, stream, id, position), without any state.
 
-A generator with a state would have to be wound to a sample's place; here every number is a
-hash of where it stands, so that any sample can be had alone, in any order, with the same
-bits on every platform. The hash is the finaliser of SplitMix64 (Steele, Lea and Flood,
-OOPSLA '14), applied once per level of the address.
+A generator with a state would have to be advanced to a sample's position. Here every number is a
+hash of its address. Any sample can therefore be computed alone, in any order, with the same bits on
+every platform. The hash is the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA '14), applied
+once per level of the address.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _mix(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 def random_words(
     seed: int, stream: str, ids: npt.NDArray[np.int64], width: int
 ) -> npt.NDArray[np.uint64]:
-    """``width`` uniform 64-bit words for each id; shape (len(ids), width)."""
+    """Return ``width`` uniform 64-bit words for each id; shape (len(ids), width)."""
     key = _mix(np.array([(seed ^ (zlib.crc32(stream.encode()) << 32)) & _WORD], dtype=np.uint64))
     rows = _mix(key + (ids.astype(np.uint64) + np.uint64(1)) * _STEP)
     columns = np.arange(1, width + 1, dtype=np.uint64) * _STEP
@@ -36,7 +36,7 @@ def random_words(
 def random_integers(
     seed: int, stream: str, ids: npt.NDArray[np.int64], width: int, below: int
 ) -> npt.NDArray[np.int64]:
-    """Uniform integers in 0..below-1 (``below`` at most 2**31); shape (len(ids), width)."""
+    """Return uniform integers in 0..below-1 (``below`` at most 2**31); shape (len(ids), width)."""
     high = random_words(seed, stream, ids, width) >> np.uint64(32)
     return ((high * np.uint64(below)) >> np.uint64(32)).astype(np.int64)
 
@@ -44,6 +44,6 @@ def random_integers(
 def random_floats(
     seed: int, stream: str, ids: npt.NDArray[np.int64], width: int
 ) -> npt.NDArray[np.float32]:
-    """Uniform floats in [-1, 1); shape (len(ids), width)."""
+    """Return uniform floats in [-1, 1); shape (len(ids), width)."""
     high = random_words(seed, stream, ids, width) >> np.uint64(40)
     return high.astype(np.float32) / np.float32(2**23) - np.float32(1)

@@ -1,8 +1,8 @@
-"""Real handwritten digits: the 1,797 8x8 images that come with scikit-learn.
+"""Real handwritten digits: the 1,797 8x8 images that are part of scikit-learn.
 
-Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits (UCI, 1998), the
-test part, as shipped by scikit-learn. Read from the installed package's own file, since
-importing scikit-learn costs a cold worker about as much as importing torch.
+Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits (UCI, 1998), the test
+part, as shipped by scikit-learn. They are read from the installed package's own file, since
+importing scikit-learn takes a cold worker about as long as importing torch.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ NUM_CLASSES = 10
 _HELD_OUT = 360
 _SIDE = 8
 _MEAN, _DEVIATION = 4.884, 6.017
-"""Of all grey values, which are 0..16."""
+"""Mean and standard deviation of all grey values, which are 0..16."""
 
 
 def digits_path() -> Path:
-    """Where scikit-learn keeps the images: one line per image, 64 grey values and the digit.
+    """Return the file of scikit-learn's images: one line per image, 64 grey values and the digit.
 
     Raises:
-        DataError: it is not installed, or keeps them elsewhere.
+        DataError: scikit-learn is not installed, or has the images elsewhere.
     """
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
@@ -56,7 +56,7 @@ def _read() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
 
 
 class _Digits:
-    """Digits decoded and enlarged once, so that a batch is one gather."""
+    """Digits decoded and enlarged in advance, so that a batch is one gather."""
 
     def __init__(
         self, pictures: torch.Tensor, labels: torch.Tensor, image_size: int, channels: int
@@ -77,12 +77,12 @@ class _Digits:
 
 
 def open_digits(image_size: int, channels: int, seed: int) -> DataSet:
-    """The digits: 1,437 to train with and 360 held out, split by ``seed``.
+    """Open the digits: 1,437 to train with and 360 held out, split by ``seed``.
 
     Args:
-        image_size: side in pixels: 8 (as they are), or 32 and more (enlarged smoothly to 32, then
+        image_size: side in pixels: 8 (unchanged), or 32 and more (enlarged smoothly to 32, then
             by repeating pixels).
-        channels: the grey picture is repeated in this many channels.
+        channels: number of channels in which the grey picture is repeated.
         seed: of the split.
     """
     pictures, labels = _read()

@@ -1,4 +1,4 @@
-"""Food-101 (Bossard et al., ECCV '14): 101 dishes, of each 750 pictures and 250 held out."""
+"""Food-101 (Bossard et al., ECCV '14): 101 dishes, each with 750 pictures and 250 held out."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MAX_PROBLEMS = 10
 
 
 def open_food101(root: str, image_size: int) -> DataSet:
-    """Food-101 below ``root`` (or ``root`` itself), split as its authors did.
+    """Open Food-101 below ``root`` (or ``root`` itself), split as its authors did.
 
-    Labels are the places in ``meta/classes.txt``, ids those in ``meta/train.txt`` and
+    Labels are positions in ``meta/classes.txt``; ids are positions in ``meta/train.txt`` and
     ``meta/test.txt``.
 
     Args:

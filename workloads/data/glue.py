@@ -48,7 +48,7 @@ class _Sentences:
 
 
 def _read(path: Path) -> tuple[list[tuple[str, int]], list[str]]:
-    """Rows of one file, and what is wrong with it."""
+    """Return the rows of one file, and its mistakes."""
     if not path.is_file():
         return [], [f"{path}: not found; {_WAY_OUT}"]
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -76,15 +76,15 @@ def _read(path: Path) -> tuple[list[tuple[str, int]], list[str]]:
 
 
 def open_sst2(root: str, vocabulary: int, length: int) -> DataSet:
-    """SST-2 below ``root`` (or ``root`` itself): ``train.tsv``, and ``dev.tsv`` held out.
+    """Open SST-2 below ``root`` (or ``root`` itself): ``train.tsv``, and ``dev.tsv`` held out.
 
-    Words are split at blanks and hashed into the vocabulary. This is not BERT's WordPiece,
-    whose word list cannot be shipped: accuracies do not compare with published ones.
+    Words are split at blanks and hashed into the vocabulary. BERT uses WordPiece instead, whose
+    word list cannot be shipped, so accuracies do not compare with published ones.
 
     Args:
         root: folder with ``SST-2/`` or with its files.
         vocabulary: size of the model's vocabulary.
-        length: tokens per sentence, the start token included; longer ones are cut.
+        length: tokens per sentence, the start token included; longer sentences are cut.
 
     Raises:
         DataError: every missing file and malformed line (the first ten of each file).

@@ -22,19 +22,24 @@ _LAYOUT = (
 
 
 class Pictures:
-    """Picture files with their labels, decoded when they are asked for."""
+    """Picture files with their labels, decoded on request."""
 
     def __init__(self, files: Sequence[tuple[Path, int]], image_size: int) -> None:
-        """Args: the files in the order of their ids, and the side in pixels."""
+        """Store the files.
+
+        Args:
+            files: in the order of their ids, each with its label.
+            image_size: side in pixels.
+        """
         self._files = list(files)
         self._image_size = image_size
 
     def __len__(self) -> int:
-        """Number of pictures."""
+        """Return the number of pictures."""
         return len(self._files)
 
     def _decoded(self, path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-        """The picture in colour, its shorter side scaled to the size, the middle cut out."""
+        """Return the picture in colour, its shorter side scaled to the size, the middle cut out."""
         side = self._image_size
         try:
             with Image.open(path) as file:
@@ -51,10 +56,10 @@ class Pictures:
         return np.asarray(picture.crop((left, top, left + side, top + side)))
 
     def samples(self, ids: Sequence[int]) -> Batch:
-        """``image`` (n, 3, side, side) and ``label`` (n).
+        """Return ``image`` (n, 3, side, side) and ``label`` (n).
 
         Raises:
-            DataError: a file is no picture.
+            DataError: a file is not a picture.
         """
         chosen = [self._files[one] for one in checked_ids(ids, len(self))]
         bytes_ = torch.from_numpy(np.stack([self._decoded(path) for path, _ in chosen]))
@@ -79,14 +84,14 @@ def _files(folder: Path, classes: Sequence[str]) -> list[tuple[Path, int]]:
 
 
 def open_image_folder(root: str, image_size: int) -> DataSet:
-    """Pictures below ``root``: ``train/CLASS/`` to train with, ``val/CLASS/`` held out.
+    """Open the pictures below ``root``: ``train/CLASS/`` to train with, ``val/CLASS/`` held out.
 
-    Labels are the class folders' names in alphabetical order, ids the files' in the order
-    of class and file name.
+    Labels are the class folders in alphabetical order, ids the files in the order of class and file
+    name.
 
     Raises:
-        DataError: a folder is missing or holds no picture, or ``val`` has a class that
-            ``train`` has not. A file that is no picture is found when it is read.
+        DataError: a folder is missing or has no picture, or ``val`` has a class that ``train`` has
+            not. A file that is not a picture is found when it is read.
     """
     train, held_out = Path(root) / "train", Path(root) / "val"
     problems = [

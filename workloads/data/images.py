@@ -1,4 +1,4 @@
-"""The picture sets an image workload can be trained on, by name."""
+"""Picture sets for an image workload, by name."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NEEDS_ROOT: Mapping[str, bool] = {
     "food101": True,
     "imagefolder": True,
 }
-"""The sets there are, and whether each reads files below ``root``."""
+"""Names of the data sets, and whether each reads files below ``root``."""
 
 
 def open_images(
     data: str, root: str, image_size: int, synthetic: tuple[int, int], seed: int
 ) -> DataSet:
-    """A picture set with three channels.
+    """Open a picture set with three channels.
 
     Args:
         data: one of ``NEEDS_ROOT``.

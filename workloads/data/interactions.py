@@ -1,8 +1,8 @@
-"""Who liked what: synthetic users and items, and the sets there are, by name.
+"""Interactions of users with items: synthetic ones and data sets, by name.
 
-A training sample is a user, an item, and whether the user has met the item. For each that was
-met, four others stand beside it that were not, as in the paper of NeuMF; which ones is a
-function of the sample's id. Held out is one item of each user, among 99 others.
+A training sample is a user, an item, and whether the user has met the item. For each item that the
+user has met there are four samples with items that it has not met, as in the paper of NeuMF. The
+sample's id determines them. One item of each user is held out, among 99 others.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ from workloads.data.movielens import read_movielens
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "movielens": True}
-"""The sets there are, and whether each reads files below ``root``."""
+"""Names of the data sets, and whether each reads files below ``root``."""
 NEGATIVES = 4
-"""Items not met beside each that was."""
+"""Samples with items not met, for each sample with an item met."""
 CANDIDATES = 100
-"""Items a held-out one is ranked among, itself included."""
+"""Items among which the held-out item is ranked, itself included."""
 _TRIES = 16
 _GROUPS = 8
 _OWN_GROUP = 7
-"""Of eight synthetic interactions, so many are with items of the user's own group."""
+"""Number of synthetic interactions, of eight, that are with items of the user's own group."""
 
 
 class Interactions(Protocol):
-    """Who has met what; users and items are numbered from 0."""
+    """Interactions of users with items, both numbered from 0."""
 
     @property
     def num_rows(self) -> int:
-        """Interactions to train with."""
+        """Number of interactions to train with."""
         ...
 
     @property
     def num_users(self) -> int:
-        """Of the whole set."""
+        """Number of users in the whole set."""
         ...
 
     @property
     def num_items(self) -> int:
-        """Of the whole set."""
+        """Number of items in the whole set."""
         ...
 
     def rows(self, rows: Numbers) -> tuple[Numbers, Numbers]:
-        """User and item of each row."""
+        """Return the user and the item of each row."""
         ...
 
     def met(self, users: Numbers, items: Numbers) -> npt.NDArray[np.bool_]:
-        """Whether each user (n) has met the items of its row (n, m) in training."""
+        """Return whether each user (n) has met the items of its row (n, m) in training."""
         ...
 
     def held_out(self, users: Numbers) -> Numbers:
-        """The item of each user that nobody trains with."""
+        """Return each user's held-out item, which is not in the training set."""
         ...
 
 
@@ -68,22 +68,22 @@ class Interactions(Protocol):
 class GroupedTaste:
     """Synthetic users and items in eight groups: a user mostly meets items of its own group.
 
-    No interaction is held in memory: what a user has met follows from its number.
+    Interactions are not stored: a user's number determines the items it has met.
     """
 
     seed: int
     num_users: int
     num_items: int
     each: int
-    """Items that a user has met, beside the one held out."""
+    """Items that a user has met, besides the held-out one."""
 
     @property
     def num_rows(self) -> int:
-        """Interactions to train with."""
+        """Number of interactions to train with."""
         return self.num_users * self.each
 
     def _of(self, users: Numbers) -> Numbers:
-        """All items of users, (n, each + 1); the last is held out."""
+        """Return all items of users, (n, each + 1); the last is held out."""
         width = self.each + 1
         inside = random_integers(self.seed, "met group", users, width, 8) < _OWN_GROUP
         own = random_integers(self.seed, "met own", users, width, self.num_items // _GROUPS)
@@ -93,18 +93,18 @@ class GroupedTaste:
         return items
 
     def rows(self, rows: Numbers) -> tuple[Numbers, Numbers]:
-        """User and item of each row."""
+        """Return the user and the item of each row."""
         users, place = np.divmod(rows, self.each)
         return users, self._of(users)[np.arange(len(rows)), place]
 
     def met(self, users: Numbers, items: Numbers) -> npt.NDArray[np.bool_]:
-        """Whether each user (n) has met the items of its row (n, m) in training."""
+        """Return whether each user (n) has met the items of its row (n, m) in training."""
         known = self._of(users)[:, : self.each]
         found: npt.NDArray[np.bool_] = (known[:, None, :] == items[:, :, None]).any(axis=2)
         return found
 
     def held_out(self, users: Numbers) -> Numbers:
-        """The item of each user that nobody trains with."""
+        """Return each user's held-out item."""
         return self._of(users)[:, self.each]
 
 
@@ -116,11 +116,11 @@ class TrainingPairs:
     seed: int
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return self.interactions.num_rows * (1 + NEGATIVES)
 
     def samples(self, ids: Sequence[int]) -> Batch:
-        """``item``, ``user`` and ``label`` (1: met), all (n)."""
+        """Return ``item``, ``user`` and ``label`` (1: met), all (n)."""
         index = checked_ids(ids, len(self))
         row, place = np.divmod(index, 1 + NEGATIVES)
         users, items = self.interactions.rows(row)
@@ -132,7 +132,7 @@ class TrainingPairs:
         }
 
     def _not_met(self, users: Numbers, seed: int, draws: Numbers) -> Numbers:
-        """The first item drawn for each user that it has not met; the last if there is none."""
+        """Return the first drawn item that each user has not met; if it met all, the last one."""
         drawn = random_integers(seed, "negatives", draws, _TRIES, self.interactions.num_items)
         met = self.interactions.met(users, drawn)
         met[:, -1] = False
@@ -140,24 +140,24 @@ class TrainingPairs:
         return chosen
 
     def augmented(self, batch: Batch, seed: int, draws: Numbers) -> Batch:
-        """The same users, with other items that they have not met; as in the paper of NeuMF."""
+        """Return the same users with newly drawn items not met, as in the paper of NeuMF."""
         others = torch.from_numpy(self._not_met(batch["user"].numpy(), seed, draws))
         return {**batch, "item": torch.where(batch["label"] == 1, batch["item"], others)}
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """For each user the item that nobody trains with, among others that it has not met."""
+    """Held-out item of each user, among items that the user has not met."""
 
     interactions: Interactions
     seed: int
 
     def __len__(self) -> int:
-        """Number of users."""
+        """Return the number of users."""
         return self.interactions.num_users
 
     def samples(self, ids: Sequence[int]) -> Batch:
-        """``user`` and ``item``, both (n, 100): the held-out item of each user first."""
+        """Return ``user`` and ``item``, both (n, 100), with each user's held-out item first."""
         index = checked_ids(ids, len(self))
         drawn = random_integers(
             self.seed, "candidates", index, (CANDIDATES - 1) * 2, self.interactions.num_items
@@ -173,10 +173,10 @@ class Candidates:
 
 
 def interaction_set(interactions: Interactions, seed: int) -> DataSet:
-    """Pairs to train with, and the held-out items among their candidates; two labels.
+    """Return the pairs to train with, and the held-out items among their candidates; two labels.
 
     Args:
-        interactions: who has met what.
+        interactions: of users with items.
         seed: of the items not met.
     """
     train = TrainingPairs(interactions, seed)
@@ -186,18 +186,18 @@ def interaction_set(interactions: Interactions, seed: int) -> DataSet:
 def open_interactions(
     data: str, root: str, users: int, items: int, each: int, seed: int
 ) -> Interactions:
-    """Who has met what.
+    """Open a set of interactions of users with items.
 
     Args:
         data: one of ``NEEDS_ROOT``.
         root: folder of the files, for the sets that need one.
         users: of the synthetic set.
         items: of the synthetic set.
-        each: items that a synthetic user has met, beside the one held out.
+        each: items that a synthetic user has met, besides the held-out one.
         seed: of the synthetic set.
 
     Raises:
-        DataError: files that are missing or malformed.
+        DataError: files are missing or malformed.
     """
     if data == "movielens":
         return read_movielens(root)

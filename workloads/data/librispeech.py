@@ -18,7 +18,7 @@ from workloads.data.augmentation import masked_spectrum
 from workloads.data.base import DataError, DataSet, checked_ids
 
 LETTERS = " 'ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""The alphabet; letter i of it is number i + 1, and 0 is the blank."""
+"""Alphabet; its letter i (from 0) is number i + 1, and 0 is the blank."""
 _TRAIN, _HELD_OUT = "train-clean-100", "dev-clean"
 _RATE = 16_000
 _WINDOW, _HOP = 320, 160
@@ -37,7 +37,7 @@ class _Utterance:
 
 
 class _Utterances:
-    """FLAC files with what is said in them, decoded when they are asked for."""
+    """FLAC files with their transcripts, decoded on request."""
 
     def __init__(self, found: Sequence[_Utterance], bins: int, frames: int, sound: Any) -> None:
         self._found = list(found)
@@ -66,7 +66,7 @@ class _Utterances:
         }
 
     def _spectrum(self, path: Path) -> torch.Tensor:
-        """Logarithm of the power in each bin, centred; frames of 20 ms every 10 ms."""
+        """Return the centred logarithm of each bin's amplitude; frames of 20 ms every 10 ms."""
         try:
             wave, rate = self._sound.read(str(path), dtype="float32")
         except (OSError, RuntimeError) as error:
@@ -86,9 +86,10 @@ class _Utterances:
 
 
 def open_librispeech(root: str, bins: int, frames: int) -> DataSet:
-    """``train-clean-100`` to train with and ``dev-clean`` held out, below ``root``.
+    """Open ``train-clean-100`` to train with and ``dev-clean`` held out, below ``root``.
 
-    Utterances longer than ``frames`` hundredths of a second are left out.
+    Utterances longer than ``frames`` hundredths of a second are left out, and so are those with
+    very long transcripts.
 
     Args:
         root: folder with ``LibriSpeech/`` or with its parts.
@@ -118,7 +119,7 @@ def open_librispeech(root: str, bins: int, frames: int) -> DataSet:
 
 
 def _read(folder: Path, frames: int, sound: Any, problems: list[str]) -> list[_Utterance]:
-    """The utterances of one part, in the order of their names."""
+    """Return the utterances of one part, in the order of their names."""
     lists = sorted(folder.glob("*/*/*.trans.txt"))
     if not lists:
         problems.append(f"{folder}: no */*/*.trans.txt in it; {_WAY_OUT}")

@@ -22,7 +22,7 @@ _NAMES = ("user", "item", "rating", "at")
 
 
 class Ratings:
-    """An ``Interactions`` of rows that were read; users and items are numbered from 0."""
+    """An ``Interactions`` of rows from a file; users and items are numbered from 0."""
 
     def __init__(
         self,
@@ -31,8 +31,14 @@ class Ratings:
         held_out: npt.NDArray[np.int64],
         num_items: int,
     ) -> None:
-        """Args: user and item of each row to train with, the last item of each user, and how
-        many items there are."""
+        """Store the interactions.
+
+        Args:
+            users: user of each row to train with.
+            items: item of each row to train with.
+            held_out: the last item of each user.
+            num_items: number of items.
+        """
         self._users, self._items, self._held_out = users, items, held_out
         self._keys = np.unique(users * num_items + items)
         self.num_rows = len(users)
@@ -42,31 +48,31 @@ class Ratings:
     def rows(
         self, rows: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """User and item of each row."""
+        """Return the user and the item of each row."""
         return self._users[rows], self._items[rows]
 
     def met(
         self, users: npt.NDArray[np.int64], items: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Whether each user has met the items of its row in training; of the items' shape."""
+        """Return whether each user (n) has met the items of its row (n, m) in training."""
         asked = users[:, None] * self.num_items + items
         place = np.minimum(np.searchsorted(self._keys, asked), len(self._keys) - 1)
         found: npt.NDArray[np.bool_] = self._keys[place] == asked
         return found
 
     def held_out(self, users: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The item of each user that nobody trains with."""
+        """Return each user's held-out item, which is not in the training set."""
         return self._held_out[users]
 
 
 def read_movielens(root: str) -> Ratings:
-    """The ratings below ``root`` (or in ``root`` itself), whatever their stars say.
+    """Return all ratings below ``root`` (or in ``root`` itself), whatever their stars.
 
-    The last rating of each user is held out, by time and then by its place in the file; users
-    with a single one are left out.
+    The last rating of each user is held out, by time and then by its place in the file. Users with
+    a single rating are left out.
 
     Raises:
-        DataError: there is no file of ratings, or it holds something else.
+        DataError: there is no file of ratings, or it has another content.
     """
     for folder, name, separator in _FILES:
         for path in (Path(root) / folder / name, Path(root) / name):
@@ -77,7 +83,7 @@ def read_movielens(root: str) -> Ratings:
 
 
 def _read(path: Path, separator: str) -> Ratings:
-    import pandas as pd  # not earlier: it starts a thread, beside which no worker can be forked
+    import pandas as pd  # not earlier: it starts a thread, and then no worker can be forked
 
     try:
         table = pd.read_csv(

@@ -6,21 +6,23 @@ import torch
 
 
 def enlarged(images: torch.Tensor, factor: int) -> torch.Tensor:
-    """Pictures (n, channels, height, width) with every pixel repeated ``factor`` times."""
+    """Return pictures (n, channels, height, width) with every pixel repeated ``factor`` times."""
     if factor == 1:
         return images
     return images.repeat_interleave(factor, dim=-2).repeat_interleave(factor, dim=-1)
 
 
 def enlarged_to(images: torch.Tensor, side: int) -> torch.Tensor:
-    """Square pictures with every pixel repeated, so often that they have this side; what is too
-    much at the right and the bottom is cut off."""
+    """Return square pictures with this side, made by repeating every pixel.
+
+    Excess rows and columns at the bottom and the right are cut off.
+    """
     factor = -(-side // images.shape[-1])
     return enlarged(images, factor)[..., :side, :side].contiguous()
 
 
 def normalised(values: torch.Tensor) -> torch.Tensor:
-    """Bytes 0..255 of colour pictures as floats near 0 with a spread near 1.
+    """Return bytes 0..255 of colour pictures as floats near 0 with a spread near 1.
 
     One mean and deviation for all channels: models here are trained from scratch, so the
     constants that published weights need do not matter.

@@ -1,4 +1,4 @@
-"""Questions whose answer is a span of a text: synthetic ones, and the sets there are, by name."""
+"""Questions whose answer is a span of a text: synthetic ones and data sets, by name."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from workloads.data.synthetic import synthetic_set
 from workloads.data.words import FIRST_WORD, START
 
 NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "squad": True}
-"""The sets there are, and whether each reads files below ``root``."""
+"""Names of the data sets, and whether each reads files below ``root``."""
 _NUM_MARKERS = 8
 _LONGEST = 4
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedSpans:
-    """Texts with one span that is marked at both ends: easy on purpose, to be learned in seconds.
+    """Texts with one span that is marked at both ends, easy enough to be learned in seconds.
 
-    The text is START, the opening word that is asked for, START, and then words, among them that
-    opening word and, one to three words later, a closing one. The answer is from the one to the
-    other.
+    A sample is START, an opening word (the question), START, and then other words. These contain
+    the opening word once more, and a closing word one to three words later. The answer reaches from
+    one to the other.
     """
 
     seed: int
@@ -39,12 +39,15 @@ class MarkedSpans:
     """Tokens of question and text together."""
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return self.num_samples
 
     def samples(self, ids: Sequence[int]) -> Batch:
-        """``tokens``, ``segment`` (0 the question, 1 the text) and ``mask``, all (n, length);
-        ``start`` and ``end``, the first and the last token of the answer, (n)."""
+        """Return ``tokens``, ``segment``, ``mask`` (n, length), and ``start`` and ``end`` (n).
+
+        ``segment`` is 0 for the question and 1 for the text. ``start`` and ``end`` are the first
+        and the last token of the answer.
+        """
         index = checked_ids(ids, self.num_samples)
         first_plain = FIRST_WORD + 2 * _NUM_MARKERS
         words = first_plain + random_integers(
@@ -72,7 +75,7 @@ class MarkedSpans:
 def open_spans(
     data: str, root: str, vocabulary: int, length: int, num_samples: int, seed: int
 ) -> DataSet:
-    """A set of questions with their texts.
+    """Open a set of questions with their texts.
 
     Args:
         data: one of ``NEEDS_ROOT``.
@@ -83,7 +86,7 @@ def open_spans(
         seed: of the synthetic set.
 
     Raises:
-        DataError: files that are missing or malformed.
+        DataError: files are missing or malformed.
     """
     if data == "squad":
         return open_squad(root, vocabulary, length)

@@ -1,4 +1,4 @@
-"""Speech as pictures of its spectrum, and what was said: synthetic, and the sets, by name.
+"""Speech as spectra with transcripts: synthetic utterances and data sets, by name.
 
 A sample has ``spectrum`` (bins, frames), ``num_frames`` of it that were recorded, ``letters``
 (padded with 0) and ``num_letters``.
@@ -20,31 +20,31 @@ from workloads.data.librispeech import LETTERS, open_librispeech
 from workloads.data.synthetic import synthetic_set
 
 NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "librispeech": True}
-"""The sets there are, and whether each reads files below ``root``."""
+"""Names of the data sets, and whether each reads files below ``root``."""
 FRAMES_A_LETTER = 8
 _PAUSE = 3
-"""Of the frames of a letter, so many at its end are silent."""
+"""Number of silent frames at the end of each letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpokenLetters:
-    """Letters said one after the other: each has a sound of its own, under noise half as loud."""
+    """Consecutive letters, each with a sound of its own, under noise half as loud."""
 
     seed: int
     stream: str
     num_samples: int
     num_letters: int
-    """Of the alphabet."""
+    """Letters of the alphabet."""
     length: int
     """Letters of an utterance."""
     bins: int
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return self.num_samples
 
     def samples(self, ids: Sequence[int]) -> Batch:
-        """See the module."""
+        """Return ``spectrum``, ``num_frames``, ``letters`` and ``num_letters``; see the module."""
         index = checked_ids(ids, self.num_samples)
         count, frames = len(index), self.length * FRAMES_A_LETTER
         letters = 1 + random_integers(
@@ -68,7 +68,7 @@ class SpokenLetters:
 def open_speech(
     data: str, root: str, bins: int, letters: int, num_samples: int, frames: int, seed: int
 ) -> DataSet:
-    """A set of utterances; ``num_labels`` counts the alphabet, without the blank.
+    """Open a set of utterances; its ``num_labels`` is the size of the alphabet, without the blank.
 
     Args:
         data: one of ``NEEDS_ROOT``.
@@ -80,7 +80,7 @@ def open_speech(
         seed: of the synthetic set.
 
     Raises:
-        DataError: files that are missing or malformed.
+        DataError: files are missing or malformed.
     """
     if data == "librispeech":
         return open_librispeech(root, bins, frames)

@@ -1,4 +1,4 @@
-"""SQuAD 1.1 (Rajpurkar et al. 2016): questions about paragraphs of Wikipedia, answers in them."""
+"""SQuAD 1.1 (Rajpurkar et al. 2016): questions about Wikipedia paragraphs, with answers in them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WAY_OUT = (
 )
 _MAX_PROBLEMS = 10
 _QUESTION_SHARE = 4
-"""A question has at most one part in so many of all tokens."""
+"""Divisor of the length; a question has at most that many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class _Question:
     question: tuple[int, ...]
     text: tuple[int, ...]
     first: int
-    """Of the answer's words in the text."""
+    """First word of the answer, counted in the text."""
     last: int
 
 
@@ -58,10 +58,10 @@ class _Questions:
 
 
 def _row(question: _Question, length: int) -> tuple[Any, Any, Any, Any]:
-    """Tokens, segments, and the answer's first and last token.
+    """Return tokens, segments, and the answer's first and last token.
 
-    Where the text is too long, as many words stand before the answer as after it, as far as
-    there are so many.
+    If the text is too long, it is cut to equally many words before and after the answer, as far as
+    they exist.
     """
     asked = question.question[: length // _QUESTION_SHARE]
     head = [START, *asked, START]
@@ -79,7 +79,7 @@ def _row(question: _Question, length: int) -> tuple[Any, Any, Any, Any]:
 
 
 def _read(path: Path, vocabulary: int, problems: list[str]) -> list[_Question]:
-    """The questions of one file; what is wrong with it goes into ``problems``."""
+    """Return the questions of one file; add its mistakes to ``problems``."""
     if not path.is_file():
         problems.append(f"{path}: not found; {_WAY_OUT}")
         return []
@@ -123,10 +123,10 @@ def _questions(
 
 
 def open_squad(root: str, vocabulary: int, length: int) -> DataSet:
-    """SQuAD 1.1 below ``root``: 87,599 questions to train with, 10,570 held out.
+    """Open SQuAD 1.1 below ``root``: 87,599 questions to train with, 10,570 held out.
 
-    Words are hashed into the vocabulary, and of a long paragraph only the part around the answer
-    is shown, held out as well. So scores do not compare with published ones.
+    Words are hashed into the vocabulary. Only the part of a long paragraph around the answer is
+    used, also for held-out questions. Scores therefore do not compare with published ones.
 
     Args:
         root: folder with the two files.

@@ -1,4 +1,4 @@
-"""Texts of which every next word is to be predicted: synthetic ones, and the sets, by name."""
+"""Texts for next-word prediction: synthetic texts and data sets, by name."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from workloads.data.synthetic import synthetic_set
 from workloads.data.words import FIRST_WORD, START
 
 NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "aclimdb": True}
-"""The sets there are, and whether each reads files below ``root``."""
+"""Names of the data sets, and whether each reads files below ``root``."""
 _SURPRISES = 5
-"""One word in so many is any word; the others follow from the word before."""
+"""One word in ``_SURPRISES`` is drawn from all words; the others follow from the word before."""
 _FACTOR = 3
 
 
@@ -27,9 +27,8 @@ _FACTOR = 3
 class PredictableTexts:
     """Texts in which a word nearly always has the same successor.
 
-    Word w is followed by word 3w + 1 (cyclically, among the plain words), or, one time in five,
-    by any. So a model that has learned all successors is right four times in five and a little
-    more.
+    Word w is followed by word 3w + 1 (cyclically, among the plain words), or, one time in five, by
+    any word. So a model that knows all successors is correct slightly more than four times in five.
     """
 
     seed: int
@@ -37,15 +36,17 @@ class PredictableTexts:
     num_samples: int
     vocabulary: int
     length: int
-    """Words that are predicted."""
+    """Number of words to predict."""
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return self.num_samples
 
     def samples(self, ids: Sequence[int]) -> Batch:
-        """``tokens`` from START on, ``label`` (the word after each token) and ``weight`` (whether
-        it counts: all do), all (n, length)."""
+        """Return ``tokens`` from START on, ``label`` and ``weight``, all (n, length).
+
+        ``label`` is the word after each token. ``weight`` is whether a word counts; here all do.
+        """
         index = checked_ids(ids, self.num_samples)
         num_words = self.vocabulary - FIRST_WORD
         any_word = random_integers(self.seed, f"{self.stream} words", index, self.length, num_words)
@@ -69,18 +70,18 @@ class PredictableTexts:
 def open_streams(
     data: str, root: str, vocabulary: int, length: int, num_samples: int, seed: int
 ) -> DataSet:
-    """A set of texts.
+    """Open a set of texts.
 
     Args:
         data: one of ``NEEDS_ROOT``.
         root: folder of the files, for the sets that need one.
         vocabulary: tokens the model knows.
-        length: words of a text that are predicted.
+        length: words of a text to predict.
         num_samples: of the synthetic set.
         seed: of the synthetic set.
 
     Raises:
-        DataError: files that are missing or malformed.
+        DataError: files are missing or malformed.
     """
     if data == "aclimdb":
         return open_aclimdb(root, vocabulary, length)

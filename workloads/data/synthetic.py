@@ -1,7 +1,7 @@
 """Synthetic tasks that can be learned, every sample made from (seed, id) alone.
 
-No set is ever held in memory: a sample is computed when it is asked for. The held-out
-samples come from a stream of their own, and the rule to be learned is the same in both.
+No set is stored in memory: a sample is computed on request. The held-out samples have a random
+stream of their own, but the same rule to learn.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COARSE = 8
 class SyntheticPictures:
     """Pictures of ``num_classes`` classes: an 8x8 colour pattern per class under noise.
 
-    The pattern is a property of the class, the noise (as strong) of the sample.
+    The pattern depends on the class, and the equally strong noise on the sample.
     """
 
     seed: int
@@ -39,11 +39,11 @@ class SyntheticPictures:
     """Side in pixels."""
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return self.num_samples
 
     def samples(self, ids: Sequence[int]) -> Batch:
-        """``image`` (n, 3, side, side) and ``label`` (n)."""
+        """Return ``image`` (n, 3, side, side) and ``label`` (n)."""
         index = checked_ids(ids, self.num_samples)
         cells = 3 * _COARSE * _COARSE
         labels = random_integers(self.seed, f"{self.stream} class", index, 1, self.num_classes)[
@@ -60,11 +60,11 @@ class SyntheticPictures:
 
 @dataclass(frozen=True, slots=True)
 class MarkedTexts:
-    """Texts whose label is the marker word that stands in them most often.
+    """Texts whose label is their most frequent marker word.
 
-    Each text starts with START. Three eighths of its other places hold markers, more than
-    half of them the label's own and the rest drawn from all markers; every other place holds
-    any other word.
+    Each text starts with START. Three eighths of its other places have markers: more than half of
+    them the label's own, and the rest drawn from all markers. All remaining places have other
+    words.
     """
 
     seed: int
@@ -76,11 +76,11 @@ class MarkedTexts:
     """Tokens of a text, START included."""
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return self.num_samples
 
     def samples(self, ids: Sequence[int]) -> Batch:
-        """``tokens`` (n, length) and ``label`` (n)."""
+        """Return ``tokens`` (n, length) and ``label`` (n)."""
         index = checked_ids(ids, self.num_samples)
         places = self.length - 1
         num_markers = places * 3 // 8
@@ -101,10 +101,10 @@ class MarkedTexts:
 
 @dataclass(frozen=True, slots=True)
 class MirroredSentences:
-    """Pairs of sentences: the target is the source read backwards, every word moved on.
+    """Pairs of sentences: the target is the source read backwards, with every word shifted.
 
-    A word w becomes the word ``shift`` places after it in the vocabulary (cyclically), so
-    that the decoder must learn an alignment as well as a dictionary.
+    A word w becomes the word ``shift`` places after it in the vocabulary (cyclically). The decoder
+    must therefore learn an alignment as well as a dictionary.
     """
 
     seed: int
@@ -116,11 +116,15 @@ class MirroredSentences:
     shift: int = 7
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return self.num_samples
 
     def samples(self, ids: Sequence[int]) -> Batch:
-        """``source`` (n, length), ``target`` (n, length+1) from START on, ``label`` to END."""
+        """Return ``source`` (n, length), ``target`` and ``label`` (n, length+1).
+
+        ``target`` starts with START; ``label`` is the same sentence without START and ends with
+        END.
+        """
         index = checked_ids(ids, self.num_samples)
         num_words = self.vocabulary - FIRST_WORD
         words = random_integers(self.seed, f"{self.stream} words", index, self.length, num_words)
@@ -136,13 +140,13 @@ class MirroredSentences:
 def synthetic_set(
     drawn: Callable[[str, int], SampleSet], num_samples: int, num_labels: int, augmented: Augmented
 ) -> DataSet:
-    """A training set and held-out samples: ``drawn`` from a stream each, so many of them."""
+    """Return a training set and a held-out set, each ``drawn`` from a stream of its own."""
     train, held_out = drawn("train", num_samples), drawn("held out", HELD_OUT)
     return DataSet(train, held_out, num_labels, augmented)
 
 
 def synthetic_pictures(num_samples: int, num_classes: int, image_size: int, seed: int) -> DataSet:
-    """Training and held-out pictures of the same classes."""
+    """Return training and held-out pictures of the same classes."""
     return synthetic_set(
         lambda stream, count: SyntheticPictures(seed, stream, count, num_classes, image_size),
         num_samples,
@@ -154,7 +158,7 @@ def synthetic_pictures(num_samples: int, num_classes: int, image_size: int, seed
 def marked_texts(
     num_samples: int, num_labels: int, vocabulary: int, length: int, seed: int
 ) -> DataSet:
-    """Training and held-out texts under the same markers."""
+    """Return training and held-out texts with the same markers."""
     return synthetic_set(
         lambda stream, count: MarkedTexts(seed, stream, count, num_labels, vocabulary, length),
         num_samples,
@@ -164,7 +168,7 @@ def marked_texts(
 
 
 def mirrored_sentences(num_samples: int, vocabulary: int, length: int, seed: int) -> DataSet:
-    """Training and held-out sentence pairs of the same language."""
+    """Return training and held-out sentence pairs of the same language."""
     return synthetic_set(
         lambda stream, count: MirroredSentences(seed, stream, count, vocabulary, length),
         num_samples,

@@ -1,4 +1,4 @@
-"""The text sets a classifier can be trained on, by name."""
+"""Text sets for a classifier, by name."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from workloads.data.glue import open_sst2
 from workloads.data.synthetic import marked_texts
 
 NEEDS_ROOT: Mapping[str, bool] = {"synthetic": False, "glue_sst2": True}
-"""The sets there are, and whether each reads files below ``root``."""
+"""Names of the data sets, and whether each reads files below ``root``."""
 
 
 def open_texts(
     data: str, root: str, vocabulary: int, length: int, synthetic: tuple[int, int], seed: int
 ) -> DataSet:
-    """A set of labelled texts.
+    """Open a set of labelled texts.
 
     Args:
         data: one of ``NEEDS_ROOT``.

@@ -22,7 +22,7 @@ CLASSES = (
     "train", "tvmonitor",
 )  # fmt: skip
 MAX_THINGS = 20
-"""Of a picture; the smaller ones of more are left out."""
+"""Most things of a picture; the smallest ones above this number are left out."""
 _TRAIN = (("VOC2007", "trainval"), ("VOC2012", "trainval"))
 _HELD_OUT = (("VOC2007", "test"),)
 _WAY_OUT = (
@@ -41,7 +41,7 @@ class _Picture:
 
 
 class _Pictures:
-    """Pictures stretched to squares, decoded when they are asked for."""
+    """Pictures stretched to squares, decoded on request."""
 
     def __init__(self, pictures: Sequence[_Picture], image_size: int) -> None:
         self._pictures = list(pictures)
@@ -76,9 +76,9 @@ class _Pictures:
 
 
 def open_voc(root: str, image_size: int) -> DataSet:
-    """VOC below ``root``: 2007 and, if it is there, 2012 to train with; 2007's test held out.
+    """Open VOC below ``root``: 2007 and, if present, 2012 to train with; 2007's test held out.
 
-    Things marked as difficult are left out, and pictures without any other.
+    Things marked as difficult are left out, and so are pictures without other things.
 
     Args:
         root: folder with ``VOCdevkit/`` or with ``VOC2007/``.

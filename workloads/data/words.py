@@ -1,4 +1,4 @@
-"""Words as numbers without a word list: a hash of each, for sets that come as plain text."""
+"""Words as numbers without a word list: a hash of each, for data sets of plain text."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 PADDING, START, END = 0, 1, 2
 FIRST_WORD = 3
-"""Tokens below it are special."""
+"""First token of a word; smaller tokens are special."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def token(word: str, vocabulary: int) -> int:
-    """The number of a word; different words may share one."""
+    """Return the number of a word; different words may share one."""
     return FIRST_WORD + zlib.crc32(word.lower().encode()) % (vocabulary - FIRST_WORD)
 
 
 def words_of(text: str) -> Iterator[tuple[str, int, int]]:
-    """Every word and every sign of a text, with the characters where it begins and ends."""
+    """Yield every word and sign of a text, with the positions of its begin and end in the text."""
     for found in _WORD.finditer(text):
         yield found[0], found.start(), found.end()

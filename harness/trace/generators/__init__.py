@@ -1,4 +1,4 @@
-"""Traces that are drawn from a paper's description of its workload, and written as files."""
+"""Generators that draw a trace from a paper's description of its workload and write it as files."""
 
 from harness.trace.generators.edl import SixteenJobs
 from harness.trace.generators.generated import Generated, Generator

@@ -1,4 +1,4 @@
-"""When jobs arrive: Poisson processes, and a given number over a given time."""
+"""Random arrivals: a Poisson process, or a given number over a given time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAY_S = 86400.0
 def poisson(
     rng: np.random.Generator, rates_per_s: Sequence[tuple[float, float]], until_s: float
 ) -> list[float]:
-    """Arrivals of a Poisson process whose rate is constant in stretches, which repeat.
+    """Return arrivals of a Poisson process whose rate is constant in stretches that repeat.
 
     Args:
         rng: the random stream.
@@ -32,14 +32,14 @@ def poisson(
 
 
 def spread(rng: np.random.Generator, count: int, span_s: float, *, day_share: float) -> list[float]:
-    """So many arrivals over a span; the first at 0 and the last at its end.
+    """Return ``count`` arrivals over a span, sorted; the first is at 0 and the last at its end.
 
     Args:
         rng: the random stream.
         count: at least 2.
         span_s: first to last.
-        day_share: how much the rate swings over a day: 0, all hours alike (a Poisson process of
-            known count); 1, nobody at the quietest moment.
+        day_share: how much the rate swings over a day. 0: the same at all hours (a Poisson process
+            of known count). 1: no arrivals at the quietest moment.
     """
     inner: list[float] = []
     while len(inner) < count - 2:

@@ -1,4 +1,4 @@
-"""The synthetic workload of EDL: sixteen jobs, one every half minute, none of which leaves."""
+"""The synthetic workload of EDL: sixteen jobs, one every half minute, none of which ends."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class SixteenJobs:
     """A job every ``every_s`` seconds, each with a program drawn from ``models``.
 
     Source: Wu et al., EDL, section 6.3, "Synthetic workload": 16 jobs, 30 s apart, 4 GPUs each by
-    default, on 4 machines of 8 GPUs; no job leaves. So each gets ``duration_s`` of work, far more
-    than the time that is looked at.
+    default, on 4 machines of 8 GPUs; no job leaves. Each job therefore gets ``duration_s`` of work,
+    far more than the observed time.
     """
 
     count: int = 16
@@ -38,7 +38,7 @@ class SixteenJobs:
     slots: int = 4
     duration_s: float = 86400.0
     batch: int = 256
-    """Global, of every job; the paper does not say."""
+    """Global batch of every job; the paper does not state it."""
     models: Sequence[str] = MODELS
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class SixteenJobs:
         )
 
     def draw(self, rng: np.random.Generator) -> Generated:
-        """The jobs; only the programs are drawn."""
+        """Draw the jobs; only their programs are random."""
         names = rng.choice(np.array(list(self.models)), self.count).tolist()
         return Generated(
             rows=[

@@ -1,7 +1,7 @@
-"""A trace that was drawn, as a CSV and the YAML that describes it.
+"""A drawn trace, written as a CSV and the YAML that describes it.
 
-A trace is always a file: what was drawn is written once, and every run that names it replays the
-same jobs, whatever becomes of the generator.
+A trace is always a file. It is drawn and written once, and every run that names it replays the same
+jobs, even if the generator changes later.
 """
 
 from __future__ import annotations
@@ -19,39 +19,40 @@ import yaml
 
 @dataclass(frozen=True)
 class Generated:
-    """What a generator has drawn."""
+    """The output of a generator."""
 
     rows: Sequence[Mapping[str, object]]
-    """One job each: fields of ``ColumnsReader``, the same in every row."""
+    """One mapping for each job: fields of ``ColumnsReader``, the same in every row."""
     about: str
-    """What was drawn and from where, in a sentence or two."""
+    """Description of the trace and its source, in one or two sentences."""
     reader: Mapping[str, Any] = field(default_factory=dict)
-    """Options of ``ColumnsReader`` beside the path and the columns."""
+    """Options of ``ColumnsReader`` besides the path and the columns."""
     transforms: Sequence[Mapping[str, Any]] = ()
     recorded_on_slots: int | None = None
 
 
 class Generator(Protocol):
-    """A frozen dataclass of its options, named after what it draws."""
+    """A frozen dataclass of options, named after the traces it draws."""
 
     def draw(self, rng: np.random.Generator) -> Generated:
-        """One trace; equal options and equal streams give equal traces."""
+        """Draw one trace; equal options and equal streams give equal traces."""
         ...
 
 
 def write(generated: Generated, folder: Path, name: str, options: Mapping[str, object]) -> Path:
-    """Write ``NAME.csv`` and ``NAME.yaml`` into a folder; the YAML's path.
+    """Write ``NAME.csv`` and ``NAME.yaml`` into a folder; return the YAML's path.
 
-    Either both are there afterwards or what was there before.
+    Both files are written in full under other names first, so that a failed write leaves the old
+    files.
 
     Args:
-        generated: what was drawn.
-        folder: is made if it is not there.
+        generated: the drawn trace.
+        folder: is created if absent.
         name: of the trace.
         options: of the generator, the seed among them, for the record.
 
     Raises:
-        OSError: they cannot be written.
+        OSError: the files cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     columns = list(generated.rows[0])
@@ -81,6 +82,7 @@ def write(generated: Generated, folder: Path, name: str, options: Mapping[str, o
     described.write_text(
         yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8"
     )
+    # The CSV first, so that a YAML never names a CSV that does not exist.
     os.replace(part, data)
     os.replace(described, config)
     return config

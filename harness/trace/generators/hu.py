@@ -19,23 +19,24 @@ from harness.trace.transforms.context import check, positive
 
 MIN_S = 60.0
 SHORT_MIN = 5.0
-"""Jobs that train for less are not in the paper's baseline set."""
+"""Shortest training time of the jobs in the paper's baseline set, minutes."""
 _LEAST_MIN = 1.0 / MIN_S
 
 
 @dataclass(frozen=True)
 class ModelArts:
-    """So many jobs over so long, with two kinds of training times.
+    """Jobs with the statistics of Hu et al.'s log: long and short training times over a fixed span.
 
     Source: Hu et al., section V: 1,252 jobs from 24 January 2021 14:25:41 to 26 January 16:07:19;
-    447 of them train for 5 min or more, 232.6 min in the mean; the others' mean, 1.95 min,
-    follows from that of all. The shapes are not published: long times are log-normal above 5 min
-    with ``sigma``, short ones exponential below it, both with those means; arrivals are spread
-    over the span evenly or with a daily swing. Draw several seeds: one alone proves nothing.
+    447 of them train for 5 min or more, 232.6 min in the mean; the others' mean, 1.95 min, follows
+    from that of all. The shapes are not published and are choices of ours. Long times are
+    log-normal above 5 min with ``sigma``, short ones exponential below it, both with those means.
+    Arrivals are spread over the span evenly or with a daily swing. A result from one seed proves
+    nothing; draw several.
 
-    The log's jobs trained on ``nodes`` nodes each, which the paper does not say. Work is counted in
-    slot-seconds, since the programs are not known, and a job on n nodes would be n times as fast.
-    With ``workload=modelarts`` it is trained at the speeds that the paper states (profiles
+    The log's jobs trained on ``nodes`` nodes each, a number that the paper does not state. Work is
+    counted in slot-seconds, since the programs are not known, and a job on n nodes would be n times
+    as fast. With ``workload=modelarts`` jobs train at the speeds that the paper states (profiles
     ``modelarts`` and ``modelarts_delay_15s``).
     """
 
@@ -45,17 +46,17 @@ class ModelArts:
     long_mean_min: float = 232.6
     short_mean_min: float = 1.95
     sigma: float = 1.5
-    """Of the logarithm of long training times: how heavy their tail is."""
+    """Standard deviation of the logarithm of long training times: how heavy their tail is."""
     day_share: float = 0.0
-    """How much arrivals swing over a day, 0 to 1."""
+    """Swing of the arrival rate over a day, 0 to 1."""
     nodes: int = 1
-    """On which the log's jobs trained for their times."""
+    """Nodes of each job in the log, on which the training times were measured."""
     max_slots: int = 16
     """Most nodes of a job (n_max)."""
     keep_short: bool = False
-    """Also the jobs below 5 min (the paper's heterogeneous set)."""
+    """True to include the jobs below 5 min (the paper's heterogeneous set)."""
     workload: str = ""
-    """Curve of the run's profile that all jobs have; empty: none, as many times faster as nodes."""
+    """Workload of all jobs, with a curve in the run's profile; empty: speed is linear in nodes."""
 
     def __post_init__(self) -> None:
         check(
@@ -74,7 +75,7 @@ class ModelArts:
         )
 
     def draw(self, rng: np.random.Generator) -> Generated:
-        """The jobs; arrivals, training times and their order are drawn."""
+        """Draw the jobs; arrivals, training times and their order are random."""
         arrivals = spread(rng, self.count, self.span_s, day_share=self.day_share)
         is_long = rng.permutation(np.arange(self.count) < self.num_long).tolist()
         mu = root(
@@ -107,7 +108,7 @@ class ModelArts:
         )
 
     def _transforms(self) -> list[dict[str, object]]:
-        """What turns training times into work of the workload."""
+        """Return the transforms that turn training times into work of the workload."""
         if not self.workload:
             return []
         package = "harness.trace.transforms"

@@ -25,8 +25,9 @@ class Category:
     length_min: float
     """Run time on one GPU at the largest batch that fits it, in mixed runs, minutes."""
     slot_batch: int
-    """Largest batch that fits one GPU: stated for the first category; the largest batches of the
-    others then fit 8, 8 and 1 GPUs, as its own does."""
+    """Largest batch that fits one GPU. The paper states it for the first category only. The values
+    of the others assume that the largest global batch fits on 8, 8 and 1 GPUs; the first category's
+    fits on 8."""
 
 
 CATEGORIES: dict[int, Category] = {
@@ -42,19 +43,20 @@ class Saxena:
     """Poisson arrivals of jobs that run for their category's time on one GPU.
 
     Source: Saxena et al., "Effective Elastic Scaling of Deep Learning Workloads", MASCOTS 2020,
-    section V. The paper prints the high rate as ``k_max`` / E[L] with the mean length E[L], the
-    low one as a quarter of it; bursty alternates, high first. That is a load of ``k_max`` slots:
-    ``load``, if it is given, sets the high rate to ``load`` x ``cluster_slots`` / E[L] instead.
+    section V. In the paper the high rate is ``k_max`` / E[L] with the mean length E[L], and the low
+    rate is a quarter of it. A bursty rate alternates between them, high first. The high rate is a
+    load of ``k_max`` slots. If ``load`` is given, the high rate is ``load`` x ``cluster_slots`` /
+    E[L] instead.
 
-    A job can be trained with any global batch of its category's range. Its own is the largest that
-    fits the one GPU it requests.
+    A job can be trained with any global batch of its category's range. Its own batch is the largest
+    that fits the one GPU it requests.
     """
 
     rate: Literal["high", "low", "bursty"] = "high"
     categories: Sequence[int] = (1, 2, 3, 4)
-    """Drawn with equal chance."""
+    """Categories of the jobs, drawn with equal chance."""
     horizon_min: float = 240.0
-    """Jobs arrive until then."""
+    """End of the arrivals, minutes."""
     burst_min: float = 60.0
     """Length of each stretch of ``bursty``."""
     k_max: int = 10
@@ -62,10 +64,10 @@ class Saxena:
     load: float | None = None
     cluster_slots: int = 40
     slot_batch: int | None = None
-    """Largest batch that fits one GPU, for all; None: each category's."""
+    """Largest batch that fits one GPU, for all categories; None: each category's."""
     length_min: float | None = None
-    """Run time on one GPU, for all (paper: about 30 where there is one category); None: each
-    category's."""
+    """Run time on one GPU, minutes, for all categories (paper: about 30 where there is one
+    category); None: each category's."""
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.categories) - set(CATEGORIES))
@@ -86,7 +88,7 @@ class Saxena:
         )
 
     def draw(self, rng: np.random.Generator) -> Generated:
-        """The jobs; arrivals and categories are drawn."""
+        """Draw the jobs; their arrivals and categories are random."""
         kinds = [self._adapted(CATEGORIES[number]) for number in self.categories]
         mean_s = MIN_S * sum(kind.length_min for kind in kinds) / len(kinds)
         slots = float(self.k_max) if self.load is None else self.load * self.cluster_slots
@@ -130,7 +132,7 @@ class Saxena:
         )
 
     def _adapted(self, category: Category) -> Category:
-        """A category with what is set for all."""
+        """Return a category with the options that are set for all categories."""
         return replace(
             category,
             length_min=category.length_min if self.length_min is None else self.length_min,

@@ -1,4 +1,4 @@
-"""Deterministic transforms of traces; each leaves a line in the trace's history."""
+"""Deterministic transforms of traces; each adds a line to the trace's history."""
 
 from harness.trace.transforms.anew import DrawAnew
 from harness.trace.transforms.arrivals import (

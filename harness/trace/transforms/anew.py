@@ -1,7 +1,7 @@
-"""Transform that draws a whole trace like this one: other jobs, at other moments.
+"""Transform that draws a new trace with the statistics of the given one.
 
-``ShuffleArrivals`` keeps the jobs and deals out their moments. Here both are drawn, and only what
-is known of where they come from is kept, so that several seeds are an ensemble of traces.
+``ShuffleArrivals`` keeps the jobs and permutes their arrivals. This transform draws both jobs and
+arrivals, and keeps only the stated statistics. Several seeds therefore give an ensemble of traces.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ from harness.trace.transforms.context import TransformContext, check, positive
 from harness.trace.transforms.work import durations_missing
 
 _LEAST_S = 1e-3
-"""Shortest time that is drawn, and the grain of all: a millisecond, beside which the last digits
-of a logarithm, which machines may differ in, do not count."""
+"""Shortest drawn time, and the unit to which all are rounded, seconds. Machines may differ in the
+last digits of a logarithm; rounding to a millisecond hides that."""
 _LONGEST = 100.0
-"""Logarithm of a median beyond any, seconds."""
+"""Logarithm of a median above any real one, in seconds; a bound of the search."""
 
 
 @dataclass(frozen=True)
 class DrawAnew:
-    """As many jobs over the same span, of two kinds: those of ``split_s`` or more, and the others.
+    """A new trace of as many jobs over the same span, in two kinds split at ``split_s`` seconds.
 
-    Drawn are: when jobs arrive; which of them are long, as many as there are, with nothing to
-    do with when they arrive; of each a model, one of the same kind with replacement, from which it
-    has slots, range, program and owner, so that these keep what they have to do with each other
-    and with the kind; and its training time, whose work follows in proportion. Long times are
-    log-normal above ``split_s``, at the scale at which the mean of those drawn is that of those
-    that were there: how much there is to train is no accident of the seed. Short ones are
-    exponential below it, with the same mean in expectation.
+    Arrivals are drawn over the span. The number of long jobs (``split_s`` or more) stays; which
+    jobs are long is drawn independently of the arrivals. Each job draws a model from the old jobs
+    of its kind, with replacement. It copies the model's slots, range, program and owner, so that
+    these keep their dependence on each other and on the kind. Each job also draws a training time,
+    and its work changes in proportion. Long times are log-normal above ``split_s``, scaled so that
+    the mean of the drawn times equals the old mean; their total therefore does not depend on the
+    seed. Short times are exponential below ``split_s``, with the old mean in expectation.
 
-    Source: Hu et al., section 5.1, state of their log what is kept here: the number of jobs, of
-    those of 5 min or more, the means of both, and the span. Shapes and dependences are not
-    published and are choices: ``sigma``, of the logarithm of long times; ``day_share``, how much
-    arrivals swing over a day, 0 to 1; none between times and arrivals.
+    Source: Hu et al., section 5.1, state the statistics of their log that are kept here: the number
+    of jobs, the number of those of 5 min or more, the means of both kinds, and the span. Shapes and
+    dependences are not published and are choices of ours. ``sigma`` belongs to the logarithm of
+    long times, ``day_share`` is how much arrivals swing over a day (0 to 1), and times are
+    independent of arrivals.
     """
 
     split_s: float = 300.0
@@ -61,11 +62,11 @@ class DrawAnew:
         )
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """Other jobs; ids are numbers in the order of arrival.
+        """Return the drawn jobs; their ids are numbers in order of arrival.
 
         Raises:
-            TraceError: a duration is not known, jobs have deadlines, all arrive at once, or
-                short times are too long for what is drawn.
+            TraceError: a duration is unknown, jobs have deadlines, all jobs arrive at once, or the
+                short times are too long for the distribution.
         """
         problems = durations_missing("DrawAnew", trace) or self._problems(trace)
         if problems:
@@ -115,7 +116,7 @@ class DrawAnew:
     def _drawn(
         self, rng: np.random.Generator, kind: Sequence[JobSpec], *, is_long: bool
     ) -> list[JobSpec]:
-        """As many jobs as there are of one kind."""
+        """Return as many drawn jobs of one kind as there were."""
         if not kind:
             return []
         models = [kind[index] for index in rng.integers(len(kind), size=len(kind)).tolist()]
@@ -134,7 +135,7 @@ class DrawAnew:
         ]
 
     def _long_s(self, levels: Sequence[float], kind: Sequence[JobSpec]) -> list[float]:
-        """Times at these levels, from 0 to 1, with the mean of the kind."""
+        """Return the times at these levels (0 to 1), scaled so that their mean is the kind's."""
 
         def at(mu: float) -> list[float]:
             return [log_normal_above(level, mu, self.sigma, self.split_s) for level in levels]
@@ -142,7 +143,7 @@ class DrawAnew:
         return at(root(lambda mu: fmean(at(mu)), _mean_s(kind), -_LONGEST, _LONGEST))
 
     def _short_s(self, levels: Sequence[float], kind: Sequence[JobSpec]) -> list[float]:
-        """Times at these levels, from 0 to 1, of the distribution with the mean of the kind."""
+        """Return the times at these levels (0 to 1) of the distribution with the kind's mean."""
         scale_s = root(
             lambda scale: exponential_mean(scale, self.split_s), _mean_s(kind), 1e-6, 1e6
         )

@@ -1,4 +1,4 @@
-"""Transforms of which jobs there are and when they arrive."""
+"""Transforms that select jobs and change their arrivals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.trace.transforms.work import durations_missing
 
 @dataclass(frozen=True)
 class TimeWindow:
-    """Keep the jobs that arrive from ``start_s`` on and before ``end_s``.
+    """Selection of the jobs that arrive from ``start_s`` on and before ``end_s``.
 
     The first of them arrives at 0; deadlines move with the arrivals.
     """
@@ -32,7 +32,7 @@ class TimeWindow:
         )
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The trace of the jobs in the window.
+        """Return the trace of the jobs in the window.
 
         Raises:
             TraceError: no job arrives in the window.
@@ -50,9 +50,9 @@ class TimeWindow:
 
 @dataclass(frozen=True)
 class FirstJobs:
-    """Keep ``count`` jobs in the order of arrival, after leaving out the first ``skip``.
+    """Selection of ``count`` jobs in the order of arrival, after leaving out the first ``skip``.
 
-    The first that is kept arrives at 0; deadlines move with the arrivals.
+    The first selected job arrives at 0; deadlines move with the arrivals.
     """
 
     count: int
@@ -65,10 +65,10 @@ class FirstJobs:
         )
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The trace of these jobs.
+        """Return the trace of the selected jobs.
 
         Raises:
-            TraceError: the trace has fewer.
+            TraceError: the trace has fewer jobs.
         """
         total = len(trace.jobs)
         if self.skip + self.count > total:
@@ -86,9 +86,9 @@ class FirstJobs:
 
 @dataclass(frozen=True)
 class KeepDurations:
-    """Keep the jobs that ran for ``min_s`` seconds or more, and for less than ``max_s``.
+    """Selection of the jobs that ran for ``min_s`` seconds or more, and for less than ``max_s``.
 
-    The first that is kept arrives at 0; deadlines move with the arrivals.
+    The first selected job arrives at 0; deadlines move with the arrivals.
     """
 
     min_s: float = 0.0
@@ -101,10 +101,10 @@ class KeepDurations:
         )
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The trace of these jobs.
+        """Return the trace of the selected jobs.
 
         Raises:
-            TraceError: a duration is not known, or no job is in the range.
+            TraceError: a duration is unknown, or no job is in the range.
         """
         problems = durations_missing("KeepDurations", trace)
         if problems:
@@ -121,7 +121,7 @@ class KeepDurations:
 
 @dataclass(frozen=True)
 class CompressArrivals:
-    """Divide every arrival by ``factor``: above 1 the jobs come closer, and load rises.
+    """Division of every arrival by ``factor``; a factor above 1 raises the load.
 
     Durations and work stay. Each deadline keeps its distance from its own arrival.
     """
@@ -132,18 +132,18 @@ class CompressArrivals:
         check(positive("factor", self.factor))
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs, closer together."""
+        """Return the same jobs with every arrival divided by ``factor``."""
         closer = (moved(job, job.arrival_s / self.factor) for job in trace.jobs)
         return trace.step(f"CompressArrivals: arrivals divided by {self.factor:.10g}", closer)
 
 
 @dataclass(frozen=True)
 class ScaleLoad:
-    """Move the arrivals together or apart until the load on the run's cluster is ``load``.
+    """Scaling of the arrivals so that the load on the run's cluster becomes ``load``.
 
-    Load is what similarity calls so: requested slots times durations over the cluster's slots times
-    the span of the arrivals. Durations and work stay. Each deadline keeps its distance from its
-    own arrival.
+    Load is defined as in ``harness.similarity``: requested slots times durations, over the
+    cluster's slots times the span of the arrivals. Durations and work stay. Each deadline keeps its
+    distance from its own arrival.
     """
 
     load: float
@@ -152,11 +152,11 @@ class ScaleLoad:
         check(positive("load", self.load))
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs, at that load.
+        """Return the same jobs at that load.
 
         Raises:
-            TraceError: the load cannot be known, for want of a cluster, durations, or arrivals at
-                different times.
+            TraceError: the load is unknown, because there is no cluster, a duration is missing, or
+                all jobs arrive at one time.
         """
         if context.cluster is None:
             raise TraceError(["ScaleLoad: there is no cluster; choose one"])
@@ -175,7 +175,7 @@ class ScaleLoad:
 
 
 def moved(job: JobSpec, arrival_s: float) -> JobSpec:
-    """The job at another arrival; its deadline keeps its distance."""
+    """Return the job with another arrival; its deadline keeps its distance from it."""
     if job.deadline_s is None:
         return replace(job, arrival_s=arrival_s)
     return replace(
@@ -184,7 +184,7 @@ def moved(job: JobSpec, arrival_s: float) -> JobSpec:
 
 
 def from_zero(jobs: Iterable[JobSpec]) -> Iterator[JobSpec]:
-    """Jobs in order, moved so that the first arrives at 0."""
+    """Yield the jobs in order, moved so that the first arrives at 0."""
     first_s: float | None = None
     for job in jobs:
         first_s = job.arrival_s if first_s is None else first_s

@@ -1,4 +1,4 @@
-"""What transforms may use beside the trace, and what they share."""
+"""The context of a run that transforms may use besides the trace, and helpers that they share."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TransformContext:
-    """The run that a trace is loaded for."""
+    """Context of the run that loads a trace: seed, profile, cluster and workloads."""
 
     seed: int = 0
-    """Names every random stream, together with the stream's own name."""
+    """Seed that, with a stream's own name, determines that random stream."""
     profile: Profile | None = None
     """Throughput curves, for transforms that turn durations into work."""
     cluster: Cluster | None = None
@@ -29,23 +29,23 @@ class TransformContext:
     """Names of the run's workload pool, in its order."""
 
     def rng(self, stream: str) -> np.random.Generator:
-        """The random stream with this name; the same draws for the same seed."""
+        """Return the random stream with this name; equal seeds give equal draws."""
         return np.random.default_rng([self.seed, zlib.crc32(stream.encode())])
 
 
 class Transform(Protocol):
-    """Makes one trace of another: a frozen dataclass of its options.
+    """A function from trace to trace: a frozen dataclass of its options.
 
-    Equal traces, options and contexts give equal traces. Every step leaves one readable
-    line in the trace's history, which the run's manifest repeats.
+    Equal traces, options and contexts give equal traces. Every step leaves one readable line in the
+    trace's history, which the run's manifest repeats.
     """
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The changed trace; the given one stays as it is.
+        """Return the changed trace; the given trace does not change.
 
         Raises:
-            TraceError: the transform does not fit the trace or lacks something in the
-                context; with the way out.
+            TraceError: the transform does not fit the trace or lacks something in the context. The
+                text says what to do.
         """
         ...
 
@@ -62,5 +62,5 @@ def check(*problems: str | bool) -> None:
 
 
 def positive(name: str, value: float) -> str | bool:
-    """A problem unless ``value`` is finite and above 0."""
+    """Return a problem unless ``value`` is finite and above 0."""
     return not (0 < value < float("inf")) and f"{name} is {value}; it must be finite and > 0"

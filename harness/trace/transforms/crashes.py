@@ -1,4 +1,4 @@
-"""Transform that lets the programs of jobs crash, or fail for good."""
+"""Transform that makes programs of jobs crash, or fail for good."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from harness.trace.transforms.resample import DAY_S
 
 @dataclass(frozen=True)
 class CrashJobs:
-    """Programs crash, again and again; a share of the crashes is fatal and ends the job as failed.
+    """Repeated crashes of programs; a share of them is fatal and ends the job as failed.
 
     Each job draws moments from its arrival to ``until_s`` (by default the end of the last job, if
-    every job started on arrival), exponential times apart. One at which the job has no workers is
-    void: a program that does not run cannot crash. So the time between crashes is exponential in
-    the time that a job holds slots, whoever gives it these and when; jobs that run beyond
-    ``until_s`` do not crash any more. A crash costs the job its slots, and what it did since its
-    last checkpoint (``engine.checkpoint_every_s``).
+    every job started on arrival), exponential times apart. A moment at which the job has no workers
+    has no effect, since a program that does not run cannot crash. So the time between crashes is
+    exponential in the time that a job holds slots, whatever the scheduler does. Jobs that run
+    beyond ``until_s`` do not crash any more. A crash costs the job its slots, and its work since
+    the last checkpoint (``engine.checkpoint_every_s``).
 
-    Every job has a random stream of its own, so that its moments stay whatever other jobs there
-    are, and a larger fatal share makes the same crashes fatal and some more. Chosen here: all jobs
-    crash at the same rate, and the number of a job's attempts is geometric, where a cluster would
-    give up after a fixed one.
+    Every job has a random stream of its own, so its moments do not depend on other jobs. A larger
+    fatal share makes the same crashes fatal and some more. Two choices are ours: all jobs crash at
+    the same rate, and the number of a job's attempts is geometric. A real cluster would give up
+    after a fixed number of attempts.
     """
 
     crashes_per_day: float
-    """Mean number in a day of holding slots; 0: none."""
+    """Mean number of crashes in a day of holding slots; 0: none."""
     fatal_share: float = 0.0
-    """Of the crashes."""
+    """Share of the crashes that end the job as failed."""
     until_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class CrashJobs:
         )
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The trace with the crashes and failures."""
+        """Return the trace with the crashes and failures."""
         end_s = trace.end_s if self.until_s is None else self.until_s
         events = [
             event
@@ -65,7 +65,7 @@ class CrashJobs:
         if not self.crashes_per_day:
             return
         mean_s = DAY_S / self.crashes_per_day
-        # Above 0, since a job is there before it crashes.
+        # Above 0: an event must come after its job's arrival.
         at_s = job.arrival_s + max(1e-3, rng.exponential(mean_s))
         while at_s < end_s:
             is_fatal = rng.random() < self.fatal_share

@@ -1,4 +1,4 @@
-"""Transforms of deadlines."""
+"""Transform that assigns deadlines."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from harness.trace.transforms.work import durations_missing
 class AssignDeadlines:
     """Deadline = arrival + lambda x duration, with lambda ~ U[lambda_min, lambda_max].
 
-    Only a ``share`` of the jobs, chosen by chance, gets one; the others have none after
-    that, whatever they had. Every job draws both numbers (stream ``trace.AssignDeadlines``),
-    so that a larger share keeps the deadlines of a smaller one.
+    Only a ``share`` of the jobs, drawn at random, gets a deadline. The others lose any deadline
+    they had. Every job draws both numbers (stream ``trace.AssignDeadlines``), so that a larger
+    share keeps the deadlines of a smaller one.
 
-    Source: ElasticFlow, ASPLOS 2023, section 6.1: lambda from U[0.5, 1.5]. A lambda below 1
-    can be met only with more slots than were asked for.
+    Source: ElasticFlow, ASPLOS 2023, section 6.1: lambda from U[0.5, 1.5]. A deadline with lambda
+    below 1 can be met only with more slots than the job asked for.
     """
 
     lambda_min: float = 0.5
@@ -39,10 +39,10 @@ class AssignDeadlines:
         )
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs with new deadlines.
+        """Return the same jobs with new deadlines.
 
         Raises:
-            TraceError: jobs have no duration; all are named.
+            TraceError: jobs have no duration; the error names all of them.
         """
         if missing := durations_missing("AssignDeadlines", trace):
             raise TraceError(missing)

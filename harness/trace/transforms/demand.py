@@ -1,4 +1,4 @@
-"""Transforms of how many slots jobs ask for and may use."""
+"""Transforms that change how many slots jobs ask for and may use."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from harness.trace.transforms.context import TransformContext, check
 
 @dataclass(frozen=True)
 class CapDemand:
-    """No job asks for more than ``max_slots`` slots; its work stays.
+    """An upper bound of ``max_slots`` on the slots that a job asks for; its work stays.
 
-    The recorded duration belongs to the old demand. ``duration: stretch`` multiplies it by
-    old over new slots, so that slot-seconds stay, as the work does (linear scaling is
-    assumed). ``duration: keep`` leaves it, for a ``RecomputeWork`` that follows and turns it
-    into the work that the smaller demand does in that time.
+    The recorded duration belongs to the old demand. ``duration: stretch`` multiplies it by old over
+    new slots, so that slot-seconds stay, as the work does (linear scaling is assumed). ``duration:
+    keep`` leaves it unchanged. A ``RecomputeWork`` that follows then sets the work to what the
+    smaller demand does in that time.
 
     Slot ranges are cut to the cap where they start above it.
     """
@@ -33,7 +33,7 @@ class CapDemand:
         )
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs, none asking for more."""
+        """Return the same jobs, with no job asking for more than ``max_slots``."""
         capped = sum(job.requested_slots > self.max_slots for job in trace.jobs)
         note = (
             f"CapDemand: {capped} of {len(trace.jobs)} jobs cut to {self.max_slots} slots,"
@@ -57,12 +57,12 @@ class CapDemand:
 
 @dataclass(frozen=True)
 class SetElastic:
-    """All jobs are elastic (a scheduler may give other slot counts than asked for) or none."""
+    """Elasticity of all jobs: whether a scheduler may give other slot counts than requested."""
 
     elastic: bool
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs, elastic or not."""
+        """Return the same jobs, all elastic or none."""
         changed = sum(job.elastic is not self.elastic for job in trace.jobs)
         note = f"SetElastic: {str(self.elastic).lower()}, {changed} jobs changed"
         jobs = (replace(job, elastic=self.elastic) for job in trace.jobs)
@@ -71,7 +71,7 @@ class SetElastic:
 
 @dataclass(frozen=True)
 class SlotRange:
-    """Every job can run on ``min_slots`` to ``max_slots`` slots (None: no upper end)."""
+    """A slot range for every job, from ``min_slots`` to ``max_slots`` (None: no upper end)."""
 
     min_slots: int = 1
     max_slots: int | None = None
@@ -85,10 +85,11 @@ class SlotRange:
         )
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs with that range.
+        """Return the same jobs with that range.
 
         Raises:
-            TraceError: a job asks for a number of slots outside the range; all are named.
+            TraceError: jobs ask for a number of slots outside the range; the error names all of
+                them.
         """
         high = self.max_slots
         outside = [
@@ -107,9 +108,10 @@ class SlotRange:
 
 @dataclass(frozen=True)
 class LogicalWorkers:
-    """Every job has ``least`` logical workers, or as many as it requests slots if that is more.
+    """A number of logical workers for every job: ``least``, or its requested slots if that is more.
 
-    On backends whose workers are virtual it can then run on 1 to so many slots.
+    On backends with virtual workers, such a job can run on 1 slot up to its number of logical
+    workers.
     """
 
     least: int
@@ -118,7 +120,7 @@ class LogicalWorkers:
         check(self.least < 1 and f"least is {self.least}; a job needs at least 1 logical worker")
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs with that many logical workers."""
+        """Return the same jobs with that many logical workers."""
         counts = [max(self.least, job.requested_slots) for job in trace.jobs]
         note = f"LogicalWorkers: {min(counts)} to {max(counts)}, {self.least} at least"
         pairs = zip(trace.jobs, counts, strict=True)

@@ -1,4 +1,4 @@
-"""Transform of what is stated about jobs: errors of estimates, bugs, owners who stop their jobs."""
+"""Transform of the work that schedulers see: wrong estimates, bugs, stops by owners."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from harness.trace.transforms.work import durations_missing
 
 @dataclass(frozen=True)
 class UncertainWork:
-    """Schedulers see work that is wrong; each job has one of four fates, drawn by these shares.
+    """Wrong work shown to schedulers: each job draws one of four fates, with these shares.
 
     ``disturbed``: the stated work is the true work times a number drawn evenly from 1 - ``error``
     to 1 + ``error``. ``bugs``: the job ends after a time drawn evenly from 0 to ``bug_within_s``,
     counted on its requested slots; the stated work is that of the healthy job. ``terminated``: its
-    owner ends it at a point of its work drawn evenly; the stated work is all of it. The rest is
-    as stated. Jobs that end early give back their slots and count as finished.
+    owner ends it at an evenly drawn point of its work; the stated work is all of it. The work of
+    all other jobs is stated correctly. Jobs that end early give back their slots and count as
+    finished.
 
     Source: Hu et al., section 5.4 (``disturbed`` 1 in Fig. 13; 0.75, 0.15 and 0.1 in Fig. 14; error
-    0.1, bugs within 300 s). Chosen here: a bug is met at a step and not at a time, so that on more
-    than the requested slots it comes sooner; a job has one fate.
+    0.1, bugs within 300 s). Two choices are ours. A bug happens at a step and not at a time, so it
+    comes sooner on more slots than requested. A job has only one fate.
     """
 
     disturbed: float = 1.0
@@ -46,16 +47,16 @@ class UncertainWork:
         )
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs, as they really are and as they are stated.
+        """Return the same jobs, with their true and their stated work.
 
         Raises:
-            TraceError: there are to be bugs, but the duration of a job is not known.
+            TraceError: ``bugs`` is above 0, but the duration of a job is unknown.
         """
         problems = durations_missing("UncertainWork", trace) if self.bugs else []
         if problems:
             raise TraceError(problems)
         drawn = context.rng("trace.UncertainWork").random((len(trace.jobs), 2))
-        # Above 0, since a job does some work before it ends.
+        # Above 0: a job must have some work before it ends.
         jobs = [
             self._fate(job, chance, max(1e-6, level))
             for job, (chance, level) in zip(trace.jobs, drawn.tolist(), strict=True)
@@ -69,7 +70,7 @@ class UncertainWork:
         return trace.step(note, jobs, generated=["stated_work_ratio", *ends_early])
 
     def _fate(self, job: JobSpec, chance: float, level: float) -> JobSpec:
-        """The job with the fate of ``chance``, at ``level`` of it; both from 0 to 1."""
+        """Return the job with the fate that ``chance`` selects, at ``level`` of it."""
         if chance < self.disturbed:
             factor = 1.0 + self.error * (2.0 * level - 1.0)
             return replace(job, stated_work_ratio=job.stated_work_ratio * factor)
@@ -81,7 +82,7 @@ class UncertainWork:
 
 
 def _cut(job: JobSpec, part: float) -> JobSpec:
-    """The job with this part of its work, stated as before."""
+    """Return the job with this part of its work, while its stated work stays the same."""
     return replace(
         job,
         work_samples=job.work_samples * part,

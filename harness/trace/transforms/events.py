@@ -1,4 +1,4 @@
-"""Transforms that add what happens beside the submissions. They come last in the list."""
+"""Transforms that add events besides submissions; they come last in a trace's list."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _COLUMNS = ("time_s", "event", "slots", "job_id")
 
 @dataclass(frozen=True)
 class HostFailures:
-    """Hosts fail without notice and are repaired; both times are exponential.
+    """Hosts that fail without notice and are repaired; both times are exponential.
 
-    Each host of the run's cluster has its own sequence, from 0 to ``until_s`` (by default the
-    end of the last job, if every job started on arrival); a host that is down then is repaired
-    all the same. Slots that also go down by another transform must be on other hosts.
+    Each host of the run's cluster has its own sequence, from 0 to ``until_s``. The default of
+    ``until_s`` is the end of the last job, if every job started on arrival. A host that is down at
+    that time is still repaired. Slots that also go down by another transform must be on other
+    hosts.
     """
 
     mean_uptime_s: float
@@ -33,7 +34,7 @@ class HostFailures:
     mean_repair_s: float
     until_s: float | None = None
     hosts: tuple[int, ...] | None = None
-    """Those that fail, numbered from 0; None: all."""
+    """Hosts that fail, numbered from 0; None: all."""
 
     def __post_init__(self) -> None:
         check(
@@ -43,7 +44,7 @@ class HostFailures:
         )
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The trace with the failures of the run's hosts.
+        """Return the trace with the failures of the run's hosts.
 
         Raises:
             TraceError: the run has no cluster, or its cluster lacks a host.
@@ -84,12 +85,12 @@ class HostFailures:
 
 @dataclass(frozen=True)
 class TransientSlots:
-    """Slots that are only there for a while, again and again, and leave without notice.
+    """Slots that come and go repeatedly, and leave without notice.
 
-    They are away first: for ``away_s``, then there for ``there_s``, and so on to ``until_s``
-    (by default the end of the last job, if every job started on arrival); from then on they
-    are there. With ``random`` both times are the means of exponential ones, drawn for all of
-    them together.
+    They are away for ``away_s`` first, then available for ``there_s``, and so on to ``until_s``.
+    After that they remain available. The default of ``until_s`` is the end of the last job, if
+    every job started on arrival. With ``random`` both times are means of exponential times, which
+    are drawn for all slots together.
     """
 
     slots: tuple[int, ...]
@@ -107,7 +108,7 @@ class TransientSlots:
         )
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The trace with the coming and going of the slots."""
+        """Return the trace with the coming and going of the slots."""
         end_s = trace.end_s if self.until_s is None else self.until_s
         rng = context.rng("trace.TransientSlots")
         slots = tuple(sorted(set(self.slots)))
@@ -130,9 +131,10 @@ class TransientSlots:
 
 @dataclass(frozen=True)
 class CancelJobs:
-    """Owners give up a share of the jobs, each within so many of its durations after arrival.
+    """Cancellations by owners, within ``durations`` times a job's duration after its arrival.
 
-    The moment is drawn evenly; a job that has ended by then is not concerned.
+    A ``share`` of the jobs is drawn. The moment is drawn evenly; a job that has ended by then is
+    not affected.
     """
 
     share: float
@@ -145,10 +147,10 @@ class CancelJobs:
         )
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The trace with the cancellations.
+        """Return the trace with the cancellations.
 
         Raises:
-            TraceError: the duration of a job is not known.
+            TraceError: the duration of a job is unknown.
         """
         unknown = [job.job_id for job in trace.jobs if job.duration_s is None]
         if unknown:
@@ -162,7 +164,7 @@ class CancelJobs:
         drawn = rng.random((len(trace.jobs), 2))
         events = [
             TraceEvent(
-                # Above 0, since a job is there before it is given up.
+                # Above 0: an event must come after its job's arrival.
                 job.arrival_s + max(1e-3, moment * self.durations * (job.duration_s or 0.0)),
                 TraceEventKind.CANCEL,
                 job_id=job.job_id,
@@ -186,7 +188,7 @@ class ReadEvents:
     """
 
     path: str
-    """Absolute, or relative to the folder of the trace's YAML."""
+    """Path of the CSV file: absolute, or relative to the folder of the trace's YAML."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -194,10 +196,10 @@ class ReadEvents:
         return (Path(self.path),)
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The trace with the events of the file.
+        """Return the trace with the events of the file.
 
         Raises:
-            TraceError: the file cannot be read, with every line that is wrong.
+            TraceError: the file cannot be read or has wrong lines; all lines are listed.
         """
         events, problems = _read(Path(self.path))
         if problems:
@@ -229,7 +231,7 @@ def _read(path: Path) -> tuple[list[TraceEvent], list[str]]:
 
 
 def _event(values: Mapping[str, str]) -> TraceEvent:
-    """The event of one line.
+    """Return the event of one line.
 
     Raises:
         ValueError: a cell is wrong, or contradicts another.
@@ -251,7 +253,7 @@ def _event(values: Mapping[str, str]) -> TraceEvent:
 
 
 _SLOT_DIGITS = 6
-"""Of a slot's number, so that a range takes no more memory than a cluster could."""
+"""Most digits of a slot's number, which bounds the memory that a range in the file can take."""
 
 
 def _slots(text: str) -> Iterator[int]:

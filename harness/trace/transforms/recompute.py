@@ -1,4 +1,4 @@
-"""Work from durations, or durations from work, by the speeds of the run's profile."""
+"""Transforms that compute work from durations, or durations from work, by the run's profile."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from harness.trace.transforms.work import durations_missing
 
 @dataclass(frozen=True)
 class RecomputeWork:
-    """Work becomes what the profile trains in the job's duration at its requested slots.
+    """Work computed from durations: the samples trained in that time at the requested slots.
 
-    work_samples = duration_s x T(requested slots) at the job's workload and global batch.
-    A job alone on its request then lasts as long as its duration says, and deadlines keep
-    their tightness on other hardware.
+    work_samples = duration_s x T(requested slots) at the job's workload and global batch. A job
+    alone on its requested slots then lasts as long as its duration says, and deadlines keep their
+    tightness on other hardware.
     """
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs with work measured by the run's profile.
+        """Return the same jobs with work computed from the run's profile.
 
         Raises:
-            TraceError: there is no profile, a job has no duration, or the profile has no
-                throughput for a workload; all of it.
+            TraceError: there is no profile, a job has no duration, or the profile has no throughput
+                for a workload; all problems at once.
         """
         missing = durations_missing("RecomputeWork", trace)
         speeds = _speeds("RecomputeWork", trace, context, missing)
@@ -40,18 +40,18 @@ class RecomputeWork:
 
 @dataclass(frozen=True)
 class RecomputeDurations:
-    """Durations become how long the profile trains the job's work at its requested slots.
+    """Durations computed from work: the time to train it at the requested slots.
 
-    duration_s = work_samples / T(requested slots) at the job's workload and global batch:
-    for traces that know what jobs train and not for how long, before ``AssignDeadlines``.
+    duration_s = work_samples / T(requested slots) at the job's workload and global batch. It is for
+    traces that have workloads but no durations, and comes before ``AssignDeadlines``.
     """
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs with durations by the run's profile.
+        """Return the same jobs with durations computed from the run's profile.
 
         Raises:
-            TraceError: there is no profile, the work is in slot-seconds, or the profile has
-                no throughput for a workload; all of it.
+            TraceError: there is no profile, the work is in slot-seconds, or the profile has no
+                throughput for a workload; all problems at once.
         """
         counted = (
             "RecomputeDurations: the trace's work is in slot-seconds, not in samples; leave the"
@@ -69,10 +69,10 @@ class RecomputeDurations:
 def _speeds(
     transform: str, trace: Trace, context: TransformContext, problems: Sequence[str]
 ) -> list[float]:
-    """T(requested slots) of every job, samples per second.
+    """Return T(requested slots) of every job, samples per second.
 
     Raises:
-        TraceError: ``problems``, or a speed is not known; all of it.
+        TraceError: ``problems`` is not empty, or a speed is unknown; all problems at once.
     """
     profile = context.profile
     if profile is None:

@@ -1,7 +1,7 @@
-"""Transforms that make other traces like this one, for intervals over traces.
+"""Transforms that draw similar traces, for intervals over traces.
 
-One trace is one sample of what could have been submitted. Drawing its users anew, or shaking its
-arrivals, with several seeds says how far a result depends on that one sample.
+One trace is one sample of the possible submissions. Resampling its users, or shaking its arrivals,
+with several seeds shows how far a result depends on that sample.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True)
 class ResampleOwners:
-    """Draw as many owners as there are, with replacement, and take all jobs of each.
+    """A trace of as many owners, drawn with replacement, with all jobs of each.
 
-    What one owner submits hangs together: jobs drawn one by one would lose their sessions and
-    repetitions. An owner drawn first keeps its times. With ``shift_days`` every further copy is
-    moved by a number of whole days, drawn evenly over the trace's span and wrapped round its
-    end, so that copies do not lie on each other and keep their hours of the day.
+    The jobs of one owner depend on each other: drawing single jobs would lose their sessions and
+    repetitions. The first copy of an owner keeps its times. With ``shift_days`` every further copy
+    is moved by whole days, drawn evenly over the trace's span and wrapped round its end. Copies
+    then keep their hours of the day, and rarely coincide.
 
     Source: resampling users as in Zakay and Feitelson, "Workload resampling for performance
     evaluation of parallel job schedulers", 2014.
@@ -34,7 +34,7 @@ class ResampleOwners:
     shift_days: bool = True
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The jobs of the owners that were drawn; copies of a job have ids of their own.
+        """Return the jobs of the drawn owners; copies of a job get ids of their own.
 
         Raises:
             TraceError: the jobs have fewer than two owners.
@@ -72,9 +72,10 @@ class ResampleOwners:
 
 @dataclass(frozen=True)
 class ShakeArrivals:
-    """Move every arrival by noise of mean size ``scale_s``, forwards or back.
+    """Noise of mean size ``scale_s`` added to every arrival, forwards or back.
 
-    The noise is Laplace's: exponential both ways. Deadlines move along.
+    The noise follows Laplace's distribution: exponential in both directions. Deadlines move with
+    the arrivals.
 
     Source: input shaking as in Tsafrir, Ouaknine and Feitelson, "Reducing performance evaluation
     sensitivity and variability by input shaking", MASCOTS 2007; the distribution is a choice.
@@ -86,7 +87,7 @@ class ShakeArrivals:
         check(positive("scale_s", self.scale_s))
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs at other moments."""
+        """Return the same jobs with shaken arrivals; the first arrives at 0."""
         noise = context.rng("trace.ShakeArrivals").laplace(0.0, self.scale_s, len(trace.jobs))
         shaken = [
             (job.arrival_s + move_s, job)
@@ -99,14 +100,14 @@ class ShakeArrivals:
 
 @dataclass(frozen=True)
 class ShuffleArrivals:
-    """Deal the arrivals out anew among the jobs, whose sum of work stays.
+    """A random permutation of the arrivals among the jobs; the total work stays.
 
-    For traces whose jobs do not depend on each other, as those that were drawn: when they come
-    and what they are stays as it was, and which of them meet is another sample.
+    It suits traces whose jobs do not depend on each other, such as drawn ones. Jobs and arrivals
+    stay; only the pairing between them is another sample.
     """
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs in another order; deadlines move along."""
+        """Return the same jobs in another order; deadlines move with the arrivals."""
         dealt = context.rng("trace.ShuffleArrivals").permutation(len(trace.jobs)).tolist()
         jobs = [
             moved(trace.jobs[which], job.arrival_s)
@@ -119,7 +120,7 @@ class ShuffleArrivals:
 def _copied(
     jobs: Sequence[JobSpec], number: int, shift_s: float, cycle_s: float
 ) -> Iterator[JobSpec]:
-    """An owner's jobs, for the time after ``number`` others."""
+    """Yield an owner's jobs as copy ``number``, with new ids and times (0: the originals)."""
     for job in jobs:
         if number == 0:
             yield job

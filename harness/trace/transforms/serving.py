@@ -1,4 +1,4 @@
-"""Inference serving that shares the cluster: it takes slots by day and leaves them by night."""
+"""Transform for inference serving that shares the cluster and takes slots periodically."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from harness.trace.transforms.context import TransformContext, check, positive
 
 @dataclass(frozen=True)
 class ServingDemand:
-    """Serving holds ``least`` slots, ``most`` half a period later, and so on along a cosine.
+    """Slots taken by serving: from ``least`` to ``most`` and back along a cosine.
 
-    Jobs have what is left: total minus demand (EasyScale, sections 5.2 and 5.3). The demand is
-    looked at every ``every_s`` seconds, from 0 to ``until_s`` (by default the end of the last job,
-    if every job started on arrival), after which serving is gone. It takes slots of all device
-    types alike, in proportion, always in the same order, without notice.
+    Serving holds ``least`` slots at first and ``most`` half a period later. Jobs have the rest:
+    total minus demand (EasyScale, sections 5.2 and 5.3). The demand is evaluated every ``every_s``
+    seconds from 0 to ``until_s`` (by default the end of the last job, if every job started on
+    arrival). After that serving holds no slot. It takes slots of all device types in proportion,
+    always in the same order, without notice.
     """
 
     least: int
@@ -38,15 +39,15 @@ class ServingDemand:
         )
 
     def demand(self, time_s: float) -> int:
-        """Slots that serving wants."""
+        """Return the number of slots that serving wants at a time."""
         share = (1 - math.cos(2 * math.pi * time_s / self.period_s)) / 2
         return round(self.least + (self.most - self.least) * share)
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The trace with the slots that serving takes and leaves.
+        """Return the trace with the slots that serving takes and leaves.
 
         Raises:
-            TraceError: the run has no cluster, or one that serving would take all of.
+            TraceError: the run has no cluster, or serving would take all of its slots.
         """
         cluster = context.cluster
         if cluster is None:
@@ -79,7 +80,7 @@ class ServingDemand:
 
 
 def _in_proportion(cluster: Cluster) -> list[int]:
-    """All slots, so that any number of the first ones is of all device types in proportion."""
+    """Return all slots in an order whose every prefix has the device types in proportion."""
     total = Counter(slot.device_type for slot in cluster.slots)
     seen: Counter[str] = Counter()
     keys = []

@@ -1,4 +1,4 @@
-"""Transforms of what jobs train, in which batch, and for how long."""
+"""Transforms that change which workload jobs train, with which batch, and for how long."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _HOW = ("round_robin", "random", "rename")
 
 @dataclass(frozen=True)
 class AssignWorkloads:
-    """Give every job a workload that can be run here.
+    """Assignment of a workload that can be run here to every job.
 
-    ``round_robin`` deals the names of ``pool`` in the order of arrival, ``random`` draws
-    them with equal chance (stream ``trace.AssignWorkloads``), and ``rename`` replaces each
-    job's workload by its entry in ``renames``. ``pool`` None: the run's workload pool.
+    ``round_robin`` deals the names of ``pool`` in the order of arrival. ``random`` draws them with
+    equal chance (stream ``trace.AssignWorkloads``). ``rename`` replaces each job's workload by its
+    entry in ``renames``. ``pool`` None means the run's workload pool.
 
-    ``batch`` sets the global batch, for all or by new workload; None keeps it. A batch that
-    is set is also the only one allowed. The work stays a number, but of other samples: put
-    ``RecomputeWork`` behind.
+    ``batch`` sets the global batch, for all jobs or by new workload; None keeps it. A batch set
+    here is also the only one allowed. The number of samples stays, but they are samples of another
+    workload: put ``RecomputeWork`` after this transform.
     """
 
     pool: Sequence[str] | None = None
@@ -49,11 +49,11 @@ class AssignWorkloads:
         )
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs with other workloads.
+        """Return the same jobs with other workloads.
 
         Raises:
-            TraceError: no workload is named anywhere, a workload has no new name, or one
-                has no batch.
+            TraceError: neither pool nor run names a workload, a workload has no new name, or a new
+                workload has no batch.
         """
         names = self._renamed(trace) if self.how == "rename" else self._dealt(trace, context)
         batches = _batches("AssignWorkloads", self.batch, sorted(set(names)))
@@ -94,10 +94,10 @@ class AssignWorkloads:
 
 @dataclass(frozen=True)
 class AssignBatch:
-    """Set the global batch of every job, for all or by workload.
+    """Assignment of a global batch to every job, one for all or one by workload.
 
-    With ``min_global_batch`` or ``max_global_batch`` a scheduler may choose within that
-    range; without, only this batch. Work in samples stays.
+    With ``min_global_batch`` or ``max_global_batch`` a scheduler may choose a batch within that
+    range; without them, only this batch is allowed. Work in samples stays.
     """
 
     batch: int | Mapping[str, int]
@@ -115,10 +115,10 @@ class AssignBatch:
         check(*problems)
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs with other batches.
+        """Return the same jobs with other batches.
 
         Raises:
-            TraceError: a workload has no batch; all are named.
+            TraceError: a workload has no batch; the error names all of them.
         """
         present = sorted({job.workload for job in trace.jobs})
         batches = _batches("AssignBatch", self.batch, present)
@@ -135,11 +135,12 @@ class AssignBatch:
 
 @dataclass(frozen=True)
 class BatchPerSlot:
-    """Set the global batch of every job to so many samples for each slot it requested.
+    """Assignment of a global batch in proportion to the slots that a job requested.
 
-    For all, or by workload. It stays what it is when the job is given other slots. Work in
-    samples stays too: put ``RecomputeWork`` behind. Source: EDL's strong scaling (Wu et al.,
-    section 6: the batch per GPU times the initial GPUs).
+    ``batch`` is the number of samples for each requested slot, for all jobs or by workload. The
+    global batch does not change when the job gets other slots. Work in samples stays too: put
+    ``RecomputeWork`` after this transform. Source: EDL's strong scaling (Wu et al., section 6: the
+    batch per GPU times the initial GPUs).
     """
 
     batch: int | Mapping[str, int]
@@ -148,10 +149,10 @@ class BatchPerSlot:
         check(*_batch_problems(self.batch))
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs with other batches.
+        """Return the same jobs with other batches.
 
         Raises:
-            TraceError: a workload has no batch; all are named.
+            TraceError: a workload has no batch; the error names all of them.
         """
         present = sorted({job.workload for job in trace.jobs})
         batches = _batches("BatchPerSlot", self.batch, present)
@@ -161,16 +162,16 @@ class BatchPerSlot:
 
 
 def _limit(limits: int | Mapping[str, int] | None, workload: str) -> int | None:
-    """An end of the range of a workload; None: there is none."""
+    """Return an end of a workload's batch range; None if it has none."""
     return limits.get(workload) if isinstance(limits, Mapping) else limits
 
 
 @dataclass(frozen=True)
 class ScaleDurations:
-    """Multiply durations and work by ``factor``; arrivals stay.
+    """Multiplication of durations and work by ``factor``; arrivals stay.
 
-    The time from arrival to deadline is multiplied too, so that deadlines keep their
-    tightness. With ``CompressArrivals`` of 1/factor the whole trace is scaled in time.
+    The time from arrival to deadline is multiplied too, so that deadlines keep their tightness.
+    With ``CompressArrivals`` of 1/factor the whole trace is scaled in time.
     """
 
     factor: float
@@ -179,7 +180,7 @@ class ScaleDurations:
         check(positive("factor", self.factor))
 
     def apply(self, trace: Trace, context: TransformContext) -> Trace:
-        """The same jobs, longer or shorter."""
+        """Return the same jobs with durations and work multiplied by ``factor``."""
         note = f"ScaleDurations: durations and work times {self.factor:.10g}"
         return trace.step(note, map(self._scaled, trace.jobs))
 
@@ -196,7 +197,7 @@ class ScaleDurations:
 
 
 def durations_missing(transform: str, trace: Trace) -> list[str]:
-    """A problem for every job without a duration."""
+    """Return a problem for every job without a duration."""
     return [
         f"{transform}: job {job.job_id} has no duration; read one from the file, or leave the"
         " transform out"
@@ -217,10 +218,10 @@ def _batch_problems(batch: int | Mapping[str, int] | None) -> list[str]:
 def _batches(
     transform: str, batch: int | Mapping[str, int] | None, workloads: Sequence[str]
 ) -> dict[str, int]:
-    """Batch of each workload; empty if none is to be set.
+    """Return the batch of each workload; empty if no batch is to be set.
 
     Raises:
-        TraceError: a workload has none; all are named.
+        TraceError: a workload has no batch; the error names all of them.
     """
     if batch is None:
         return {}

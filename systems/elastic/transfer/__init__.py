@@ -1,1 +1,1 @@
-"""How a job's state gets from workers that have it to workers that do not."""
+"""Transfer of a job's state from workers that have it to workers that do not."""

@@ -1,7 +1,7 @@
-"""The whole state from one member of a group to all others: the way EDL does it.
+"""Broadcast of the whole state from one member of a group to all others, as EDL does it.
 
-Source: EDL, section 4.2 (papers/systems.md, 1.4, step 6): one worker broadcasts model and
-optimizer to the new ones while all stand still.
+Source: EDL, section 4.2 (papers/systems.md, 1.4, step 6): one worker broadcasts model and optimizer
+to the new ones while all others wait.
 """
 
 from __future__ import annotations
@@ -17,38 +17,39 @@ from systems.elastic.transfer.receiver import Received
 from systems.elastic.transfer.training_state import TrainingState
 
 PACK_BYTES = 8 << 20
-"""Smaller tensors are packed into messages of at most so many bytes."""
+"""Smaller tensors are packed; a pack is sent once it has reached this size."""
 
 
 class Pending(Protocol):
     """An operation under way."""
 
     def wait(self) -> None:
-        """Wait for its end."""
+        """Wait for the operation's end."""
 
 
 class Group(Protocol):
-    """What is needed of ``systems.elastic.groups.Group``."""
+    """The part of ``systems.elastic.groups.Group`` that a broadcast uses."""
 
     @property
     def rank(self) -> int:
-        """This member's."""
+        """Rank of this member."""
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> Pending:
-        """From ``root`` to all, in place."""
+        """Broadcast the tensor from ``root`` to all, in place."""
 
 
 def broadcast_state(
     group: Group, state: TrainingState, root: int, step: int, values: Mapping[str, Any]
 ) -> Received:
-    """Give everybody the root's state; all members call it between two steps.
+    """Give all members the root's state; all members call it between two steps.
 
     Args:
-        group: who takes part.
+        group: group of the members.
         state: read at the root, filled everywhere else.
         root: rank of the member whose state it is.
-        step: steps executed; only the root's counts.
-        values: anything else all must know, as JSON can say it; only the root's count.
+        step: number of steps executed; only the root's counts.
+        values: other values that all must know, in the form that JSON can hold; only the root's
+            count.
 
     Returns:
         The root's step and values.
@@ -81,7 +82,7 @@ def broadcast_state(
 
 
 def _broadcast_tensors(group: Group, state: TrainingState, root: int, is_root: bool) -> None:
-    """Large tensors as they are, small ones packed; one pack in flight beside the next."""
+    """Broadcast large tensors as they are, and small tensors packed, one message at a time."""
     pack: list[torch.Tensor] = []
 
     def send_pack() -> None:

@@ -1,10 +1,11 @@
 """Frames on a socket between a donor and a receiver: a JSON header, then raw bytes.
 
-A frame is the header's length (4 bytes, big-endian), the header (one JSON object with a
-``kind``), and a payload whose size both ends know from the header and their own state: no
-length that arrives is trusted with memory. Nothing that arrives is ever executed. What comes
-before the token was checked is held to a much smaller size. Neither encrypted nor signed:
-for loopback, or a network that only the cluster's own hosts can reach.
+A frame is the header's length (4 bytes, big-endian), the header (one JSON object with a ``kind``),
+and a payload. Both ends know the payload's size from the header and their own state, so no length
+that arrives decides how much memory is allocated. Nothing that arrives is ever executed.
+
+Before the token was checked, a header has a much smaller limit. Frames are neither encrypted nor
+signed: use them on loopback, or on a network that only the cluster's own hosts can reach.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ _LENGTH = struct.Struct(">I")
 
 
 class TransferError(Exception):
-    """State could not be moved; the text says why."""
+    """Failure of a transfer of state; the text says why."""
 
 
 class PeerLost(TransferError):  # noqa: N818 - what happened, as GroupLost
-    """The other side has gone, or has been silent for too long."""
+    """The other side has gone, or was silent for too long."""
 
 
 class Cancelled(TransferError):  # noqa: N818
@@ -40,10 +41,10 @@ class Cancelled(TransferError):  # noqa: N818
 
 
 def encode(header: Mapping[str, Any]) -> bytes:
-    """A header as it goes over the wire.
+    """Return a header as it is sent.
 
     Raises:
-        TransferError: it is too long, or holds something that JSON cannot say.
+        TransferError: it is too long, or holds something that JSON cannot hold.
     """
     try:
         text = json.dumps(header, separators=(",", ":")).encode()
@@ -58,7 +59,7 @@ def encode(header: Mapping[str, Any]) -> bytes:
 
 
 def decode(text: bytes) -> Header:
-    """A header from its bytes.
+    """Return the header in these bytes.
 
     Raises:
         TransferError: it is not a JSON object with a kind.
@@ -80,7 +81,10 @@ class Channel:
         self.limit = MAX_GREETING_BYTES
         """Most bytes of a header that arrives; raised once the token was checked."""
         self.until: float | None = None
-        """When everything that is awaited must be there (monotonic), however slowly it drips."""
+        """Time by which all awaited bytes must have arrived, on ``time.monotonic``; None: no limit.
+
+        Without it, a peer that sends single bytes slowly would never exceed the time-out.
+        """
         self._arriving = bytearray()
         sock.settimeout(timeout_s)
         with suppress(OSError):  # a Unix socket has no such option
@@ -90,20 +94,20 @@ class Channel:
         """Send an encoded header and the memory of byte tensors.
 
         Raises:
-            PeerLost: the other side has gone, or takes nothing.
+            PeerLost: the other side has gone, or does not read.
         """
         try:
             self.socket.sendall(frame)
             for tensor in payload:
                 view = tensor.numpy().data
                 at = 0
-                while at < len(view):  # the time-out is for each chunk
+                while at < len(view):  # in chunks: the time-out is for each call
                     at += self.socket.send(view[at : at + _CHUNK_BYTES])
         except OSError as error:
             raise PeerLost(f"nothing can be sent: {error}") from None
 
     def receive(self) -> Header:
-        """The next header.
+        """Wait for the next header, and return it.
 
         Raises:
             PeerLost: the other side has gone or is silent.
@@ -116,7 +120,7 @@ class Channel:
         return decode(bytes(text))
 
     def receive_into(self, payload: Sequence[torch.Tensor]) -> None:
-        """Fill byte tensors with what arrives.
+        """Fill byte tensors with the bytes that arrive.
 
         Raises:
             PeerLost: the other side has gone or is silent.
@@ -125,7 +129,7 @@ class Channel:
             self._fill(tensor.numpy().data)
 
     def arrived(self) -> list[Header]:
-        """Headers without payload that are there already; call it when there is something.
+        """Return the headers without payload that have arrived; the socket must be readable.
 
         Raises:
             PeerLost: the other side has gone.
@@ -148,12 +152,12 @@ class Channel:
         return headers
 
     def abort(self) -> None:
-        """End the connection from any thread: whoever waits in it fails at once."""
+        """End the connection from any thread; a thread that waits in it fails at once."""
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Free the connection; by the thread that used it. Safe to call twice."""
+        """Free the connection, on the thread that used it. Safe to call twice."""
         self.abort()
         self.socket.close()
 
@@ -167,6 +171,7 @@ class Channel:
         while at < len(view):
             try:
                 if self.until is not None:
+                    # Never 0, which would make the socket non-blocking.
                     self.socket.settimeout(max(1e-3, self.until - time.monotonic()))
                 count = self.socket.recv_into(view[at:])
             except TimeoutError:

@@ -1,26 +1,31 @@
-"""The side of a background transfer that goes on training.
+"""Donor: the worker that sends its state in the background, while it trains.
 
-A thread copies the live state piece by piece and sends it, in one ordered stream with the
-reduced gradients of every step that is committed meanwhile: a log, which the joiner handles
-in order (``receiver``).
+A thread copies the live state piece by piece and sends it. The same ordered stream has the reduced
+gradients of every step that is committed meanwhile. It is a log, which the joiner handles in order
+(``receiver``).
 
-*Why that is right.* A piece holds, for a range of a parameter's elements, the parameter and
-all optimizer state on them (with the first range also the parameter's counters), all of one
-version, because no update comes between the beginning and the end of its copy; and the
-gradients of an update stand in the log after every piece copied before it and before every
-piece copied after it, because both are decided under one lock. An element-wise update computes
-an element and its state from exactly these, the parameter's counters, the element's gradient
-and hyper-parameters, and counters and hyper-parameters from themselves alone, so once a piece
-has been written, every replayed update takes what it held to the next version with the donor's
-own bits. What an update does to elements whose piece has not come is garbage that nothing
-right depends on and that their piece overwrites, so when all pieces are there every tensor is
-at the version of the log's end. (Parameter and momentum in pieces of different versions would
-not do: the garbage of one would enter the other. Counters in every piece would not do either
-where a piece that an update tore is simply sent again: it would break those of elements that
-are right already.)
+*Why the joiner ends with the donor's state.* A piece holds a range of a parameter's elements and
+all optimizer state on them; the first range also has the parameter's counters. A piece is of one
+version, because no update comes between the beginning and the end of its copy. One lock orders
+pieces and updates. So the gradients of an update come in the log after every piece copied before
+the update, and before every piece copied after it.
 
-Not for updates that look across elements (``is_elementwise``), or that change anything else
-than the optimizer's parameters and state. Buffers change outside updates: they come last.
+An element-wise update computes an element and its state from exactly these, the parameter's
+counters, the element's gradient and hyper-parameters. It computes counters and hyper-parameters
+from themselves alone. So once a piece has been written, every replayed update takes its content to
+the next version with the donor's own bits.
+
+An update also changes elements whose piece has not come. Their values are garbage, but no correct
+value depends on them, and their piece overwrites them. So when all pieces have come, every tensor
+is at the version of the log's end.
+
+Two simpler ways would be wrong. With parameter and momentum in pieces of different versions, the
+garbage of one would enter the other. With counters in every piece, a piece that is sent again
+because an update tore it would break the counters of elements that are right already.
+
+This does not hold for updates that look across elements (``is_elementwise``), or that change
+anything else than the optimizer's parameters and state. Buffers change outside updates, so they
+come last.
 """
 
 from __future__ import annotations
@@ -43,22 +48,22 @@ from systems.elastic.transfer.update_lock import UpdateLock
 TIMEOUT_S = 10.0
 _KEEPALIVE_S = 1.0
 _LIVE_TRIES = 3
-"""A piece that updates came between so often is copied under the lock."""
+"""Number of times that a piece is read in place before it is copied under the lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """The reduced gradients of one step."""
+    """Reduced gradients of one step."""
 
     step: int
     rate_batch: float
     samples: int
     numbers: tuple[int, ...]
-    """Of the buckets that are sent."""
+    """Numbers of the buckets that are sent."""
     buckets: tuple[torch.Tensor, ...]
     versions: tuple[int, ...]
     groups: Sequence[Mapping[str, Any]] | None
-    """Hyper-parameters of the update, where its step does not say them."""
+    """Hyper-parameters of the update; None if the update sets them itself, by its step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class _Finish:
 
 
 class Donor:
-    """Sends the state of a job in training to joiners; one memory copy serves all of them.
+    """Sender of the state of a job in training to joiners; one memory copy serves all of them.
 
     The training thread makes it between two steps, and from then on brackets every update::
 
@@ -78,8 +83,8 @@ class Donor:
             donor.reduced(step, rate_batch, samples, buckets)
             workload.update(...)
 
-    and at last calls ``finish`` or ``cancel``. Whatever becomes of the joiners, none of these
-    calls raises for it or waits longer than ``timeout_s``.
+    At last it calls ``finish`` or ``cancel``. Whatever happens to the joiners, none of these calls
+    raises for it or waits longer than ``timeout_s``.
     """
 
     def __init__(
@@ -96,20 +101,20 @@ class Donor:
 
         Args:
             addresses: where the joiners' receivers listen.
-            token: what they expect.
-            listing: of the live state.
-            timeout_s: a joiner that does nothing for so long has failed.
-            keeps_gradients: the update leaves the gradients as they are and needs only an
-                element's own. False (say, it clips them): all are sent, from a copy.
+            token: token that the receivers expect.
+            listing: listing of the live state.
+            timeout_s: a joiner that does nothing for this time has failed.
+            keeps_gradients: the update leaves the gradients as they are and needs only an element's
+                own. False (for instance if it clips them): all gradients are sent, from a copy.
             share_memory: let joiners on this host read this process's memory.
         """
         self.lock = UpdateLock()
         self.caught_up = False
-        """All pieces have arrived, and at some moment at most one step was missing."""
+        """Whether all pieces have arrived and, at some moment, at most one step was missing."""
         self.finished = False
-        """Every joiner that has not failed has the whole state of ``finish``."""
+        """Whether every joiner that has not failed has the whole state of ``finish``."""
         self.failed: Exception | None = None
-        """What happened to the first joiner that failed, or to all."""
+        """Error of the first joiner that failed, or of all; None: no failure."""
         self._state = listing.state
         self._listing = listing
         self._keeps_gradients = keeps_gradients
@@ -125,7 +130,7 @@ class Donor:
         self._is_logging = False
         self._last: _Finish | None = None
         self._is_last_read = False
-        """Whether nothing that goes with the last state is still to be read from what trains."""
+        """Whether the thread has read all that the last state has from the training objects."""
         self._cancelled = False
         self._over = False
         self._sent = threading.Condition()
@@ -134,7 +139,7 @@ class Donor:
 
     @property
     def failures(self) -> Mapping[tuple[str, int], Exception]:
-        """By address of the joiner; the others go on."""
+        """Failures by address of the joiner; the other joiners go on."""
         return self._links.failures
 
     def reduced(
@@ -148,15 +153,15 @@ class Donor:
         """Log the gradients of an update that follows at once, under the same ``lock``.
 
         Args:
-            step: steps executed before that update.
-            rate_batch: the batch whose learning rate it has, ``Trainer.rate_batch``.
-            samples: consumed by the steps before.
-            buckets: the flat reduced gradients; their memory is left alone until ``wait_sent``.
+            step: number of steps executed before that update.
+            rate_batch: batch that sets the update's learning rate, ``Trainer.rate_batch``.
+            samples: samples consumed by the steps before.
+            buckets: the flat reduced gradients; their memory must not change until ``wait_sent``.
             groups: hyper-parameters of the update, where a script may have set them; None: the
                 update sets them itself, by its step.
 
         Raises:
-            RuntimeError: the lock is not held: the log would have no order.
+            RuntimeError: the lock is not held, so the log would have no order.
         """
         if not self.lock.is_updating:
             raise RuntimeError("call reduced() and the update together under the donor's lock")
@@ -176,7 +181,7 @@ class Donor:
         self._links.wake()
 
     def wait_sent(self) -> None:
-        """Wait until the gradients that were logged are with the joiners or given up."""
+        """Wait until the joiners have the logged gradients, or the transfer has ended."""
         if not self._events:
             return
         with self._sent:
@@ -185,15 +190,16 @@ class Donor:
     def finish(self, step: int, values: Mapping[str, Any]) -> None:
         """End the log: after ``step`` steps this is the state, and ``values`` go with it.
 
-        Between two steps. Returns at once; before the next update, which changes what the
-        optimizer keeps, the joiners must have it all (``finished``), which they have if they take
-        part in that step.
+        Call it between two steps; it returns at once. The joiners must have everything
+        (``finished``) before the next update, which changes what the optimizer keeps. They have it
+        if they take part in that step.
 
         Args:
-            step: steps executed.
-            values: anything else a joiner must know, as JSON can say it.
+            step: number of steps executed.
+            values: other values that a joiner must know, in the form that JSON can hold.
         """
-        # The next forward changes the buffers; what is sent lies in the host's memory.
+        # Copied now, since the next forward pass changes the buffers; to the host, from which
+        # frames are sent.
         try:
             buffers = [memory.to("cpu", copy=True) for memory in self._state.buffer_memory]
         except TypeError as error:
@@ -203,12 +209,12 @@ class Donor:
         self._links.wake()
 
     def cancel(self) -> None:
-        """Give up, at any time, from any thread, at once; safe to call twice."""
+        """Give up at once, at any time, from any thread. Safe to call twice."""
         self._cancelled = True
         self._links.abort()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the end of the thread; whether it has ended."""
+        """Wait for the end of the thread, and return whether it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -231,7 +237,7 @@ class Donor:
             self._links.close()
 
     def _begin(self) -> None:
-        """The log's first entry; from here on every update is in it."""
+        """Send the log's first entry; from here on every update is logged."""
         pulls = all(link.pulls for link in self._links.open)
         self._is_in_place = pulls and self._state.is_on_host
         self._pieces.extend(self._listing.pieces(in_place=self._is_in_place))
@@ -245,7 +251,7 @@ class Donor:
         self._send(Frame({"kind": "start", "values": values}))
 
     def _advance(self) -> None:
-        """Send what is next in the log; listen where there is nothing."""
+        """Send the next entry of the log, or listen if there is none."""
         if self._events:
             self._send_event(self._events[0])
             with self._sent:
@@ -261,7 +267,7 @@ class Donor:
         elif self._last is None:
             if not self._links.listen(_KEEPALIVE_S):
                 self._send(Frame({"kind": "alive"}))
-        elif not self._events:  # none came before the finish, and none comes after
+        elif not self._events:  # checked again: one may have come before the finish, none after
             self._send_last(self._last)
             self._links.wait(lambda link: not link.is_done)
             self.finished = self._links.num_done > 0
@@ -288,22 +294,24 @@ class Donor:
             )
 
     def _send_piece(self, piece: ListedPiece) -> bool:
-        """Send a piece of one version; False if an update came between."""
+        """Send a piece of one version. Return False if an update came between."""
         version = self.lock.stable_version()
         if self._events:
-            return False  # they stand in the log before this
+            return False  # logged gradients come before a piece of this version
         if self._is_in_place and self._num_tries < _LIVE_TRIES:
             self._num_tries += 1
             return self._let_read(piece, version)
         return self._send_copy(piece, version)
 
     def _let_read(self, piece: ListedPiece, version: int) -> bool:
-        """Have receivers read the live state, with no lock and no copy. Only if no update has
-        begun until they say that they have it, it counts; what they have read otherwise is not
-        better than nothing, and the piece comes again."""
+        """Let receivers read the live state, without lock or copy; return False if it is torn.
+
+        A piece counts only if no update began before all receivers said that they have it.
+        Otherwise it is sent again.
+        """
         frame = piece.frame()
         if self.lock.version != version:
-            return False  # what there is may have changed while it was listed
+            return False  # the state may have changed while it was listed
         self._send(frame)
         if not self.lock.begin_copy(version):
             return False
@@ -314,7 +322,10 @@ class Donor:
         return True
 
     def _send_copy(self, piece: ListedPiece, version: int) -> bool:
-        """Send a copy, made while no update can come."""
+        """Send a copy that was made while no update could come.
+
+        Return False if an update came before.
+        """
         header, sources = piece.read()
         if self.lock.version != version:
             return False
@@ -334,7 +345,7 @@ class Donor:
         return True
 
     def _touch(self, piece: ListedPiece) -> None:
-        """From the next update on, the gradients of this piece are sent, too."""
+        """Send the gradients of this piece, too, from the next update on."""
         for number in piece.buckets:
             self._touched[number] = True
 
@@ -349,7 +360,7 @@ class Donor:
         self._note_failures()
 
     def _is_near(self, link: Link) -> bool:
-        """All pieces are there, and at most one step is missing."""
+        """Return whether the receiver has all pieces, and lacks at most one step."""
         return link.has_copied and self._num_logged - link.num_applied <= 1
 
     def _note_failures(self) -> None:

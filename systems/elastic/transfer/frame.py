@@ -1,4 +1,4 @@
-"""What goes to all receivers at once, encoded when it is first sent."""
+"""Message that goes to all receivers at once, encoded when it is first sent."""
 
 from __future__ import annotations
 
@@ -22,23 +22,32 @@ class Frame:
 
     @cached_property
     def streamed(self) -> bytes:
-        """The header for a receiver whom the payload is sent to.
+        """Header for a receiver that the payload is sent to.
 
         Raises:
-            TransferError: it is too long, or holds something that JSON cannot say.
+            TransferError: it is too long, or holds something that JSON cannot hold.
         """
         return encode(self.header)
 
     @cached_property
     def pulled(self) -> bytes:
-        """The header for one that reads the payload itself; raises as ``streamed``."""
+        """Header for a receiver that reads the payload from memory itself.
+
+        Raises:
+            TransferError: as for ``streamed``.
+        """
         if not self.payload:
             return self.streamed
         return encode({**self.header, "memory": regions(self.payload)})
 
     def in_place(self) -> Frame:
-        """The same for receivers that all read the payload, which it does not keep alive; raises
-        as ``streamed``."""
+        """Return this frame without its payload, for receivers that read the payload themselves.
+
+        The new frame does not keep the payload alive.
+
+        Raises:
+            TransferError: as for ``streamed``.
+        """
         frame = Frame(self.header)
         frame.pulled, frame.has_payload = self.pulled, self.has_payload
         return frame

@@ -1,7 +1,7 @@
-"""A worker's own training state, kept while another's is written over it.
+"""Backup of a worker's own training state while another worker's is written over it.
 
-Whose state is taken may die before all of it is here. Half of it is no state; the own one, a step
-behind, is.
+The other worker may die before all of its state is here. A half-written state is useless, but the
+own state, a step behind, is still good.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from systems.elastic.transfer.training_state import TrainingState
 
 @contextmanager
 def kept(state: TrainingState) -> Iterator[None]:
-    """Put everything back as it was, bit by bit, where the body raises.
+    """Restore the state, bit by bit, if the body raises.
 
     Costs a copy of the state in host memory meanwhile.
     """

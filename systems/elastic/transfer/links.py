@@ -1,8 +1,8 @@
 """The donor's connections to its receivers: one stream of frames that goes to all of them.
 
-To a receiver on another host the payload goes through the socket. One on the same host is
-told where it lies and reads it (``memory.read_memory``), which costs the donor nothing; it
-then says so, and only then may the memory change.
+A receiver on another host gets the payload through the socket. A receiver on the same host is told
+the payload's place and reads it (``memory.read_memory``), which costs the donor nothing. It then
+says so, and only then may the memory change.
 """
 
 from __future__ import annotations
@@ -34,26 +34,30 @@ PROBE_BYTES = 16
 
 
 class Link:
-    """A connection to one receiver."""
+    """Connection to one receiver."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.address = address
         self.channel: Channel | None = None
         self.pulls = False
-        """Reads our memory itself."""
+        """Whether the receiver reads this process's memory itself."""
         self.fits = False
-        """The state has the form of its own."""
+        """Whether the receiver has said that the state has the same form as its own."""
         self.num_sent = 0
-        """Frames with a payload."""
+        """Number of frames with a payload that the receiver reads itself."""
         self.num_pulled = 0
         self.num_applied = 0
-        """Gradient events it has applied."""
+        """Number of gradient events that the receiver has applied."""
         self.has_copied = False
-        """All pieces have arrived."""
+        """Whether all pieces have arrived."""
         self.is_done = False
 
     def take(self, header: Header) -> None:
-        """Note what the receiver says."""
+        """Note a message of the receiver.
+
+        Raises:
+            TransferError: the receiver refuses the state, or the message is unknown.
+        """
         kind = header["kind"]
         if kind == "fits":
             self.fits = True
@@ -78,7 +82,7 @@ def _expect(header: Header, kind: str) -> Header:
 
 
 class Links:
-    """All receivers of a donor; one thread uses it, any thread may ``abort``."""
+    """Connections to all receivers of a donor; one thread uses them, any thread may ``abort``."""
 
     def __init__(
         self,
@@ -102,18 +106,20 @@ class Links:
         self._permission: ReadingPermission | None = None
         self.open: list[Link] = []
         self.num_done = 0
-        """Receivers that have everything."""
+        """Number of receivers that have everything."""
         self.failures: dict[tuple[str, int], Exception] = {}
 
     def connect(self, form: Frame) -> None:
-        """Connect to every receiver; one that cannot be reached is a failure, and so is one that
-        refuses a state of this form: until all have answered nothing else is sent.
+        """Connect to every receiver, and compare the form of the state.
+
+        A receiver that cannot be reached, or that refuses the form, is noted as a failure. Nothing
+        else is sent until all have answered.
 
         Args:
-            form: what ``Receiver`` compares with its own, of kind ``form``.
+            form: frame of kind ``form``, which ``Receiver`` compares with its own state.
 
         Raises:
-            TransferError: it cannot be sent to anyone.
+            TransferError: the form cannot be sent to any receiver.
         """
         for address in self._addresses:
             try:
@@ -127,6 +133,7 @@ class Links:
         link = Link(address)
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
+        # Before the check of ``_aborted``: ``abort`` sets that first, so it misses no socket.
         self._sockets.append(sock)
         try:
             channel = Channel(sock, self._timeout_s)
@@ -146,7 +153,7 @@ class Links:
         return link
 
     def _greet(self, channel: Channel) -> bool:
-        """Show the token; whether the receiver can read our memory."""
+        """Show the token, and return whether the receiver can read this process's memory."""
         channel.send(encode({"kind": "greeting", "version": VERSION, "token": self._token}))
         receiver = _expect(channel.receive(), "hello")
         host = host_identity()
@@ -163,16 +170,16 @@ class Links:
         return hmac.compare_digest(shown, proof.hex())
 
     def send(self, frame: Frame) -> None:
-        """Send a frame to all; returns when the payload's memory may change again.
+        """Send a frame to all; return when the payload's memory may change again.
 
         A receiver that fails is dropped and its failure noted.
 
         Raises:
-            TransferError: the frame cannot be sent to anyone.
+            TransferError: the frame cannot be sent to any receiver.
         """
         ways = {link.pulls for link in self.open}
         heads = {pulls: frame.pulled if pulls else frame.streamed for pulls in ways}
-        # Those who read for themselves do so while the others are being sent to.
+        # Receivers that read the memory come first: they read while the others are being sent to.
         for link in sorted(self.open, key=lambda link: not link.pulls):
             assert link.channel is not None
             try:
@@ -183,7 +190,7 @@ class Links:
         self.wait(lambda link: link.pulls and link.num_pulled < link.num_sent)
 
     def wait(self, is_waited_for: Callable[[Link], bool]) -> None:
-        """Listen until this holds for no receiver; who lets us wait too long is dropped."""
+        """Listen until the condition holds for no receiver; drop receivers that take too long."""
         until = time.monotonic() + self._timeout_s
         while waited := [link for link in self.open if is_waited_for(link)]:
             left = until - time.monotonic()
@@ -194,7 +201,7 @@ class Links:
             self.listen(left)
 
     def listen(self, timeout_s: float) -> bool:
-        """Take what receivers say, or a ``wake``; False if nothing came in time."""
+        """Take receivers' messages, or a ``wake``. Return False if nothing came in time."""
         ready = self._selector.select(timeout_s)
         for key, _ in ready:
             link: Link | None = key.data
@@ -213,10 +220,10 @@ class Links:
         return bool(ready)
 
     def drop(self, link: Link, error: Exception) -> None:
-        """Let a receiver go; unless it has everything, this is why it failed."""
+        """Disconnect a receiver; note the error, unless the receiver has everything."""
         assert link.channel is not None
         if link.is_done:
-            self.num_done += 1  # and it has hung up, as it should
+            self.num_done += 1  # a receiver that is done hangs up, which is no failure
         else:
             self.failures.setdefault(link.address, error)
         self.open.remove(link)
@@ -225,7 +232,7 @@ class Links:
 
     def wake(self) -> None:
         """End a ``listen`` from any thread."""
-        with suppress(OSError):  # full: it will wake up anyway; closed: nobody sleeps
+        with suppress(OSError):  # full: ``listen`` wakes up anyway; closed: no thread listens
             self._wake_up.send(b"\0")
 
     def abort(self) -> None:
@@ -237,7 +244,7 @@ class Links:
         self.wake()
 
     def close(self) -> None:
-        """Free everything; by the thread that used it."""
+        """Free everything, on the thread that used it."""
         if self._permission is not None:
             self._permission.end()
         for link in self.open:

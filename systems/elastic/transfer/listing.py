@@ -1,9 +1,9 @@
-"""What a donor says of its state, made before anyone asks and kept from transfer to transfer.
+"""A donor's description of its state, made in advance and kept from transfer to transfer.
 
-To list a state takes Python some microseconds for each tensor, milliseconds in all, and the
-training thread waits for the interpreter as long as another thread has it, on whichever core
-that runs. What is listed is where tensors lie and what they are, not what they hold, and so it
-is seldom out of date. No tensor is kept alive by it.
+Python takes some microseconds to list each tensor, milliseconds in all. Meanwhile the training
+thread waits for the interpreter lock, whichever core the listing runs on. A listing says where
+tensors lie and what they are, not what they hold, so it is seldom out of date. It keeps no tensor
+alive.
 """
 
 from __future__ import annotations
@@ -23,28 +23,33 @@ from systems.runtime.reduction import BucketLayout
 
 
 class ListedPiece:
-    """A piece and, once it was asked for, what is sent to those who read it themselves."""
+    """A piece and, once asked for, its frame for receivers that read memory themselves."""
 
     def __init__(self, piece: Piece, state: TrainingState) -> None:
         self.buckets = piece.buckets
-        """Whose parameters are in it."""
+        """Numbers of the buckets whose parameters are in the piece."""
         self._parts = piece.parts
         self._state = state
         self._made: tuple[list[Held | None], Frame] | None = None
 
     def read(self) -> tuple[dict[str, Any], list[torch.Tensor]]:
-        """Its header, and the live tensors as bytes: of one version if no update came during the
-        call.
+        """Return the piece's header, and its live tensors as bytes.
+
+        They are of one version if no update came during the call.
 
         Raises:
-            TypeError: they cannot be given.
+            TypeError: the elements of a tensor lie in an order that cannot be sent.
         """
         entries, views = zip(*map(self._state.read, self._parts), strict=True)
         sources = [as_bytes(view) for own in views for view in own]
         return {"kind": "piece", "parts": entries}, sources
 
     def frame(self) -> Frame:
-        """What is sent of it where it lies: of this moment, as ``read``, and raising as that."""
+        """Return the frame of the piece in place; the last one if nothing has moved since.
+
+        Raises:
+            TypeError: as for ``read``.
+        """
         parts = self._parts
         made = self._made
         if made is not None and all(
@@ -58,7 +63,7 @@ class ListedPiece:
 
 
 class Listing:
-    """What is said of a state, for any number of transfers."""
+    """Description of a state, for any number of transfers."""
 
     def __init__(
         self,
@@ -67,11 +72,13 @@ class Listing:
         read: Limits = READ,
         staged: Limits = STAGED,
     ) -> None:
-        """Args:
-        state: the live state.
-        layout: what the gradient buckets hold.
-        read: of pieces that receivers read where they lie.
-        staged: of pieces that are copied while the training thread may have to wait.
+        """Prepare to list.
+
+        Args:
+            state: the live state.
+            layout: parameters in each gradient bucket.
+            read: limits of pieces that receivers read in place.
+            staged: limits of pieces that are copied while the training thread may have to wait.
         """
         self.state = state
         self.layout = tuple(layout)
@@ -80,25 +87,25 @@ class Listing:
         self._pieces: dict[bool, tuple[int, list[ListedPiece]]] = {}
 
     def form(self) -> Frame:
-        """With which a transfer begins: what has to agree.
+        """Return the frame with which a transfer begins: what must be the same on both sides.
 
         Raises:
-            TypeError: a tensor's elements lie in an order that cannot be given.
+            TypeError: a tensor's elements lie in an order that cannot be sent.
         """
         lie = [(each.data_ptr(), each.stride()) for each in self.state.parameters]
         if self._form is None or self._form[0] != lie:
             names = described(bucket_names(self.state, self.layout))
             description = self.state.describe()
-            del description["optimizer"]  # comes with the pieces, as it is by then
+            del description["optimizer"]  # each piece describes it, since it may change until then
             frame = Frame({"kind": "form", "description": description, "layout": names})
             self._form = (lie, frame)
         return self._form[1]
 
     def pieces(self, *, in_place: bool) -> list[ListedPiece]:
-        """The whole state but for buffers.
+        """Return the pieces of the whole state except buffers.
 
         Args:
-            in_place: cut for receivers that read it where it lies.
+            in_place: whether they are cut for receivers that read them in place.
         """
         num_kept = sum(map(len, self.state.optimizer.state.values()))
         known = self._pieces.get(in_place)
@@ -109,8 +116,8 @@ class Listing:
         return known[1]
 
     def make(self) -> None:
-        """List beforehand what can be, between two updates."""
-        with suppress(Exception):  # whatever it is fails the transfers, which say it; not training
+        """List in advance, between two updates."""
+        with suppress(Exception):  # must not fail training; the transfer meets the error again
             _ = self.form().streamed
             if self.state.is_on_host:
                 for piece in self.pieces(in_place=True):

@@ -1,8 +1,8 @@
 """Tensors as plain memory: flat views, bytes, and reading another process's memory.
 
 A receiver on the donor's host reads the donor's memory itself (``process_vm_readv``, the
-"cross-memory attach" of MPI libraries), so that the donor neither copies nor sends. Linux
-only; where the kernel forbids it, the bytes go through the socket.
+"cross-memory attach" of MPI libraries), so that the donor neither copies nor sends. This works on
+Linux only; where the kernel forbids it, the bytes go through the socket.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Region: TypeAlias = tuple[int, int]
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Whether the elements fill their memory once and without a gap, in whatever order."""
+    """Return whether the elements fill their memory once and without a gap, in any order."""
     expected = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size == 1:
@@ -37,7 +37,7 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
-    """One-dimensional view in the order of the memory.
+    """Return a one-dimensional view in the order of the memory.
 
     Raises:
         TypeError: there are gaps or overlaps.
@@ -51,12 +51,16 @@ def flat(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory of a dense tensor as a flat tensor of bytes, not copied."""
+    """Return the memory of a dense tensor as a flat tensor of bytes, not copied.
+
+    Raises:
+        TypeError: there are gaps or overlaps.
+    """
     return flat(tensor).view(torch.uint8)
 
 
 def split(memory: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Views of flat ``memory``, one after the other, as long as these."""
+    """Return consecutive views of flat ``memory``, each as long as the tensor in ``like``."""
     views, at = [], 0
     for tensor in like:
         views.append(memory[at : at + tensor.numel()])
@@ -65,12 +69,12 @@ def split(memory: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tens
 
 
 def regions(payload: Sequence[torch.Tensor]) -> list[Region]:
-    """Where byte tensors lie in this process."""
+    """Return where byte tensors lie in this process."""
     return [(part.data_ptr(), part.numel()) for part in payload]
 
 
 def host_identity() -> str:
-    """The same text for processes that can name each other by process id; '' if unknown."""
+    """Return a text that is the same for processes which share process ids; '' if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -79,10 +83,10 @@ def host_identity() -> str:
 
 
 class ReadingPermission:
-    """Lets another process read this one's memory where the Yama module would forbid it.
+    """Permission for another process to read this one's memory where the Yama module forbids it.
 
-    The kernel knows one permitted process at a time: a later permission takes the place of an
-    earlier one, whose ``end`` then means nothing.
+    The kernel knows one permitted process at a time. A later permission replaces an earlier one,
+    whose ``end`` then has no effect.
     """
 
     _lock: ClassVar = threading.Lock()
@@ -94,7 +98,7 @@ class ReadingPermission:
             _set_reader(process)
 
     def end(self) -> None:
-        """Nobody may read any more; safe to call twice."""
+        """End the permission. Safe to call twice."""
         with self._lock:
             if ReadingPermission._valid is self:
                 ReadingPermission._valid = None
@@ -110,7 +114,7 @@ def read_memory(process: int, there: Sequence[Region], here: Sequence[torch.Tens
     """Fill byte tensors with another process's memory.
 
     Raises:
-        OSError: the process has gone, or does not let us.
+        OSError: the process has gone, or the kernel forbids it.
         ValueError: the sizes differ.
     """
     pairs = list(_pair(there, regions(here)))
@@ -127,7 +131,11 @@ def _libc() -> ctypes.CDLL:
 
 
 def _pair(there: Sequence[Region], here: Sequence[Region]) -> Iterator[tuple[int, int, int]]:
-    """Split both lists at the same places: (address there, address here, bytes)."""
+    """Split both lists at the same places: (address there, address here, bytes).
+
+    Raises:
+        ValueError: the sizes differ.
+    """
     if sum(size for _, size in there) != sum(size for _, size in here):
         raise ValueError("regions of another size")
     sources = iter(there)
@@ -158,7 +166,7 @@ def _read(process: int, pairs: Sequence[tuple[int, int, int]]) -> None:
         return
     if not count:
         raise OSError("process_vm_readv read nothing")
-    # The kernel ends early at 2 GiB, and at an address that has gone: try what is left.
+    # The kernel ends early at 2 GiB, and at an address that has gone: read the rest again.
     left = []
     for source, target, size in pairs:
         skipped = min(size, count)

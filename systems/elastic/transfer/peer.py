@@ -1,7 +1,7 @@
-"""The whole state over one connection while nobody changes it: between two steps.
+"""Transfer of the whole state over one connection between two steps, while no worker changes it.
 
-Used where a joiner gets its state at the switch (``transfer=peer``), and where a survivor of
-a fault gets it from another. Right for every optimizer.
+A joiner gets its state this way at the switch (``transfer=peer``), and a survivor of a fault gets
+it from another. It is right for every optimizer.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def send_state(
     timeout_s: float = TIMEOUT_S,
     share_memory: bool = True,
 ) -> None:
-    """Send the state to every receiver, straight from its memory; returns when all have it.
+    """Send the state to every receiver, straight from its memory; return when all have it.
 
     Args:
-        addresses: where they listen.
-        token: what they expect.
-        state: nobody may change it meanwhile.
-        step: steps executed.
-        values: anything else they must know, as JSON can say it.
-        timeout_s: a receiver that does nothing for so long has failed.
+        addresses: where the receivers listen.
+        token: token that the receivers expect.
+        state: must not change meanwhile.
+        step: number of steps executed.
+        values: other values that receivers must know, in the form that JSON can hold.
+        timeout_s: a receiver that does nothing for this time has failed.
         share_memory: let receivers on this host read this process's memory.
 
     Raises:

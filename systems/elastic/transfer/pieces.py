@@ -1,8 +1,8 @@
-"""How a state is cut into pieces: what is copied at once, under the lock, and sent as one.
+"""Pieces of a state: each is copied at once, under the lock, and sent as one.
 
-A piece has at most so many bytes and so many parts, so that whoever waits for the lock waits
-for neither a large tensor nor a thousand small ones (``STAGED``). Pieces come in the order of
-the gradient buckets: the gradients of a bucket none of which was sent yet need not be sent.
+A piece has a limited number of bytes and of parts (``STAGED``). So a thread that waits for the lock
+waits neither for a large tensor nor for a thousand small ones. Pieces come in the order of the
+gradient buckets: the gradients of a bucket are not sent before its first piece.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from systems.runtime.reduction import BucketLayout
 
 
 class Limits(NamedTuple):
-    """The most that is in a piece."""
+    """Most bytes and parts in a piece."""
 
     num_bytes: int
     num_parts: int
-    """A part costs some microseconds however small it is."""
+    """Most parts; a part costs some microseconds, however small it is."""
 
 
 READ = Limits(4 << 20, 192)
-"""Of a piece that receivers read where it lies, which nobody waits for: fewer of them say less, and
-one that an update tears is read again."""
+"""Limits of a piece that receivers read in place, for which no thread waits.
+
+Larger pieces need fewer messages, but a piece that an update tears is read again.
+"""
 STAGED = Limits(2 << 20, 48)
-"""Of one that is copied under the lock."""
+"""Limits of a piece that is copied under the lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,14 @@ class Piece:
 
     parts: tuple[Part, ...]
     buckets: frozenset[int]
-    """Whose parameters are in it."""
+    """Numbers of the buckets whose parameters are in the piece."""
 
 
 def cut(state: TrainingState, layout: Sequence[BucketLayout], limits: Limits) -> list[Piece]:
-    """The whole state but for buffers, bucket by bucket; at the end what is in none."""
+    """Return the pieces of the whole state except buffers, bucket by bucket.
+
+    Parameters that are in no bucket come last.
+    """
     pieces: list[Piece] = []
     parts: list[Part] = []
     buckets: set[int] = set()
@@ -82,7 +87,7 @@ def cut(state: TrainingState, layout: Sequence[BucketLayout], limits: Limits) ->
 
 
 def _bytes_an_element(state: TrainingState, index: int) -> int:
-    """Of a parameter and of the optimizer state that has its shape."""
+    """Return the bytes per element of a parameter and of optimizer state in its shape."""
     parameter = state.parameters[index]
     if index >= state.num_owned:
         return parameter.element_size()
@@ -94,14 +99,14 @@ def _bytes_an_element(state: TrainingState, index: int) -> int:
 
 
 def bucket_names(state: TrainingState, layout: Sequence[BucketLayout]) -> list[list[str]]:
-    """Names of the parameters of each bucket."""
+    """Return the names of the parameters of each bucket."""
     return [[state.names[index] for index in bucket.parameters] for bucket in layout]
 
 
 def gradient_views(
     state: TrainingState, layout: Sequence[BucketLayout], buckets: Sequence[torch.Tensor]
 ) -> dict[int, torch.Tensor]:
-    """Every parameter's gradient as a view into its bucket, with the parameter's strides."""
+    """Return every parameter's gradient as a view into its bucket, with the parameter's strides."""
     views: dict[int, torch.Tensor] = {}
     for bucket, memory in zip(layout, buckets, strict=True):
         at = 0

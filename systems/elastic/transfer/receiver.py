@@ -1,7 +1,7 @@
-"""The side of a transfer that gets the state: it handles the donor's log in order.
+"""Receiver: the side of a transfer that gets the state. It handles the donor's log in order.
 
-A piece overwrites its elements; gradients are applied by the job's own update to everything
-there is. Why the end of it is the donor's state, bit by bit: see ``donor``.
+A piece overwrites its elements. The job's own update applies gradients to all elements, also to
+those whose piece has not come. ``donor`` explains why the result is the donor's state, bit by bit.
 """
 
 from __future__ import annotations
@@ -38,21 +38,24 @@ from systems.runtime.reduction import BucketLayout
 GREETING_TIMEOUT_S = 2.0
 
 Apply: TypeAlias = Callable[[int, float, int, Sequence[torch.Tensor]], None]
-"""(steps executed before it, batch whose learning rate it has, samples consumed before it, flat
-gradients): the job's update."""
+"""The job's update, called with four arguments.
+
+They are the number of steps executed before it, the batch that sets its learning rate, the samples
+consumed before it, and the flat gradients.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What came with the last entry of the log."""
+    """Content of the log's last entry."""
 
     step: int
-    """Steps executed."""
+    """Number of steps executed."""
     values: dict[str, Any]
 
 
 class Receiver:
-    """Listens for one donor and takes its state."""
+    """Listener for one donor, whose state it takes."""
 
     def __init__(
         self,
@@ -69,14 +72,14 @@ class Receiver:
         """Begin to listen on a free port of ``bind``.
 
         Args:
-            token: what the donor must show.
-            state: what is filled, in place.
-            layout: what the donor's gradient buckets hold.
+            token: token that the donor must show.
+            state: state that is filled, in place.
+            layout: parameters in each of the donor's gradient buckets.
             apply: the job's update, run while every parameter's ``grad`` is a view into the
-                buckets; without one no gradients are expected.
+                buckets; without it no gradients are expected.
             bind: address of this machine.
             buckets: memory for the gradients, by bucket; made here if not given.
-            timeout_s: a donor that is silent for so long is lost.
+            timeout_s: a donor that is silent for this time is lost.
             share_memory: read the donor's memory where that is possible.
         """
         self._token = token
@@ -93,7 +96,7 @@ class Receiver:
         self._listener = socket.create_server((bind, 0), family=family)
         self.port = int(self._listener.getsockname()[1])
         self.pulls = False
-        """The donor's memory is read, not sent."""
+        """Whether the donor's memory is read here, instead of sent."""
 
     def run(
         self,
@@ -137,13 +140,17 @@ class Receiver:
             self._channel.abort()
 
     def close(self) -> None:
-        """Free the port; safe to call twice."""
+        """Free the port. Safe to call twice."""
         self._listener.close()
         if self._channel is not None:
             self._channel.close()
 
     def _accept(self, wait_s: float) -> Channel:
-        """The first connection that shows the token; all others are closed."""
+        """Return the first connection that shows the token; all others are closed.
+
+        Raises:
+            PeerLost: no donor came in time, or ``cancel`` was called.
+        """
         until = time.monotonic() + wait_s
         while (left := until - time.monotonic()) > 0 and not self._cancelled.is_set():
             self._listener.settimeout(left)
@@ -153,8 +160,9 @@ class Receiver:
                 break
             channel = Channel(sock, GREETING_TIMEOUT_S)
             self._channel = channel
-            if self._cancelled.is_set():  # between the two calls
+            if self._cancelled.is_set():  # cancelled before ``cancel`` could see the channel
                 break
+            # Bounds the whole greeting: a client without the token must not keep the donor waiting.
             channel.until = time.monotonic() + GREETING_TIMEOUT_S
             try:
                 self._greet(channel)
@@ -215,8 +223,13 @@ class Receiver:
                 raise TransferError(f"a {kind!r} header that makes no sense: {error}") from None
 
     def _compare(self, form: Header) -> None:
-        """Say whether the donor's state, and the buckets of what gradients it sends, are like
-        those here. It sends nothing before it knows, so it reads why even as this side hangs up.
+        """Tell the donor whether its state and gradient buckets are like those here.
+
+        The donor sends nothing before it knows, so it reads the reason even as this side hangs up.
+
+        Raises:
+            StateMismatch: the states differ.
+            LayoutError: the buckets differ.
         """
         assert self._channel is not None
         try:
@@ -264,7 +277,7 @@ class Receiver:
         return Received(int(header["step"]), dict(header["values"]))
 
     def _fill(self, header: Header, views: Sequence[torch.Tensor]) -> None:
-        """Put a frame's payload where it belongs, whichever way it comes."""
+        """Put a frame's payload into the views, from the socket or from the donor's memory."""
         assert self._channel is not None
         here = [
             view if view.device.type == "cpu" else torch.empty_like(view, device="cpu")

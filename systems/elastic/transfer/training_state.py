@@ -1,8 +1,8 @@
 """Every tensor of a training job, in one order that is the same on all its workers.
 
-What moves between workers is a *part*: a range of elements of one parameter together with
-everything the optimizer keeps on these elements. What an optimizer keeps once a parameter
-(Adam's step counter) travels with the parameter's first part and with no other.
+Workers exchange *parts*: a part is a range of elements of one parameter, with everything that the
+optimizer keeps on these elements. What an optimizer keeps once per parameter (Adam's step counter)
+belongs to the parameter's first part only.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ ELEMENTWISE = (
     torch.optim.Adadelta,
     torch.optim.ASGD,
 )
-"""Optimizers in which the new value of an element and of its state follows from the old ones,
-the element's gradient, hyper-parameters and counters: from nothing on other elements."""
+"""Optimizers that compute each element and its state without any other element.
+
+They use the old values, the element's gradient, hyper-parameters and counters.
+"""
 
 _DTYPES = {
     str(dtype): dtype
@@ -53,14 +55,14 @@ class Part:
     """Elements ``start`` to ``stop`` of a parameter, and all optimizer state on them."""
 
     index: int
-    """Of the parameter, see ``TrainingState.parameters``."""
+    """Index of the parameter in ``TrainingState.parameters``."""
     start: int
     stop: int
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A parameter and what the optimizer keeps on it: names, tensors, and where each lies."""
+    """A parameter and what the optimizer keeps on it: names, tensors, and the address of each."""
 
     names: tuple[str, ...]
     tensors: tuple[weakref.ref[torch.Tensor], ...]
@@ -68,7 +70,7 @@ class Held:
 
 
 def is_elementwise(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether gradients may be replayed on a state of which only parts are there.
+    """Return whether gradients may be replayed on a state of which only some parts have come.
 
     Subclasses do not count: they may do anything.
     """
@@ -76,7 +78,7 @@ def is_elementwise(optimizer: torch.optim.Optimizer) -> bool:
 
 
 class TrainingState:
-    """The state of a job: live tensors, and values that JSON can hold."""
+    """State of a job: live tensors, and values that JSON can hold."""
 
     def __init__(
         self,
@@ -85,12 +87,14 @@ class TrainingState:
         flat_buffers: FlatBuffers | None = None,
         carried: Callable[[], Mapping[str, torch.Tensor]] = dict,
     ) -> None:
-        """Args:
-        model: what is trained.
-        optimizer: of the model.
-        flat_buffers: the one piece of memory that the model's buffers lie in, if they do. They
-            do on all workers of a job or on none.
-        carried: returns tensors that travel with the buffers, live and by name.
+        """Wrap the job's objects.
+
+        Args:
+            model: model that is trained.
+            optimizer: optimizer of the model.
+            flat_buffers: the one piece of memory that holds the model's buffers; None: there is
+                none. All workers of a job have it, or none has.
+            carried: returns tensors that travel with the buffers, live and by name.
         """
         self.optimizer = optimizer
         names = {id(value): name for name, value in model.named_parameters()}
@@ -99,7 +103,7 @@ class TrainingState:
         frozen = [value for value in model.parameters() if id(value) not in known]
         self.num_owned = len(owned)
         self.parameters: list[torch.Tensor] = [*owned, *frozen]
-        """In the order of the optimizer's groups; then those it does not have."""
+        """Parameters in the order of the optimizer's groups, then those that it does not have."""
         self.names = [
             names.get(id(value), f"optimizer/{index}")
             for index, value in enumerate(self.parameters)
@@ -110,8 +114,10 @@ class TrainingState:
 
     @property
     def buffer_memory(self) -> list[torch.Tensor]:
-        """The model's buffers and what is carried, as bytes, in as few pieces as can be; on the
-        training thread."""
+        """Bytes of the model's buffers and of carried tensors, in as few pieces as possible.
+
+        Read it on the training thread.
+        """
         if self._flat_buffers is None:
             return [as_bytes(value) for _, value in self.named_buffers]
         flat_memory = [self._flat_buffers.gather()] if self._flat_buffers.flat.numel() else []
@@ -119,12 +125,12 @@ class TrainingState:
 
     @property
     def named_buffers(self) -> list[tuple[str, torch.Tensor]]:
-        """All tensors that change outside updates: the model's buffers, and what is carried."""
+        """Tensors that change outside updates: the model's buffers, and carried tensors."""
         return [*self._model.named_buffers(), *self._carried().items()]
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        """Parameters, buffers, optimizer state: the live tensors."""
+        """Live tensors: parameters, buffers, carried tensors and optimizer state."""
         state = [
             value
             for parameter in self.parameters[: self.num_owned]
@@ -134,7 +140,7 @@ class TrainingState:
         return [*self.parameters, *(value for _, value in self.named_buffers), *state]
 
     def values(self) -> dict[str, Any]:
-        """Hyper-parameters of every group, and state that is no tensor.
+        """Return hyper-parameters of every group, and state that is no tensor.
 
         Raises:
             TypeError: one of them is neither a tensor nor plain.
@@ -143,7 +149,7 @@ class TrainingState:
         return {"groups": state.groups, "state": {key: dict(v) for key, v in state.values.items()}}
 
     def load_values(self, values: Mapping[str, Any]) -> None:
-        """Take what ``values`` gave on another worker.
+        """Take the result of ``values`` from another worker.
 
         Raises:
             StateMismatch: this optimizer has other groups.
@@ -166,7 +172,7 @@ class TrainingState:
                 group[key] = tuple(value) if isinstance(group.get(key), tuple) else value
 
     def describe(self) -> dict[str, Any]:
-        """Names, types, shapes and strides, for ``check`` and ``prepare_like``."""
+        """Return names, types, shapes and strides, for ``check`` and ``prepare_like``."""
         return {
             "parameters": [
                 [name, *_form(value)]
@@ -194,7 +200,7 @@ class TrainingState:
                     raise StateMismatch(f"of the {kind}, {theirs} there is {ours} here")
 
     def prepare_like(self, description: Mapping[str, Any]) -> None:
-        """Make the optimizer's state have the tensors of ``description``, values undefined.
+        """Give the optimizer's state the tensors of ``description``, with undefined values.
 
         Raises:
             StateMismatch: parameters or buffers differ.
@@ -204,9 +210,10 @@ class TrainingState:
             self._shape_state(index, layout)
 
     def layout_of(self, index: int) -> list[Any]:
-        """Which tensors the optimizer keeps on a parameter: (key, type, shape, on its device).
+        """Return the tensors that the optimizer keeps on a parameter.
 
-        Shape None says: one element for each of the parameter's.
+        Each is (key, type, shape, whether it is on the parameter's device). A shape of None means
+        one element for each element of the parameter.
 
         Raises:
             TypeError: a tensor's elements lie in another order than its parameter's.
@@ -233,14 +240,16 @@ class TrainingState:
 
     @property
     def is_on_host(self) -> bool:
-        """Whether parameters and what the optimizer keeps lie in the host's memory."""
+        """Whether parameters and optimizer state lie in the host's memory."""
         kept = [value for each in list(self.optimizer.state.values()) for value in each.values()]
         tensors = [value for value in kept if isinstance(value, torch.Tensor)]
         return all(value.device.type == "cpu" for value in (*self.parameters, *tensors))
 
     def held(self, index: int) -> Held | None:
-        """What ``read`` finds on a parameter, see ``is_still``. None: also plain values, which
-        change without moving."""
+        """Return the tensors that ``read`` finds on a parameter, for ``is_still``.
+
+        None if the optimizer also keeps plain values there, which change without moving.
+        """
         kept = self._kept(index)
         tensors = (self.parameters[index], *kept.values())
         if not all(isinstance(value, torch.Tensor) for value in tensors):
@@ -249,8 +258,7 @@ class TrainingState:
         return Held(tuple(kept), tuple(map(weakref.ref, tensors)), places)
 
     def is_still(self, index: int, held: Held) -> bool:
-        """Whether ``read`` would say what it said when this was ``held``: the same tensors, in
-        the same places."""
+        """Return whether ``read`` finds the same tensors in the same places as in ``held``."""
         kept = self._kept(index)
         tensors: tuple[torch.Tensor, ...] = (self.parameters[index], *kept.values())
         return tuple(kept) == held.names and all(
@@ -264,10 +272,10 @@ class TrainingState:
         return dict(self.optimizer.state.get(self.parameters[index], {}))
 
     def read(self, part: Part) -> tuple[list[Any], list[torch.Tensor]]:
-        """A part as the entry that says what it holds, and flat views of the live tensors.
+        """Return a part's entry, which says what it holds, and flat views of its live tensors.
 
         Raises:
-            TypeError: elements of one lie in another order than the parameter's, or with gaps.
+            TypeError: a tensor's elements lie in another order than the parameter's, or with gaps.
         """
         parameter = self.parameters[part.index]
         layout = self.layout_of(part.index)
@@ -278,7 +286,7 @@ class TrainingState:
         return [part.index, part.start, part.stop, layout, values], self._views(part, layout)
 
     def write(self, entry: Sequence[Any]) -> list[torch.Tensor]:
-        """The views to fill for an entry of ``read``; what it lacks is made or dropped.
+        """Return the views to fill for an entry of ``read``; tensors are made or dropped to fit it.
 
         Raises:
             StateMismatch: the entry does not fit this state.
@@ -313,7 +321,7 @@ class TrainingState:
         return self.parameters[index]
 
     def _shape_state(self, index: int, layout: Sequence[Sequence[Any]]) -> None:
-        """Give a parameter's state exactly these tensors."""
+        """Give a parameter's state exactly these tensors, with undefined values if they are new."""
         if not layout:
             self.optimizer.state.pop(self.parameters[index], None)
             return

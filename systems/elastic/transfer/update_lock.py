@@ -1,4 +1,4 @@
-"""The lock between the training thread, which updates, and the thread that copies pieces."""
+"""Lock between the training thread, which updates, and the thread that copies pieces."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ _POLL_S = 50e-6
 
 
 class UpdateLock:
-    """Held by the training thread around an update, by the copier for one piece's copy.
+    """Lock held by the training thread around an update, by the copier around one piece's copy.
 
-    The training thread comes first: a plain lock may go to the copier again and again while
-    the training thread is still waking up.
+    The training thread comes first. A plain lock may go to the copier again and again while the
+    training thread is still waking up.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_wanted = False
         self.version = 0
-        """Odd while an update is going on; two versions the same: no update in between."""
+        """Count of begins and ends of updates: odd during an update.
+
+        If two readings are equal, no update came between them.
+        """
 
     @property
     def is_updating(self) -> bool:
-        """Whether the training thread holds it."""
+        """Whether the training thread holds the lock."""
         return self.version % 2 == 1
 
     def __enter__(self) -> None:
-        self._is_wanted = True
+        self._is_wanted = True  # before the wait, so that the copier lets this thread go first
         self._lock.acquire()
         self.version += 1
 
@@ -43,16 +46,20 @@ class UpdateLock:
         self._lock.release()
 
     def stable_version(self) -> int:
-        """The version between two updates; waits for the end of the present one."""
+        """Return the version between two updates; wait for the end of an update under way."""
         while self.is_updating:
             with self._lock:
                 pass
         return self.version
 
     def begin_copy(self, version: int) -> bool:
-        """Take the lock for a copy if the version is still this; ``end_copy`` follows."""
+        """Take the lock for a copy if the version is still this one; ``end_copy`` follows.
+
+        Returns:
+            False if the version has changed; the lock is then not held.
+        """
         while self._is_wanted and not self.is_updating:
-            time.sleep(_POLL_S)  # let it have the lock first
+            time.sleep(_POLL_S)  # lets the training thread have the lock first
         self._lock.acquire()
         if self.version == version:
             return True
@@ -60,5 +67,5 @@ class UpdateLock:
         return False
 
     def end_copy(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._lock.release()

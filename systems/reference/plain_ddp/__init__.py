@@ -1,1 +1,1 @@
-"""Plain data-parallel training: a program of its own. See ``__main__``."""
+"""Plain data-parallel training as a stand-alone program. See ``__main__``."""

@@ -1,16 +1,16 @@
-"""Plain data-parallel training, as one would write it by hand: what ``static`` is held to.
+"""Plain data-parallel training, as a user would write it: the reference for ``static``.
 
-A stand-alone program. It imports nothing of this project but the workload it is given, and
-does what every script does that uses stock DistributedDataParallel over gloo: no control
-channel, no log, no agreement, one thread for each worker.
+The program is stand-alone: of this project it imports only the given workload. It does what every
+script with stock DistributedDataParallel over gloo does. There is no control channel, no log and no
+agreement, and each worker has one thread.
 
     python -m systems.reference.plain_ddp workloads.toy.Toy --workers 2 --cores 0 1 \\
         --batch 32 --steps 100 --out steps.jsonl
 
 The first worker writes one line for each step, when all have ended: ``step``, ``started``
-(``time.monotonic``) and ``duration_s``. With ``--bitwise`` the script also does what makes
-bits comparable: it sets all random states before each step (or, with ``--streams``, before the
-first one only), adds the mean loss and every worker's to each line (``loss``, ``losses``, exact
+(``time.monotonic``) and ``duration_s``. With ``--bitwise`` the script also makes bits comparable.
+The script then sets all random states before each step (or, with ``--streams``, only before the
+first one). It adds the mean loss and every worker's to each line (``loss``, ``losses``, exact
 bits), and ends with digests of the state. ``--common-kernels`` is EasyScale's level D2.
 """
 
@@ -34,7 +34,7 @@ PRELOADED = ("torch._dynamo", "torch.nn.parallel", "numpy", f"{__package__}.trai
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m systems.reference.plain_ddp",
         description="Train a workload under stock DistributedDataParallel over gloo.",
@@ -77,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Start the workers and wait for them; 1 if one failed."""
+    """Start the workers and wait for them; return 1 if a worker failed."""
     parser = build_parser()
     options = parser.parse_args(argv)
     if options.cores and len(options.cores) != options.workers:
@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             multiprocessing.connection.wait([worker.sentinel for worker in running])
             if any(worker.exitcode for worker in running):
                 for worker in running:
-                    worker.kill()  # the others would wait for it
+                    worker.kill()  # they would wait for the failed worker
                 return 1
             running = [worker for worker in running if worker.exitcode is None]
     return 0

@@ -1,4 +1,4 @@
-"""What a worker of the script saw and made, stage by stage, and digests of what it ended with."""
+"""Evidence of a worker of the script, stage by stage, and digests of its final state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Evidence:
-    """What one worker saw and made, in the format of ``harness.contracts.evidence``."""
+    """Evidence of one worker, in the format of ``harness.contracts.evidence``."""
 
     def __init__(self, options: argparse.Namespace, rank: int, model: Any, optimizer: Any) -> None:
         self._kind, self._folder = options.evidence, options.out.parent
@@ -32,7 +32,8 @@ class Evidence:
                 module.register_forward_hook(partial(self._output, name))
 
     def begin(self, step: int, samples: Mapping[str, Any], wanted: Sequence[Any]) -> None:
-        """A step begins: parameters before it, the worker's sample ids and samples."""
+        """Begin a step: record the parameters before it, and the worker's sample ids and
+        samples."""
         self._step = step
         self._is_on = self._kind != "none" and self._first <= step <= self._last
         if self._is_on:
@@ -70,14 +71,14 @@ class Evidence:
             self._outputs[f"{name}#{calls}" if calls else name] = output.detach().clone()
 
     def computed(self, loss: Any) -> None:
-        """The forward pass has ended, the backward pass has not begun."""
+        """Record the loss, after the forward pass and before the backward pass."""
         if self._is_on:
             if self._kind == "operators":
                 self._add(str(self._rank), "operators", self._outputs)
             self._write(str(self._rank), "loss", {"loss": float(loss).hex()})
 
     def reduced(self) -> None:
-        """The gradients are summed over the workers."""
+        """Record the gradients, after their sum over the workers."""
         if not self._is_on:
             return
         self._add(str(self._rank), "gradients", self._gradients)
@@ -87,7 +88,7 @@ class Evidence:
             self._add("all", "reduced", {name: value.grad for name, value in named.items()})
 
     def updated(self) -> None:
-        """The optimizer has made its step."""
+        """Record the state after the optimizer's step."""
         if not self._is_on or self._rank > 0:
             return
         tensors, values = _optimizer_state(self._model, self._optimizer)
@@ -152,7 +153,8 @@ def _optimizer_state(model: Any, optimizer: Any) -> tuple[dict[str, Any], list[A
 
 
 def digests(model: Any, optimizer: Any) -> dict[str, str]:
-    """Of all parameters, buffers and the optimizer's state, in the format of a job's record."""
+    """Return digests of parameters, buffers and optimizer state, in the format of a job's
+    record."""
     tensors, values = _optimizer_state(model, optimizer)
     return {
         "digest_parameters": _digest(dict(model.named_parameters())),

@@ -16,7 +16,7 @@ from .evidence import Evidence, digests
 
 
 def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, Any]]:
-    """The training of one worker; what the first one writes down."""
+    """Train one worker; return the lines that the first worker writes."""
     import numpy as np
     import torch
     import torch.distributed as dist
@@ -76,7 +76,8 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
         if options.begun and step == rank == 0:
             options.begun.touch()
         if options.bitwise:
-            # Third of three: from three workers on the last bits depend on the place in a sum.
+            # Third of three words, as in a job: from three workers on the last bits depend on its
+            # place.
             words = [0.0, 0.0, own.item() * (size / batch)]
             total = torch.tensor(words, dtype=torch.float64)
             dist.all_reduce(total, group=losses)
@@ -86,8 +87,8 @@ def train(options: argparse.Namespace, rank: int, store: str) -> list[dict[str, 
             dist.all_reduce(each, group=losses)
             lines[-1]["losses"] = [value.hex() for value in each.tolist()]
     dist.barrier()
-    # No destroy_process_group: DistributedDataParallel would free its group when this returns, and
-    # wait, with the interpreter's lock held, for threads of gloo's that may need that lock to free
+    # Do not call destroy_process_group: DistributedDataParallel would free its group on return,
+    # holding the interpreter's lock, and wait for gloo's threads. These may need that lock to free
     # a tensor (torch 2.13). The process ends without it.
     return [*lines, digests(model, optimizer)] if options.bitwise else lines
 
@@ -131,7 +132,7 @@ def _backward(
 
 
 class _Samples:
-    """A data set whose items are batches, for a DataLoader that is told ids and epochs."""
+    """Data set whose items are batches, for a DataLoader that is given ids and epochs."""
 
     def __init__(self, workload: Any) -> None:
         self._workload = workload

@@ -1,4 +1,4 @@
-"""The process of one worker of the script. Only there torch is imported, which takes seconds."""
+"""The process of one worker of the script. Only it imports torch, which takes seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import threading
 
 
 def work(options: argparse.Namespace, rank: int, store: str) -> None:
-    """A process of worker ``rank``; the first one writes the lines of ``--out``."""
+    """Run the process of worker ``rank``; the first one writes the lines of ``--out``."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if options.cores:
         os.sched_setaffinity(0, [options.cores[rank]])
@@ -22,7 +22,7 @@ def work(options: argparse.Namespace, rank: int, store: str) -> None:
         partial = options.out.with_name(options.out.name + ".partial")
         partial.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         partial.replace(options.out)
-    os._exit(0)  # nothing is left to do, and taking torch's threads down can fail
+    os._exit(0)  # nothing is left to do, and shutting down torch's threads can fail
 
 
 def _end_with_parent() -> None:

@@ -19,12 +19,13 @@ from systems.schedulers.hu.solve import METHODS
 
 _COUNTS = (1, 2, 4, 8, 16)
 _MEANS_MIN = (30.0, 60.0, 120.0, 232.6)
-"""Of the jobs' training times, one trial after the other; the last is the paper's."""
+"""Means of the jobs' training times, minutes, one trial after the other; the last is the
+paper's."""
 _SIGMA = 1.5
 
 
 def drawn(seed: int, num_jobs: int, num_nodes: int, num_steps: int) -> Instance:
-    """Jobs like those of the paper's log (``ModelArts``), each with an even share of it left.
+    """Return jobs like those of the paper's log (``ModelArts``), each with a uniformly drawn rest.
 
     Args:
         seed: of the draw, which also chooses the mean training time.
@@ -50,14 +51,14 @@ class Row:
     wall_ms: float
     cpu_ms: float
     below_best_bound: float
-    """What the plan's value lacks to the best bound that any method has proven, as a share."""
+    """Share by which the plan's value is below the best bound that any method has proven."""
 
 
 def measure(args: argparse.Namespace) -> list[Row]:
-    """Solve every drawn instance by every method, in an order drawn anew."""
+    """Solve every drawn instance by every method, in an order that is drawn for each instance."""
     rng = np.random.default_rng(args.seed)
     rows = []
-    for trial in range(-1, args.trials):  # the first, which loads and fills caches, is not counted
+    for trial in range(-1, args.trials):  # the first only fills caches
         instance = drawn(args.seed + trial + 1, args.jobs, args.nodes, args.steps)
         plans, times = {}, {}
         for method in rng.permutation(args.methods).tolist():
@@ -74,7 +75,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
 
 
 def show(args: argparse.Namespace, rows: list[Row]) -> None:
-    """A line for each method."""
+    """Print a line for each method."""
     print(f"{args.trials} instances of {args.jobs} jobs, {args.steps} steps, {args.nodes} nodes")
     print(
         "method    wall ms p50    p95    max   cpu ms p50    p95   below the best bound p50    max"
@@ -90,7 +91,7 @@ def show(args: argparse.Namespace, rows: list[Row]) -> None:
 
 
 def keep(args: argparse.Namespace, rows: list[Row]) -> None:
-    """Write what was measured, with machine and code, beside each other."""
+    """Write the measurements to ``record.json``, together with machine and code."""
     settings = {name: value for name, value in vars(args).items() if name != "out"}
     document = {
         **environment(["python", "-m", "systems.schedulers.hu", *sys.argv[1:]]),

@@ -1,4 +1,4 @@
-"""When a node allocator acts: every so often on the clock, and when nodes come free between."""
+"""Activation times of a node allocator: periodic, and when nodes become free in between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.contracts.scheduler import ClusterView, Decision, Grant, Refuse, Su
 from systems.schedulers.hu.pool import JobPool
 
 Allocate = Callable[[ClusterView, JobPool], dict[str, Grant | Suspend]]
-"""The allocator itself: what is to change now, those that give nodes up first."""
+"""The allocator: returns what is to change now, jobs that give nodes up first."""
 
 _FREEING = frozenset(
     {
@@ -28,9 +28,9 @@ _FREEING = frozenset(
 class Activation:
     """Calls an allocator at multiples of ``every_s``; between, hands freed nodes to the queue.
 
-    Source: Hu et al., sections 2 and 5.1 and Fig. 8. Nodes that come free go ``reaction_s``
-    later to the first job that waits, as many as it can use, then to the next; a job that
-    arrives while nodes are idle starts at once.
+    Source: Hu et al., sections 2 and 5.1 and Fig. 8. Nodes that become free go ``reaction_s`` later
+    to the first job that waits, as many as it can use, then to the next. A job that arrives while
+    nodes are idle starts at once.
     """
 
     def __init__(self, every_s: float, reaction_s: float, most_nodes: int) -> None:
@@ -38,9 +38,9 @@ class Activation:
         self._reaction_s = reaction_s
         self._pool = JobPool(most_nodes)
         self._due_s: float | None = None
-        """The next activation; None while no job is active."""
+        """Time of the next activation; None while no job is active."""
         self._open_s = 0.0
-        """From when on idle nodes are handed out."""
+        """Time before which idle nodes are not handed out."""
 
     def decide(self, view: ClusterView, allocate: Allocate) -> Decision:
         """Follow the news, then do what is due."""
@@ -68,7 +68,7 @@ class Activation:
         return Decision(changes, wake_s)
 
     def _multiple(self, from_s: float) -> float:
-        """The first multiple of the period at or after a time."""
+        """Return the first multiple of the period at or after a time."""
         number = math.ceil(from_s / self._every_s)
         while number * self._every_s < from_s:  # the quotient was rounded down
             number += 1
@@ -76,7 +76,7 @@ class Activation:
 
 
 def period_problems(every_s: float, reaction_s: float, most_nodes: int) -> list[str]:
-    """What is wrong with the options that both allocators share."""
+    """Return what is wrong with the options that both allocators share, one text a problem."""
     problems = []
     if not 0 < every_s < math.inf:
         problems.append(f"every_s is {every_s}; give the seconds between activations, as 300")

@@ -8,11 +8,11 @@ from systems.schedulers.hu.tight import add_progress
 
 
 def solve_big_m(instance: Instance, gap: float = EXACT) -> Plan:
-    """A plan that is optimal, or within ``gap`` of it, by the paper's own formulation.
+    """Return a plan that is optimal, or within ``gap`` of it, by the paper's own formulation.
 
-    Source: Hu et al., section 4.4: eqs. (1), (2), (5), (6), (12), (13) and (15) to (20), with
-    M = max(K) + 1. For the comparison with ``solve_tight``, which has the same optimum: some
-    dozens of jobs take minutes here.
+    Source: Hu et al., section 4.4: eqs. (1), (2), (5), (6), (12), (13) and (15) to (20), with M =
+    max(K) + 1. This method serves for comparison with ``solve_tight``, which has the same optimum:
+    some dozens of jobs take minutes here.
     """
     model, nodes = big_m_model(instance)
     solved = model.maximise(gap)
@@ -25,9 +25,10 @@ def solve_big_m(instance: Instance, gap: float = EXACT) -> Plan:
 
 
 def big_m_model(instance: Instance) -> tuple[Model, list[list[int]]]:
-    """The model as printed, and the number of every job's count of nodes in every step.
+    """Return the model as printed, and the number of every job's count of nodes in every step.
 
-    In the order of jobs and steps: n, M's variable fixed at 1, delta- and delta+ of every k, s.
+    The variables are in the order of jobs and steps: n, M's variable fixed at 1, delta- and delta+
+    of every k, s.
     """
     model = Model()
     nodes: list[list[int]] = []
@@ -44,10 +45,10 @@ def big_m_model(instance: Instance) -> tuple[Model, list[list[int]]]:
 
 
 def _indicators(model: Model, job: Job, number: int) -> list[tuple[int, float]]:
-    """Bind one count of nodes to K; what it serves, as a sum over variables, eqs. (19), (20).
+    """Bind one count of nodes to K; return what it serves as a sum over variables, eqs. (19), (20).
 
-    At the count that is taken both its indicators are 1, at every other exactly one: the sum
-    over k of progress(k) * (dm + dp - 1). The constant is a variable fixed at 1.
+    At the count that is taken, both indicators are 1; at every other count exactly one is. So the
+    sum is that over k of progress(k) * (dm + dp - 1). The constant is a variable fixed at 1.
     """
     big = float(job.counts[-1] + 1)
     one = model.column(1.0, 1.0)

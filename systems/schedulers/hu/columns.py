@@ -1,4 +1,4 @@
-"""The optimum, from what the fast search leaves open."""
+"""The optimum of the allocation problem, from what the fast search leaves open."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from systems.schedulers.hu.instance import Instance, Job, Plan, job_value, plan_
 from systems.schedulers.hu.tight import add_job, taken
 
 _MOST_COLUMNS = 40
-"""Schedules of one job up to which each has a binary; beyond, each step and count has one."""
+"""Schedules of one job up to which each has a binary; with more, each step and count has one."""
 
 _Schedule = tuple[int, ...]
 
 
 def solve_columns(instance: Instance, search: Search, gap: float = EXACT) -> Plan:
-    """A plan that is optimal, or within ``gap`` of it, from the fast search's plan and bound.
+    """Return a plan that is optimal, or within ``gap`` of it, from the fast search's result.
 
-    At the search's prices a schedule of a job that costs more, against that job's best, than
-    bound and plan differ by is in no better plan. What is left is a small model: one schedule of
-    each job, and the nodes of each step.
+    Let D be the difference between the search's bound and its plan. At the search's prices, a
+    schedule that costs more than D against its job's best is in no better plan. What is left is a
+    small model: one schedule of each job, and the nodes of each step.
     """
     model = Model()
     used: list[list[tuple[int, float]]] = [[] for _ in range(instance.num_steps)]
@@ -56,7 +56,7 @@ class _Columns:
                 terms.append((number, float(job.counts[choice])))
 
     def schedule(self, values: Sequence[float]) -> _Schedule:
-        """What it does in the solution."""
+        """Return the job's schedule in the solution."""
         return self._schedules[taken([values[number] for number in self._binaries])]
 
 
@@ -69,5 +69,5 @@ class _Steps:
             terms += zip(binaries, map(float, job.counts), strict=True)
 
     def schedule(self, values: Sequence[float]) -> _Schedule:
-        """What it does in the solution."""
+        """Return the job's schedule in the solution."""
         return tuple(taken([values[number] for number in binaries]) for binaries in self._steps)

@@ -1,4 +1,5 @@
-"""A plan within a stated share of the optimum in tens of milliseconds, with its proof."""
+"""Search for a plan within a stated share of the optimum, in tens of milliseconds and with
+proof."""
 
 from __future__ import annotations
 
@@ -11,26 +12,29 @@ from systems.schedulers.hu.schedules import Block, blocks
 from systems.schedulers.hu.tables import Tables, Whole
 
 _HOPE = 0.999
-"""Share of the bound that a plan is taken to reach while none is known."""
+"""Share of the bound that a plan is assumed to reach while none is known."""
 _CARE = 0.02
-"""Share of the gap asked for that one step's knapsack may leave."""
+"""Share of the requested gap that the knapsack of one step may leave."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What the fast search has found, for whoever goes on from there."""
+    """Result of the fast search, from which other methods continue."""
 
     plan: Plan
     tables: Tables
     blocks: list[Block]
     prices: list[int]
-    """Those of the best bound."""
+    """Prices of the best bound."""
     bound: int
-    """That follows from the prices, in the tables' unit."""
+    """Bound that follows from the prices, in the tables' unit."""
 
     def open_schedules(self, most: int) -> list[list[tuple[int, ...]] | None]:
-        """For each job, the schedules that a better plan could give it: those that lose, against
-        its best at the prices, no more than bound and plan differ by. None: more than ``most``."""
+        """Return, for each job, the schedules that a better plan could give it.
+
+        Against the job's best schedule at the prices, these lose at most the difference between
+        bound and plan. None: there are more than ``most``.
+        """
         slack = self.bound - int(self.plan.value * self.tables.unit)
         found: list[list[tuple[int, ...]] | None] = [None for _ in self.plan.choices]
         for block in self.blocks:
@@ -46,10 +50,10 @@ def solve_fast(
 ) -> Search:
     """Search until bound and plan differ by no more than ``gap`` (a share of the bound).
 
-    Prices of the nodes are improved step by step, for a bound; now and then a plan is made of
-    what the jobs would do at the best ones. It ends after ``most_steps`` in any case: the plan's
-    own bound says how good it is. Where no job can finish within the horizon, the steps are
-    knapsacks of their own, and the plan is optimal.
+    Prices of the nodes are improved step by step, which lowers the bound. Now and then a plan is
+    made of what the jobs would do at the best prices. The search ends after ``most_steps`` in any
+    case; the plan's own bound says how good it is. If no job can finish within the horizon, each
+    step is a knapsack of its own, and the plan is optimal.
 
     Args:
         instance: with at least one job.
@@ -68,7 +72,7 @@ def solve_fast(
     value = -1
     for number in range(1, most_steps + 1):
         search.step(value if value >= 0 else int(search.best.bound * _HOPE))
-        # Where nodes cost nothing there are enough for everybody: no search is needed.
+        # Prices of 0 mean that there are enough nodes for all jobs: no search is needed.
         is_time = number >= first_plan and (number - first_plan) % every == 0
         if is_time or number == most_steps or not any(search.best.prices):
             found, worth = repaired(tables, search.best.choices, search.best.prices, _CARE * gap)

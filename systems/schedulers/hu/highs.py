@@ -1,4 +1,4 @@
-"""Maximising a mixed-integer linear model in HiGHS, the same way every time."""
+"""Maximisation of mixed-integer linear models in HiGHS, reproducibly."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import highspy
 import numpy as np
 
 INF = highspy.kHighsInf
-"""No limit."""
+"""Value for no limit."""
 EXACT = 1e-6
-"""Gap at which an answer counts as the optimum: HiGHS itself takes a variable for whole within
-this distance."""
+"""Gap at which an answer counts as the optimum.
+
+A smaller gap would be meaningless: HiGHS itself takes a variable for whole within this distance.
+"""
 _FOR_SMALL = (("presolve", "off"), ("mip_heuristic_run_feasibility_jump", False))
 
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The best solution found, and what none can exceed."""
+    """Best solution found, and a bound on all solutions."""
 
     values: list[float]
     bound: float
@@ -41,7 +43,7 @@ class Model:
     def column(
         self, lower: float, upper: float, *, cost: float = 0.0, integer: bool = False
     ) -> int:
-        """Add a variable; its number."""
+        """Add a variable; return its number."""
         self.costs.append(cost)
         self.lowers.append(lower)
         self.uppers.append(upper)
@@ -49,7 +51,7 @@ class Model:
         return len(self.costs) - 1
 
     def binary(self, cost: float = 0.0) -> int:
-        """Add a variable that is 0 or 1; its number."""
+        """Add a variable that is 0 or 1; return its number."""
         return self.column(0.0, 1.0, cost=cost, integer=True)
 
     def row(self, lower: float, terms: Iterable[tuple[int, float]], upper: float) -> None:
@@ -62,15 +64,17 @@ class Model:
         self.row_uppers.append(upper)
 
     def maximise(self, gap: float, *, is_small: bool = False) -> Solved:
-        """Solve until bound and solution differ by no more than this share.
+        """Solve until bound and solution differ by no more than the share ``gap``.
 
-        ``is_small``: leave out what takes longer than it saves where there are some hundred
-        variables, the presolver and the feasibility jump.
+        ``is_small``: leave out the presolver and the feasibility jump. With some hundred variables
+        they take longer than they save.
 
-        One thread, one seed and no time limit: equal models have equal answers.
+        The solver has one thread, one seed and no time limit, so that equal models have equal
+        answers.
 
         Raises:
-            RuntimeError: there is no solution, or the solver failed; with its own word.
+            RuntimeError: there is no solution, or the solver failed; the text names the solver's
+                status.
         """
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in (

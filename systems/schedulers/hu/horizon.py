@@ -1,4 +1,5 @@
-"""Who takes part in a plan: jobs with nodes, then the queue, as far as everybody's least fits."""
+"""Jobs that take part in a plan: those with nodes, then the queue, as far as all least sizes
+fit."""
 
 from __future__ import annotations
 
@@ -14,12 +15,15 @@ class Candidates(NamedTuple):
     job_ids: list[str]
     num_nodes: int
     withdrawn: list[str]
-    """Jobs that were promised nodes which are down now and hold none: they wait again."""
+    """Jobs without nodes whose promised nodes are down now; they wait again."""
 
 
 def candidates(view: ClusterView, pool: JobPool) -> Candidates:
-    """Jobs whose least sizes fit together, eq. (15): those with nodes by arrival, then those to
-    which nodes are promised, then the queue; the first that does not fit ends it."""
+    """Return the jobs whose least sizes fit together, eq. (15).
+
+    Jobs with nodes come first, by arrival, then jobs to which nodes are promised, then the queue.
+    The first job that does not fit ends the list.
+    """
     holding: list[str] = []
     promised: list[str] = []
     for job_id in pool.training():
@@ -30,7 +34,7 @@ def candidates(view: ClusterView, pool: JobPool) -> Candidates:
     for job_id in reversed(holding):
         if least <= num_nodes:
             break
-        # It lost workers, and there are not enough nodes for all: it goes on as it is.
+        # The job lost workers, and there are not enough nodes for all: it keeps what it has.
         grant = view.jobs[job_id].grant
         if grant is not None and grant.num_slots < pool.counts(job_id)[0]:
             holding.remove(job_id)

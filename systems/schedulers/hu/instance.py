@@ -1,4 +1,4 @@
-"""Hu et al.'s allocation problem in numbers: what is to be decided, what a plan is worth."""
+"""Hu et al.'s allocation problem in numbers: instances, plans and the worth of a plan."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ class Job:
     counts: tuple[int, ...]
     """Legal node counts, ascending (K between n_min and n_max)."""
     progress: tuple[float, ...]
-    """Share of its remaining demand that one step serves at each of them:
-    p * speed(k) / d."""
+    """Share of its remaining demand that one step serves on each count: p * speed(k) / d."""
 
     def __post_init__(self) -> None:
         if not self.counts or list(self.counts) != sorted(set(self.counts)) or self.counts[0] < 1:
@@ -44,14 +43,14 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A feasible plan, with what it is worth and what no plan can exceed."""
+    """A feasible plan, its value and a bound on the value of any plan."""
 
     choices: tuple[tuple[int, ...], ...]
-    """For each job, which of its counts (by position) it holds in each step."""
+    """Position, among the job's counts, of what it holds: for each job, in each step."""
     value: float
     """Objective (1): the area under the jobs' curves of progress, in steps."""
     bound: float
-    """Proven: no plan is worth more."""
+    """Proven upper bound: no plan is worth more."""
 
     @property
     def gap(self) -> float:
@@ -59,14 +58,14 @@ class Plan:
         return (self.bound - self.value) / self.bound if self.bound > 0 else 0.0
 
     def first_counts(self, instance: Instance) -> list[int]:
-        """Nodes of every job in the first step, the one that is put into practice."""
+        """Return the nodes of every job in the first step, which is the one carried out."""
         return [
             job.counts[choice[0]] for job, choice in zip(instance.jobs, self.choices, strict=True)
         ]
 
 
 def job_value(job: Job, choice: Sequence[int]) -> float:
-    """Area under the curve of progress of one job: sum over t of s_t / d, eqs. (2) to (4)."""
+    """Return the area under one job's curve of progress: sum over t of s_t / d, eqs. (2) to (4)."""
     done = area = 0.0
     for position in choice:
         done = min(1.0, done + job.progress[position])
@@ -75,7 +74,7 @@ def job_value(job: Job, choice: Sequence[int]) -> float:
 
 
 def plan_value(instance: Instance, choices: Sequence[Sequence[int]]) -> float:
-    """Objective (1) of a plan.
+    """Return objective (1) of a plan.
 
     Raises:
         ValueError: it uses more nodes than there are, eq. (6).

@@ -1,4 +1,4 @@
-"""One choice for every job under one capacity: the multiple-choice knapsack, exactly."""
+"""Choices for all jobs under one capacity: the multiple-choice knapsack, solved exactly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OUT_OF_REACH = -(1 << 60)
 
 
 class _Relaxed(NamedTuple):
-    """What the jobs choose at one price of a node."""
+    """Choices of the jobs at one price of a node."""
 
     price: int
     chosen: Whole
@@ -24,11 +24,11 @@ class _Relaxed(NamedTuple):
 def choose(
     worth: Whole, extra: Whole, capacity: int, present: Whole, near: int, care: int
 ) -> Whole:
-    """The choice of each job that is worth most in all, within the capacity.
+    """Return the choice of each job that is worth most in all, within the capacity.
 
-    A price gives a bound, and a choice that costs more against it than bound and best known
-    differ by is in no better answer: most jobs have one choice left, and the others are settled
-    by dynamic programming.
+    A price gives a bound. Let D be the difference between the bound and the best known answer. A
+    choice that costs more than D against its job's best at that price is in no better answer. So
+    most jobs have one choice left, and dynamic programming settles the others.
 
     Args:
         worth: by jobs and choices.
@@ -36,7 +36,7 @@ def choose(
         capacity: nodes.
         present: a choice for each job, taken as known if it fits.
         near: price of a node near which to search.
-        care: what is not worth the search; 0: the answer is optimal.
+        care: a loss of worth up to this is not worth the search; 0: the answer is optimal.
     """
     rows = np.arange(len(worth))
     relaxed = _price(worth, extra, capacity, near, rows)
@@ -55,7 +55,7 @@ def choose(
 
 
 def _price(worth: Whole, extra: Whole, capacity: int, near: int, rows: Whole) -> _Relaxed:
-    """The lowest price, to within a thousandth of it, at which what is chosen fits."""
+    """Return the lowest price, to within a thousandth of it, at which the choices fit."""
 
     def at(price: int) -> _Relaxed:
         net = worth - price * extra
@@ -63,7 +63,7 @@ def _price(worth: Whole, extra: Whole, capacity: int, near: int, rows: Whole) ->
         return _Relaxed(price, chosen, int(extra[rows, chosen].sum()), net)
 
     fits, stride = at(near), max(1, near >> 3)
-    low = -1  # below it the choice does not fit
+    low = -1  # at this price and below, the choices do not fit
     while fits.used > capacity:
         low = fits.price
         fits = at(low + stride)
@@ -85,7 +85,7 @@ def _price(worth: Whole, extra: Whole, capacity: int, near: int, rows: Whole) ->
 
 
 def _filled(worth: Whole, extra: Whole, capacity: int, relaxed: _Relaxed, rows: Whole) -> Whole:
-    """What was chosen, with better choices for what is left, largest gain first."""
+    """Return the choices at a price, improved with the nodes that are left, largest gain first."""
     chosen = relaxed.chosen.copy()
     room = capacity - relaxed.used
     while room > 0:
@@ -100,7 +100,7 @@ def _filled(worth: Whole, extra: Whole, capacity: int, relaxed: _Relaxed, rows: 
 
 
 def _settled(worth: Whole, extra: Whole, capacity: int, open_: NDArray[np.bool_]) -> Whole:
-    """The best of the choices that are still open, by dynamic programming over the nodes."""
+    """Return the best of the choices that are still open, by dynamic programming over the nodes."""
     chosen: Whole = open_.argmax(1)
     several = np.flatnonzero(open_.sum(1) > 1).tolist()
     single = np.ones(len(worth), np.bool_)

@@ -1,4 +1,4 @@
-"""The jobs of a node allocator: who holds nodes, who waits, and which counts are legal."""
+"""Jobs of a node allocator: those that hold nodes, those that wait, and their legal counts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _Order = tuple[float, str]
 
 
 def legal_counts(spec: JobSpec, most: int) -> tuple[int, ...]:
-    """Node counts a job may hold, ascending: powers of two in its range, at most ``most``.
+    """Return the node counts a job may hold, ascending: powers of two in its range up to ``most``.
 
-    A job that is not elastic has the count it requested; one whose range holds no such power,
-    or whose least is above ``most``, its least.
+    A job that is not elastic has the count it requested. A job whose range holds no such power, or
+    whose least is above ``most``, has its least.
     """
     if not spec.elastic:
         return (spec.requested_slots,)
@@ -29,7 +29,7 @@ def legal_counts(spec: JobSpec, most: int) -> tuple[int, ...]:
 
 
 class JobPool:
-    """Active jobs, kept in line with the news: one look costs in proportion to these."""
+    """Active jobs, kept in line with the news; the cost of an update grows with the news only."""
 
     def __init__(self, most_nodes: int) -> None:
         self._most_nodes = most_nodes
@@ -39,7 +39,7 @@ class JobPool:
         self._orders: dict[str, _Order] = {}
 
     def update(self, view: ClusterView) -> dict[str, Refuse]:
-        """Follow the news; refusals of the jobs that can never be served."""
+        """Follow the news; return refusals of the jobs that can never be served."""
         refusals: dict[str, Refuse] = {}
         for job_id in touched(view):
             job = view.jobs.get(job_id)
@@ -70,27 +70,27 @@ class JobPool:
             home.add(order)
 
     def is_empty(self) -> bool:
-        """Whether no job is active."""
+        """Return whether no job is active."""
         return not self._counts
 
     def has_queue(self) -> bool:
-        """Whether a job waits."""
+        """Return whether a job waits."""
         return bool(self._waiting)
 
     def queue(self) -> Iterator[str]:
-        """Jobs that wait, first in, first out."""
+        """Return the jobs that wait, first in, first out."""
         return (job_id for _, job_id in self._waiting)
 
     def training(self) -> Iterator[str]:
-        """Jobs with a grant, by arrival."""
+        """Return the jobs with a grant, by arrival."""
         return (job_id for _, job_id in self._training)
 
     def counts(self, job_id: str) -> tuple[int, ...]:
-        """Legal node counts of a job, ascending."""
+        """Return the legal node counts of a job, ascending."""
         return self._counts[job_id]
 
     def follow(self, changes: Mapping[str, Grant | Suspend | Refuse]) -> None:
-        """Take over what was just decided."""
+        """Record what was just decided."""
         for job_id, change in changes.items():
             if isinstance(change, Refuse):
                 continue
@@ -100,7 +100,10 @@ class JobPool:
             (self._training if isinstance(change, Grant) else self._waiting).add(order)
 
     def hand_out(self, num_nodes: int, waiting: Iterable[str]) -> dict[str, int]:
-        """As many nodes as possible to the first that waits, and so on; nobody overtakes."""
+        """Return as many nodes as possible for the first waiting job, then for the next.
+
+        No job overtakes another.
+        """
         grants: dict[str, int] = {}
         for job_id in waiting:
             fitting = [count for count in self._counts[job_id] if count <= num_nodes]

@@ -1,4 +1,4 @@
-"""Prices of nodes, from which a bound follows: the dual of the capacity rows."""
+"""Prices of nodes, from which a bound on every plan follows: the dual of the capacity rows."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from systems.schedulers.hu.tables import MOST_WORTH, Tables, Whole
 
 _FIRST_GUESSES = 8
 _PATIENCE = 5
-"""Steps without a better bound after which steps become shorter."""
+"""Steps without a better bound after which the steps become shorter."""
 _SHORTER = 0.6
 _WORSE = 1e-6
-"""A bound must fall by this share to count as better."""
+"""Share by which a bound must fall to count as better."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """What the jobs would do at some prices."""
+    """Choices of the jobs at some prices, and the bound from these prices."""
 
     prices: list[int]
     choices: Whole
     bound: int
-    """No plan is worth more, in the tables' unit."""
+    """Upper bound on the worth of every plan, in the tables' unit."""
 
 
 class PriceSearch:
     """Prices of the nodes of each step that give a low bound.
 
-    The capacity rows, eq. (6), are dualised: at prices >= 0 every job takes the schedule that is
-    best for it alone, and the sum of these, with the price of all nodes, bounds every plan.
-    Subgradient steps after Polyak lower it; whole numbers throughout.
+    The capacity rows, eq. (6), are dualised. At prices >= 0 every job takes the schedule that is
+    best for it alone. The sum of these values, with the price of all nodes, bounds every plan.
+    Subgradient steps after Polyak lower the bound. All numbers are whole.
     """
 
     def __init__(self, tables: Tables, blocks: list[Block]) -> None:
@@ -43,7 +43,7 @@ class PriceSearch:
         self.best = self._last = self._first()
 
     def ask(self, prices: list[int]) -> Answer:
-        """What the jobs would do at these prices."""
+        """Return what the jobs would do at these prices."""
         tables = self._tables
         choices = np.empty((len(tables.extra), tables.num_steps), np.int64)
         bound = sum(prices) * tables.num_extra
@@ -53,12 +53,12 @@ class PriceSearch:
         return Answer(prices, choices, bound)
 
     def step(self, target: int) -> None:
-        """One step towards a bound of ``target``, which is the value of the best plan known."""
+        """Make one step towards a bound of ``target``, the value of the best plan known."""
         last, tables = self._last, self._tables
         slope = (tables.used(last.choices) - tables.num_extra).tolist()
         length = sum(one * one for one in slope)
         if length == 0:
-            return  # every step is exactly full: this is the optimum
+            return  # every step is exactly full, so this is the optimum
         factor = self._boldness * (last.bound - target) / length
         prices = [
             max(0, int(price + factor * one)) for price, one in zip(last.prices, slope, strict=True)
@@ -75,8 +75,7 @@ class PriceSearch:
             self.best = answer
 
     def _first(self) -> Answer:
-        """Prices that fall evenly to the last step, at a level at which the nodes suffice on the
-        whole."""
+        """Return prices that fall evenly to the last step, at which the nodes suffice in total."""
         tables = self._tables
         steps = tables.num_steps
         enough = tables.num_extra * steps

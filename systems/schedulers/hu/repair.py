@@ -1,4 +1,4 @@
-"""A feasible plan from any plan, improved until no single step can be."""
+"""Repair of any plan to a feasible one, and improvement step by step."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _MOST_SWEEPS = 8
 def repaired(
     tables: Tables, choices: Whole, prices: Sequence[int], care: float
 ) -> tuple[Whole, int]:
-    """A plan that keeps to the capacity, and its worth in the tables' unit.
+    """Return a plan that keeps to the capacity, and its worth in the tables' unit.
 
-    Each step in turn is chosen anew with the others fixed, which is a multiple-choice knapsack,
-    until a sweep over all steps improves nothing.
+    Each step in turn is chosen again with the others fixed, which is a multiple-choice knapsack.
+    This ends when a sweep over all steps improves nothing, or after ``_MOST_SWEEPS`` sweeps.
 
     Args:
         tables: the instance.
         choices: by jobs and steps; may use too many nodes.
-        prices: of a node in each step, near which the knapsacks' own are.
-        care: share of the worth of a plan that is not worth the search in one step.
+        prices: of a node in each step; each knapsack's own price is searched near it.
+        care: share of a plan's worth up to which a loss in one step is not worth the search.
     """
     choices = choices.copy()
     value = -1

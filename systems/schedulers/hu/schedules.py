@@ -1,4 +1,4 @@
-"""The best schedule of every job at given prices of nodes."""
+"""Best schedule of every job at given prices of nodes."""
 
 from __future__ import annotations
 
@@ -13,32 +13,36 @@ from systems.schedulers.hu.tables import MOST_WORTH, Tables, Whole
 Prices = Sequence[int]
 """Price of a node in each step, in the tables' unit."""
 _TOO_DEAR = 2 * MOST_WORTH
-"""More than any value: a schedule that costs so much loses to the one of the first choices,
-which costs nothing. Keeps differences within 32 bits."""
+"""Upper bound on costs, above any value, which keeps differences within 32 bits.
+
+A schedule that costs this much loses to the schedule of the first choices, which costs nothing.
+"""
 
 
 class Block(Protocol):
     """Jobs whose schedules are priced in one way."""
 
     rows: Whole
-    """Which jobs of the instance."""
+    """Indices of the jobs in the instance."""
 
     def best(self, prices: Prices) -> tuple[Whole, int]:
-        """Their best schedules (by jobs and steps), and the sum of value less price."""
+        """Return their best schedules (by jobs and steps), and the sum of value less price."""
         ...
 
     is_separable: bool
-    """Whether what a step is worth does not depend on the others."""
+    """True if the worth of a step does not depend on the other steps."""
 
     def within(self, prices: Prices, slack: int, most: int) -> list[Whole | None]:
-        """For each job, all schedules that lose no more than ``slack`` against its best at these
-        prices, or None if they are more than ``most``. One that is worth as much as another with
-        more nodes stands for it."""
+        """Return for each job all schedules that lose at most ``slack`` against its best.
+
+        The prices are ``prices``. The result of a job is None if it has more than ``most`` such
+        schedules. Of two schedules with equal worth, the one with fewer nodes stands for both.
+        """
         ...
 
 
 class EverySchedule:
-    """Jobs with the same counts, each with the value of every schedule it could have."""
+    """Jobs with the same counts, each with the value of every schedule that it could have."""
 
     is_separable = False
 
@@ -75,7 +79,7 @@ class EverySchedule:
         ]
 
     def _useful(self) -> NDArray[np.bool_]:
-        """Which schedules are worth more than with fewer nodes in any one step."""
+        """Return which schedules are worth more than with fewer nodes in any single step."""
         shape = (len(self.rows), *[self._size] * self._steps)
         values = self._values.reshape(shape)
         useful = np.ones(shape, np.bool_)
@@ -86,7 +90,7 @@ class EverySchedule:
         return useful.reshape(self._values.shape)
 
     def _net_values(self, prices: Prices) -> NDArray[np.int32]:
-        """Value less price of every schedule; overwritten by the next call."""
+        """Return value less price of every schedule; the next call overwrites the array."""
         cost: Whole = np.zeros(1, np.int64)
         for price in prices:
             cost = (cost[:, None] + price * self._extra).ravel()
@@ -94,15 +98,18 @@ class EverySchedule:
         return np.subtract(self._values, dear, out=self._net)
 
     def schedules(self, numbers: Whole) -> Whole:
-        """Choices by steps of the schedules with these numbers."""
+        """Return the choices by steps of the schedules with these numbers."""
         powers = self._size ** np.arange(self._steps - 1, -1, -1)
         choices: Whole = numbers[:, None] // powers % self._size
         return choices
 
 
 class EveryStep:
-    """Jobs that cannot finish within the horizon: what a step serves counts from it to the end,
-    whatever the other steps do, so each step is priced alone."""
+    """Jobs that cannot finish within the horizon.
+
+    What a step serves counts from that step to the end, whatever the other steps do. So each step
+    is priced alone.
+    """
 
     is_separable = True
 
@@ -136,7 +143,7 @@ class EveryStep:
 
     @staticmethod
     def _within(losses: list[list[int]], slack: int, most: int) -> Whole | None:
-        """Schedules of one job, from what each choice of each step loses."""
+        """Return schedules of one job, from the loss of each choice of each step."""
         partial: list[tuple[tuple[int, ...], int]] = [((), 0)]
         for loss in losses:
             partial = [
@@ -145,13 +152,13 @@ class EveryStep:
                 for choice, more in enumerate(loss)
                 if lost + more <= slack
             ]
-            if len(partial) > most:  # each goes on at least with the best choices
+            if len(partial) > most:  # every partial schedule has at least one completion
                 return None
         return np.array([schedule for schedule, _ in partial])
 
 
 def blocks(tables: Tables) -> list[Block]:
-    """All jobs of an instance, in blocks."""
+    """Return all jobs of an instance, in blocks."""
     separate = tables.progress.max(1) * tables.num_steps <= tables.unit
     found: list[Block] = []
     if separate.any():

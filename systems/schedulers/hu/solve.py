@@ -1,4 +1,4 @@
-"""Ways to solve the allocation problem, by name."""
+"""Methods that solve the allocation problem, by name."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from systems.schedulers.hu.instance import Instance, Plan
 from systems.schedulers.hu.tight import solve_tight
 
 EXACT_BELOW = 30
-"""Jobs from which on ``fast`` may leave a gap."""
+"""Number of jobs from which on ``fast`` may leave a gap."""
 MOST_SCHEDULES = 20_000
-"""Schedules of one job that ``fast`` and ``columns`` write down: counts to the power of steps."""
+"""Most schedules of one job that ``fast`` and ``columns`` write down.
+
+A job has as many schedules as its counts to the power of the steps.
+"""
 _AIM = 0.8
-"""Share of the gap asked for at which the search ends."""
+"""Share of the requested gap at which the search ends."""
 _CLOSE = 1e-4
-"""Gap of the search that comes before an exact answer."""
+"""Gap of the search that precedes an exact answer."""
 
 
 def solve_certified(instance: Instance, gap: float) -> Plan:
-    """A plan within ``gap`` (a share of its proven bound), and the optimum below 30 jobs.
+    """Return a plan within ``gap`` (a share of its proven bound); the optimum below 30 jobs.
 
-    The search aims a little lower, so that it seldom ends just above. Where it does all the same,
-    what it leaves open is settled by a small model.
+    The search aims at a slightly smaller gap, so that it seldom ends just above ``gap``. If it
+    does, a small model settles what it leaves open.
     """
     if len(instance.jobs) < EXACT_BELOW:
         return solve_by_columns(instance, EXACT)
@@ -34,7 +37,7 @@ def solve_certified(instance: Instance, gap: float) -> Plan:
 
 
 def solve_by_columns(instance: Instance, gap: float) -> Plan:
-    """A plan within ``gap``, of all the schedules that the fast search cannot exclude."""
+    """Return a plan within ``gap``, out of all schedules that the fast search cannot exclude."""
     search = solve_fast(instance, max(gap, _CLOSE))
     return search.plan if search.plan.gap <= gap else solve_columns(instance, search, gap)
 
@@ -45,4 +48,5 @@ METHODS: Mapping[str, Callable[[Instance, float], Plan]] = {
     "tight": solve_tight,
     "big_m": solve_big_m,
 }
-"""Each takes an instance with at least one job, and the gap at which it may stop."""
+"""Functions by name; each takes an instance with a job or more, and the gap at which it may
+stop."""

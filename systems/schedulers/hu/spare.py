@@ -1,4 +1,4 @@
-"""Nodes that a plan leaves idle in its first step."""
+"""Use of the nodes that a plan leaves idle in its first step."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from systems.schedulers.hu.instance import Instance
 
 
 def grown(instance: Instance, counts: list[int]) -> list[int]:
-    """Counts of the first step with its idle nodes given to jobs that can use them.
+    """Return the counts of the first step, with its idle nodes given to jobs that can use them.
 
-    The objective knows no time within a step, so that a plan can leave nodes idle that would end a
-    job sooner in the same step: among plans of equal worth the printed model takes any. One node
-    more in the first step never makes a plan worth less, and growing the smallest gains most by
-    node where speeds are concave. Ties go to the job with less left, then to the earlier one.
+    The objective ignores time within a step. So among plans of equal worth, the printed model may
+    take one that leaves nodes idle which would end a job sooner in the same step. One more node in
+    the first step never makes a plan worth less. Where speeds are concave, growing the smallest job
+    gains most per node. Ties go to the job with less left, then to the earlier job.
 
     Args:
         instance: what was planned.

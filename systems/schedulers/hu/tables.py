@@ -1,4 +1,4 @@
-"""An instance in whole numbers, so that sums do not depend on their order."""
+"""Tables of an instance in whole numbers, so that sums do not depend on their order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from systems.schedulers.hu.instance import Instance
 
 Whole = NDArray[np.int64]
 MOST_WORTH = 1 << 28
-"""About the most that any schedule of any job is worth."""
+"""Approximate upper limit of the worth of any job's schedule."""
 _FINEST = 1 << 50
 NEVER = -(1 << 50)
 """Worth of a choice that a job does not have."""
@@ -22,20 +22,23 @@ class Tables:
     """Jobs by rows, their choices by columns; shorter rows are filled up on the right."""
 
     unit: int
-    """What stands for 1: one job done, for one step."""
+    """Number that stands for 1: one job done, for one step."""
     extra: Whole
-    """Nodes of a choice beyond those of the job's first one, which it holds in any case."""
+    """Nodes of a choice beyond those of the job's first choice, which it holds in any case."""
     progress: Whole
-    """Of ``unit``, rounded up and at most ``unit``, so that no plan is worth more than here."""
+    """Progress in multiples of 1 / ``unit``, at most ``unit``.
+
+    It is rounded up, so that no real plan is worth more than its worth in the tables.
+    """
     absent: NDArray[np.bool_]
-    """Where a job has no such choice."""
+    """True where a job has no such choice."""
     num_extra: int
     """Nodes beyond the first choices of all jobs."""
     num_steps: int
 
     @classmethod
     def of(cls, instance: Instance) -> Tables:
-        """The tables of an instance, as fine as 32 bits allow."""
+        """Return the tables of an instance, as fine as 32 bits allow."""
         shape = len(instance.jobs), max(len(job.counts) for job in instance.jobs)
         extra, progress = np.zeros(shape, np.int64), np.zeros(shape)
         absent = np.ones(shape, np.bool_)
@@ -53,12 +56,13 @@ class Tables:
         return cls(unit, extra, fixed, absent, num_extra, instance.num_steps)
 
     def used(self, choices: Whole) -> Whole:
-        """Extra nodes that the jobs hold together in each step; ``choices`` by jobs and steps."""
+        """Return the extra nodes of all jobs together in each step; ``choices`` by jobs and
+        steps."""
         held: Whole = np.take_along_axis(self.extra, choices, 1).sum(0)
         return held
 
     def step_worth(self, choices: Whole, step: int) -> Whole:
-        """What each job is worth with each choice in one step, the other steps as they are."""
+        """Return the worth of each job with each choice in one step, the other steps unchanged."""
         held = np.take_along_axis(self.progress, choices, 1)
         done: Whole = np.zeros((len(held), 1), np.int64)
         area: Whole = np.zeros((len(held), 1), np.int64)

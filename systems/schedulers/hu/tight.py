@@ -9,11 +9,11 @@ from systems.schedulers.hu.instance import Instance, Job, Plan, plan_value
 
 
 def solve_tight(instance: Instance, gap: float = EXACT) -> Plan:
-    """A plan that is optimal, or within ``gap`` of it (a share of the bound).
+    """Return a plan that is optimal, or within ``gap`` of it (a share of the bound).
 
-    Has the optimum of Hu et al.'s eqs. (1), (2), (5), (6), (12), (13) and (15) to (20): where
-    they say with two big-M families that n is one of K, here one of the binaries of a job and
-    a step is 1. Its relaxation is far tighter.
+    The model has the optimum of Hu et al.'s eqs. (1), (2), (5), (6), (12), (13) and (15) to (20).
+    They say with two big-M families that n is one of K. Here one of the binaries of a job and a
+    step is 1. Its relaxation is far tighter.
     """
     model = Model()
     chosen = [add_job(model, job, instance.num_steps) for job in instance.jobs]
@@ -34,7 +34,10 @@ def solve_tight(instance: Instance, gap: float = EXACT) -> Plan:
 
 
 def add_job(model: Model, job: Job, num_steps: int) -> list[list[int]]:
-    """One job: a binary for each step and count, of which one a step is 1, and its progress."""
+    """Add one job: a binary for each step and count, exactly one of which is 1 in a step.
+
+    Also add the job's progress. Return the binaries by steps and counts.
+    """
     steps = [[model.binary() for _ in job.counts] for _ in range(num_steps)]
     for binaries in steps:
         model.row(1.0, [(binary, 1.0) for binary in binaries], 1.0)
@@ -43,8 +46,11 @@ def add_job(model: Model, job: Job, num_steps: int) -> list[list[int]]:
 
 
 def add_progress(model: Model, served: Sequence[Sequence[tuple[int, float]]]) -> None:
-    """The share of one job that is done after each step: objective (1), eqs. (2) and (13), and
-    (3) and (4) with what a step serves as a sum over variables."""
+    """Add the share of one job that is done after each step.
+
+    This is objective (1), eqs. (2) and (13), and (3) and (4) with what a step serves as a sum over
+    variables.
+    """
     before: list[tuple[int, float]] = []
     for terms in served:
         done = model.column(0.0, 1.0, cost=1.0)
@@ -54,5 +60,5 @@ def add_progress(model: Model, served: Sequence[Sequence[tuple[int, float]]]) ->
 
 
 def taken(values: Sequence[float]) -> int:
-    """Position of the binary that is 1."""
+    """Return the position of the binary that is 1."""
     return max(range(len(values)), key=values.__getitem__)

@@ -1,16 +1,18 @@
-"""Rounds of each job within one budget of slots: a plan by prices, and what no plan exceeds.
+"""Rounds of each job within one budget of slots: a plan by prices, and a bound on every plan.
 
 A plan is worth what its rounds gain, less a weight times the longest time left. Let M be the
-longest time left. Then a job must have the rounds without which it would have more than M left, and
-the other rounds compete for the budget. Two bounds follow for each M:
+longest time left. Then a job must have the rounds without which it would have more than M left
+(forced rounds), and the other rounds compete for the budget. Two bounds follow for each M:
 
-- A slot of a round has a price, the same for all. No plan is worth more than the gains, less their
-  price, of the rounds that pay or are forced, and the price of the whole budget (Lagrange's dual).
-  One price bounds all M at once; bisection finds that of the least bound.
-- The forced rounds, then those that gain most per slot, and of the last as much as fits (the linear
-  relaxation). Without that part of a round it is a plan, often the best one.
+- Lagrange's dual: a slot of a round has a price, the same for all. A round pays if it gains more
+  than its price. Take the rounds that pay or are forced. No plan is worth more than the gains of
+  these rounds, less their price, and the price of the whole budget. One price bounds all M at once;
+  bisection finds the price of the least bound.
+- The linear relaxation: the forced rounds, then those that gain most per slot, and of the last
+  round as much as fits. Without that part of a round it is a plan, often the best one.
 
-So the times M are visited by their bound at the best price, as long as it is above the best plan.
+So the times M are visited in the order of their bound at the best price, as long as the bound is
+above the best plan.
 """
 
 from __future__ import annotations
@@ -24,24 +26,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 _STEPS = 60
-"""Halvings of the range of prices, at most."""
+"""Most halvings of the range of prices."""
 _NEAR = 1e-7
 """Share of a price by which the search may miss it."""
 _DIGITS = 40
-"""Binary digits by which numbers are told apart: the others differ between machines."""
+"""Binary digits that are kept in comparisons; later digits differ between machines."""
 _NOISE = 1e-12
-"""Share of a value that counts for none, as those digits."""
+"""Share of a value below which differences do not count, for the reason of ``_DIGITS``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What is shared out, and what time left costs."""
+    """Slots to be shared out, and the cost of time left."""
 
     room: int
     """Slots times rounds."""
     round_s: float
     makespan_weight: float
-    """Per second of the longest time left."""
+    """Weight per second of the longest time left."""
 
 
 class Plan(NamedTuple):
@@ -50,10 +52,11 @@ class Plan(NamedTuple):
     counts: list[int]
     value: float
     bound: float
-    """What none of the plans exceeds among which this one was looked for."""
+    """Upper bound on the value of all plans that were searched."""
 
     def is_within(self, gap: float) -> bool:
-        """Whether the bound shows that so small a share of the optimum is missed at most."""
+        """Return whether the bound proves that at most the share ``gap`` of the optimum is
+        missed."""
         return abs(self.bound - self.value) <= gap * abs(self.value)
 
 
@@ -63,14 +66,14 @@ def near_best(
     left_s: Sequence[float],
     budget: Budget,
 ) -> Plan:
-    """A plan whose bound is mostly near: not where the widths fill the budget badly.
+    """Return a plan whose bound is mostly near, except where the widths fill the budget badly.
 
     Args:
         values: of each job without a round, with one, and so on to the most that it can use; the
             first rounds should gain most, or the bound is not near.
         widths: slots of each job.
         left_s: seconds that each job has to run.
-        budget: what is shared out; not all can have all that they can use.
+        budget: what is shared out; it must be too small for all that all jobs can use.
     """
     rounds = _Rounds(values, widths, left_s, budget)
     bounds = rounds.bounds()
@@ -87,7 +90,7 @@ def near_best(
 
 
 class _Rounds:
-    """Every round that a job could have, those first that the longest times force."""
+    """Every round that a job could have; rounds that the longest times force come first."""
 
     def __init__(
         self,
@@ -110,18 +113,18 @@ class _Rounds:
         least_s = max(0.0, *ends_s)
         times_s = np.append(without_s[order][without_s[order] > least_s], least_s)
         self._costs = budget.makespan_weight * times_s
-        """Of every M that could be the best; the one at index i forces the first i rounds."""
+        """Cost of every M that could be the best; the M at index i forces the first i rounds."""
         self._per_slot = _rounded(self._gains / self._widths)
         # Ties to the earlier job, and within a job to the earlier round.
         self._by_gain = np.lexsort((self._numbers, self._jobs, -self._per_slot))
 
     def bounds(self) -> NDArray[np.float64]:
-        """For every M what no plan exceeds, at the price at which the greatest of these is least.
+        """Return for every M a bound on all plans, at the price whose greatest bound is least.
 
-        The greatest is convex in the price, and falls where the rounds that pay or are forced by
-        its M need more than the budget.
+        The greatest bound is convex in the price. It falls while the rounds that pay or are forced
+        by its M need more than the budget.
         """
-        # At the highest price no round pays, nor does it pay to force one.
+        # At the highest price no round pays, and forcing a round does not pay either.
         low, high = 0.0, float(self._per_slot.max() + self._costs[0])
         best = np.array([math.inf])
         for _ in range(_STEPS):
@@ -140,7 +143,8 @@ class _Rounds:
         return best
 
     def fill(self, forced: int) -> Plan:
-        """The forced rounds, then those that gain most per slot, as long as there is room."""
+        """Return the plan of the forced rounds, then those that gain most per slot, while they
+        fit."""
         room = self._room - int(self._widths[:forced].sum())
         counts = np.bincount(self._jobs[:forced], minlength=self._num_jobs)
         if room < 0:
@@ -170,7 +174,7 @@ class _Rounds:
 
 
 def _rounded(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Without their last digits, so that what should be equal is."""
+    """Return the numbers without their last digits, so that equal values compare as equal."""
     mantissas, exponents = np.frexp(numbers)
     rounded: NDArray[np.float64] = np.round(mantissas * 2.0**_DIGITS) * 2.0**-_DIGITS
     return np.asarray(np.ldexp(rounded, exponents), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Shockwave: a market over a window of rounds, whose prices know how jobs go on."""
+"""Shockwave: a market over a window of rounds, with prices that anticipate the jobs' progress."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from systems.schedulers.shockwave.window import Share, best_counts, pack
 
 
 class _FairTime:
-    """When a job would end on an equal share of the cluster all along."""
+    """Mean number of live jobs since a job arrived, from which its fair finish time follows."""
 
     def __init__(self, now_s: float) -> None:
         self._since_s = now_s
@@ -32,43 +32,43 @@ class _FairTime:
         self._job_s = 0.0
 
     def note(self, now_s: float, num_jobs: int) -> None:
-        """From now on there are so many jobs."""
+        """Note that there are ``num_jobs`` jobs from now on."""
         self._job_s += self._num_jobs * (now_s - self._since_s)
         self._since_s, self._num_jobs = now_s, num_jobs
 
     def contention(self, now_s: float, arrival_s: float) -> float:
-        """Mean number of jobs since it arrived."""
+        """Return the mean number of jobs since the job arrived."""
         age_s = now_s - arrival_s
         whole = self._job_s + self._num_jobs * (now_s - self._since_s)
         return whole / age_s if age_s > 0.0 else float(self._num_jobs)
 
 
 class Shockwave:
-    """In rounds of ``round_s`` seconds gangs run as a window of ``num_rounds`` rounds plans it.
+    """In rounds of ``round_s`` seconds, gangs run as a window of ``num_rounds`` rounds plans it.
 
-    The window maximises the weighted sum of the logarithms of the shares of their work that the
-    jobs will have done (Nash social welfare over time, the equilibrium of a market in which all
-    have the same budget), less ``makespan_weight`` times the longest run time left. A job's weight
-    is ``rho ** fairness_power`` where it is behind its fair finish time, else 1: rho is the time
-    from its arrival to its end if from now on it has an equal share of the slots, over the same
-    with an equal share all along. A new window is planned when jobs have come or gone or the old
-    one is over; slots that a round leaves idle go to the jobs with the longest time left. Every job
-    runs on its requested slots, and is suspended between its rounds.
+    The window maximises a weighted sum, less ``makespan_weight`` times the longest run time left.
+    The sum is over the logarithms of the shares of their work that the jobs will have done. It is
+    Nash social welfare over time, the equilibrium of a market in which all have the same budget. A
+    job's weight is ``rho ** fairness_power`` where it is behind its fair finish time, else 1. rho
+    is the time from its arrival to its end if from now on it has an equal share of the slots, over
+    the same with an equal share all along. A new window is planned when jobs have come or gone or
+    the old one is over. Slots that a round leaves idle go to the jobs with the longest time left.
+    Every job runs on its requested slots, and is suspended between its rounds.
 
-    ``fairness_power``: no unit; 0: who is behind weighs as much as all others (authors: 12 on 32
-    GPUs). ``makespan_weight``: per second (authors: 0.001). ``round_s``, ``num_rounds``: authors:
-    120 s and 20. ``gap``: share of a window's optimum that may be missed (authors: 0.001).
+    ``fairness_power``: no unit; 0: a job that is behind weighs as much as all others (authors: 12
+    on 32 GPUs). ``makespan_weight``: per second (authors: 0.001). ``round_s``, ``num_rounds``:
+    authors: 120 s and 20. ``gap``: share of a window's optimum that may be missed (authors: 0.001).
 
     Source: Zheng, Pan, Khan, Venkataraman and Akella, "Shockwave: Fair and Efficient Cluster
     Scheduling for Dynamic Adaptation in Machine Learning", NSDI 2023, sections 4 to 6, and the
     authors' code for what these leave open. Left out: the prediction of batch sizes that jobs
     change themselves (here none does, so that run times are known) with its Dirichlet posterior,
-    and the hard constraints on finish times that the authors' code tries first. Differs:
-    logarithms are exact, not pieces of lines; a plan counts each job's rounds, with all
-    rounds' slots taken together, and is then packed, wide jobs first, so that it may have a
-    round that does not fit (it is left out then); the counts come from a price of a slot where
-    its bound shows that they are within ``gap``, and only else from an integer program; finish
-    times count from the arrival, not from the start of the trace.
+    and the hard constraints on finish times that the authors' code tries first. Differs: logarithms
+    are exact, not pieces of lines; a plan counts each job's rounds, with all rounds' slots taken
+    together, and is then packed, wide jobs first, so that it may have a round that does not fit (it
+    is left out then); the counts come from a price of a slot where its bound shows that they are
+    within ``gap``, and otherwise from an integer program; finish times count from the arrival, not
+    from the start of the trace.
 
     A gang wider than the cluster is refused. A job that lost some of its workers goes on with the
     others until it is next suspended.
@@ -116,12 +116,12 @@ class Shockwave:
         self._jobs: SortedDict[tuple[float, str], _FairTime] = SortedDict()
         self._orders: dict[str, tuple[float, str]] = {}
         self._plan: list[set[str]] = []
-        """Jobs of the rounds that are left of the window, the next one last."""
+        """Jobs of the window's remaining rounds, the next round last."""
         self._is_stale = True
 
     def decide(self, view: ClusterView) -> Decision:
-        """Follow the news; where a round begins, let its gangs run."""
-        # Once in an instant, however often it is asked then.
+        """Follow the news; where a round begins, run its gangs."""
+        # A round begins once in an instant, however many decisions are asked for then.
         is_round = self._rounds.begins(view) and view.time_s > self._round_at_s
         changes: dict[str, Grant | Suspend | Refuse] = {}
         is_same = True
@@ -131,7 +131,7 @@ class Shockwave:
             if refusal is not None:
                 changes[job_id] = refusal
             is_same &= (job_id in self._orders) == was_there
-        if not is_same:  # as many may have come as have gone
+        if not is_same:  # not by their number: as many jobs may have come as have gone
             for fair in self._jobs.values():
                 fair.note(view.time_s, len(self._jobs))
         if not self._jobs:
@@ -163,7 +163,7 @@ class Shockwave:
         return None
 
     def _window(self, view: ClusterView) -> list[set[str]]:
-        """Plan all rounds of a window; the first one last."""
+        """Plan all rounds of a window; the first one is last in the list."""
         job_ids = [job_id for _, job_id in self._jobs]
         shares = [self._share(view, job_id) for job_id in job_ids]
         num_slots, num_rounds = view.num_usable, self._num_rounds
@@ -190,7 +190,7 @@ class Shockwave:
         )
 
     def _round(self, view: ClusterView, planned: set[str]) -> dict[str, Grant | Suspend]:
-        """Run the gangs of a round, and who fits beside them."""
+        """Run the gangs of a round, and other jobs that fit next to them."""
         free = view.num_usable
         running: dict[str, int] = {}
         jobs = [view.jobs[job_id] for _, job_id in self._jobs]
@@ -220,5 +220,8 @@ def _gang_rate(job: JobView) -> float:
 
 
 def _left_s(job: JobView, now_s: float) -> float:
-    """Seconds that it still runs on its requested slots; not 0, as it has not ended."""
+    """Return the seconds that the job still runs on its requested slots.
+
+    The result is above 0, since the job has not ended.
+    """
     return max(job.remaining_samples(now_s) / _gang_rate(job), 1e-3)

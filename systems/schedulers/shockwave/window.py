@@ -1,4 +1,4 @@
-"""Shockwave's window: how many of the next rounds each job runs in, and in which."""
+"""Shockwave's window: the number of the next rounds in which each job runs, and which."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from systems.schedulers.hu.highs import INF, Model
 from systems.schedulers.shockwave.counts import Budget, near_best
 
 LEAST_PROGRESS = 1e-6
-"""Progress that counts for none at all, whose logarithm would be infinite."""
+"""Lower bound of progress, since the logarithm of 0 is infinite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +19,23 @@ class Share:
     """One job of the window."""
 
     width: int
-    """Slots that it runs on."""
+    """Slots that the job runs on."""
     done: float
     """Share of its work that is done, in [0, 1]."""
     per_round: float
-    """Share of its work that a round does, above 0."""
+    """Share of its work that one round does, above 0."""
     left_s: float
-    """Seconds that it still has to run."""
+    """Seconds that the job still has to run."""
     weight: float = 1.0
-    """Of its utility: what it is behind its fair finish time, powered."""
+    """Weight of its utility: its lag behind the fair finish time, to a power."""
 
     def utility(self, num_rounds: int) -> float:
-        """Logarithm of the share of its work that is done after so many rounds."""
+        """Return the logarithm of the share of its work that is done after ``num_rounds``
+        rounds."""
         return math.log(max(LEAST_PROGRESS, min(1.0, self.done + num_rounds * self.per_round)))
 
     def useful_rounds(self, num_rounds: int) -> int:
-        """Rounds until its end, at most those of the window."""
+        """Return the rounds until its end, at most those of the window."""
         return min(num_rounds, math.ceil((1.0 - self.done) / self.per_round - 1e-9))
 
 
@@ -45,10 +46,10 @@ def objective(
     round_s: float,
     makespan_weight: float,
 ) -> float:
-    """Nash social welfare less the estimated makespan: what a window is worth.
+    """Return the worth of a window: Nash social welfare less the estimated makespan.
 
-    ``sum of weight * utility / (N * T) - makespan_weight * longest time left after it``, N jobs
-    and T rounds.
+    It is ``sum of weight * utility / (N * T) - makespan_weight * longest time left after it``, with
+    N jobs and T rounds.
     """
     welfare = sum(
         one.weight * one.utility(count) for one, count in zip(shares, counts, strict=True)
@@ -65,12 +66,12 @@ def best_counts(
     makespan_weight: float,
     gap: float,
 ) -> list[int]:
-    """Rounds of each job with the greatest ``objective``, with all rounds' slots taken together.
+    """Return the rounds of each job with the greatest ``objective``, all rounds' slots together.
 
-    Which rounds a job has makes no difference to the objective; whether they can be had is left to
-    ``pack``. Where everybody can have all that it can use, there is nothing to solve. Else a plan
-    by prices is mostly within the gap, and its bound shows it; where it does not, an integer
-    program is solved, which takes a hundred times as long where there are many jobs.
+    The objective does not depend on which rounds a job has; ``pack`` finds rounds for the counts.
+    If every job can have all that it can use, there is nothing to solve. Otherwise a plan by prices
+    is mostly within the gap, and its bound shows it. If it is not, an integer program is solved,
+    which takes a hundred times as long where there are many jobs.
 
     Args:
         shares: the jobs, in order.
@@ -98,7 +99,7 @@ def best_counts(
 def _by_program(
     shares: Sequence[Share], values: Sequence[Sequence[float]], budget: Budget, gap: float
 ) -> list[int]:
-    """The same counts by an integer program: a binary for each job and number of rounds."""
+    """Return the same counts by an integer program: a binary for each job and number of rounds."""
     model = Model()
     longest = model.column(0.0, INF, cost=-budget.makespan_weight)
     used: list[tuple[int, float]] = []
@@ -116,7 +117,7 @@ def _by_program(
 
 
 def _earlier_first(shares: Sequence[Share], counts: Sequence[int]) -> list[int]:
-    """Of jobs that are alike the earlier ones have more rounds: the program does not care."""
+    """Give the earlier ones of equal jobs more rounds, since the objective leaves this open."""
     alike: dict[Share, list[int]] = defaultdict(list)
     for one, count in zip(shares, counts, strict=True):
         alike[one].append(count)
@@ -127,10 +128,10 @@ def _earlier_first(shares: Sequence[Share], counts: Sequence[int]) -> list[int]:
 def pack(
     shares: Sequence[Share], counts: Sequence[int], num_slots: int, num_rounds: int
 ) -> list[set[int]]:
-    """Jobs of every round, by index: as many rounds of each job's as can be had.
+    """Return the jobs of every round, by index: as many rounds of each job's as fit.
 
-    Wide jobs first, each in the rounds with the most free slots. Rounds with the greater sum of
-    weights come first, which the objective leaves open.
+    Wide jobs come first, each in the rounds with the most free slots. Rounds with the greater sum
+    of weights come first, which the objective leaves open.
     """
     free = [num_slots] * num_rounds
     rounds: list[set[int]] = [set() for _ in range(num_rounds)]

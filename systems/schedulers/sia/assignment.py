@@ -1,4 +1,4 @@
-"""Which job gets which configuration: the integer program of Sia."""
+"""Assignment of configurations to jobs: the integer program of Sia."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ class Row:
 
     job_id: str
     values: Mapping[Configuration, float]
-    """What each configuration adds to the objective, compared with having nothing."""
+    """Value that each configuration adds to the objective, compared with no slots."""
 
 
 def assign(
     rows: Sequence[Row], totals: Mapping[str, int], gap: float = EXACT
 ) -> dict[str, Configuration]:
-    """At most one configuration a job, no type beyond its slots, with the greatest sum of values.
+    """Return the configurations of the jobs with the greatest sum of values.
 
-    Jobs with the same values are interchangeable, so the program only counts how many of them get
-    each configuration; of these the first ones in ``rows`` are served. Where everybody can have
-    what is best for it, there is nothing to solve.
+    Each job gets at most one configuration, and no device type gives more than its slots. Jobs with
+    the same values are interchangeable, so the program only counts how many of them get each
+    configuration; among them, the first in ``rows`` are served. If every job can have what is best
+    for it, there is nothing to solve.
 
     Args:
         rows: the jobs, in order.

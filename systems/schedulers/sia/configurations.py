@@ -1,4 +1,4 @@
-"""Sia's configurations: how many slots of which device type, and what each is worth to a job."""
+"""Sia's configurations: slots of one device type, and what each is worth to a job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Configuration(NamedTuple):
 
 
 def cluster_counts(cluster: Cluster) -> dict[str, tuple[int, ...]]:
-    """The slot counts of each device type: powers of two within a host, then whole hosts.
+    """Return the slot counts of each device type: powers of two within a host, then whole hosts.
 
     Source: Sia, section 3.3. The size of a host is that of the type's largest.
     """
@@ -37,7 +37,10 @@ def cluster_counts(cluster: Cluster) -> dict[str, tuple[int, ...]]:
 def job_configurations(
     spec: JobSpec, counts: Mapping[str, Sequence[int]], totals: Mapping[str, int]
 ) -> tuple[Configuration, ...]:
-    """What a job may have of each type, ascending; its least where its range holds no count."""
+    """Return what a job may have of each type, ascending.
+
+    If its range holds no count, that is its least.
+    """
     found = []
     for device_type, sizes in counts.items():
         total = totals[device_type]
@@ -52,10 +55,10 @@ def job_configurations(
 def goodputs(
     curve: Throughput, configurations: Sequence[Configuration]
 ) -> dict[Configuration, float]:
-    """The job's row of the goodput matrix: normalised so that its least entry is its least size.
+    """Return the job's row of the goodput matrix, normalised: its least entry is its least size.
 
-    Source: Sia, section 3.4. At a fixed global batch goodput is throughput times a constant,
-    which the normalisation takes out. Configurations on which the job does not run are left out.
+    Source: Sia, section 3.4. At a fixed global batch goodput is throughput times a constant, which
+    the normalisation takes out. Configurations on which the job does not run are left out.
     """
     rates = {
         one: curve.samples_per_s(one.num_slots, None, one.device_type) for one in configurations
@@ -69,27 +72,27 @@ def goodputs(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How goodputs become values; see ``Sia`` for the parameters."""
+    """Rule by which goodputs become values; see ``Sia`` for the parameters."""
 
     fairness_power: float
     queue_penalty: float
     restart_s: float
 
     def restart_factor(self, age_s: float, num_restarts: int) -> float:
-        """r_i: what a job keeps of its goodput if it is restarted now (section 3.4).
+        """Return r_i, the share of its goodput that a job keeps if restarted now (section 3.4).
 
-        ``(T - N S) / (T + S)``, with T the age of the job, N its restarts so far and S the cost of
-        one; not below 0. 1 for a job younger than S (the authors' code).
+        It is ``(T - N S) / (T + S)``, with T the age of the job, N its restarts so far and S the
+        cost of one; not below 0. It is 1 for a job younger than S (the authors' code).
         """
         if age_s < self.restart_s:
             return 1.0
         return max(0.0, age_s - num_restarts * self.restart_s) / (age_s + self.restart_s)
 
     def value(self, goodput: float) -> float:
-        """What it adds to the objective if a job has this goodput, rather than nothing."""
+        """Return what a job with this goodput adds to the objective, compared with no slots."""
         powered = math.pow(max(goodput, _LEAST_GOODPUT), self.fairness_power)
         return self.queue_penalty + (powered if self.fairness_power > 0 else -powered)
 
 
 _LEAST_GOODPUT = 1e-4
-"""Below it goodputs count the same, so that no power of them is too large (authors' code)."""
+"""Lower bound of goodputs, so that no power of them is too large (authors' code)."""

@@ -33,48 +33,48 @@ from systems.schedulers.sia.configurations import (
 
 @dataclass(slots=True)
 class _Job:
-    """What is remembered of a job."""
+    """Record of one job."""
 
     goodputs: dict[Configuration, float]
     """Its row of the goodput matrix, normalised."""
     least: int
     """Slots of its smallest configuration."""
     most_so_far: int = 0
-    """The most slots it has been given."""
+    """Most slots that it has been given."""
     num_grants: int = 0
     going_to: Configuration | None = None
-    """Where it goes as soon as it has left the slots of another type."""
+    """Configuration that the job gets as soon as it has left the slots of another type."""
 
 
 class Sia:
     """Every ``round_s`` seconds an integer program assigns each job one configuration, or none.
 
     A configuration is a number of slots of one device type: 1, 2, 4, ... within a host, then whole
-    hosts. A job's goodput on each is divided by its least, times its least size; every
+    hosts. A job's goodput on each is divided by its least, times its least size. Every
     configuration but the present one is multiplied by the restart factor ``(T - N S) / (T + S)``:
-    age T, restarts N, cost of one S. The program maximises the sum of
-    ``queue_penalty - goodput ** fairness_power`` over the jobs that get slots (plus, where the
-    power is above 0), which is the paper's objective less a constant; HiGHS solves it exactly.
-    A job begins on its smallest size and is given at most ``growth`` times the most that it has
-    ever had. Jobs that are not elastic have their request, on any type (the paper's rigid jobs).
-    Jobs with a change in flight keep what they have.
+    age T, restarts N, cost of one S. The program maximises the sum of ``queue_penalty - goodput **
+    fairness_power`` over the jobs that get slots, with a plus instead of the minus where the power
+    is above 0. This is the paper's objective less a constant; HiGHS solves it exactly. A job begins
+    on its smallest size and is given at most ``growth`` times the most that it has ever had. Jobs
+    that are not elastic have their request, on any type (the paper's rigid jobs). Jobs with a
+    change in flight keep what they have.
 
-    ``round_s``: seconds (theirs: 60). ``fairness_power``: no unit; below 0 rather fair, above 0
-    rather fast (theirs: -0.5). ``queue_penalty``: of a job without slots, in units of a goodput to
-    that power (theirs: 1.1). ``restart_s``: the S above, seconds (theirs: 25 to 250 by program,
-    30 for one not measured). ``growth``: a factor; None: no limit (theirs: 2).
+    ``round_s``: seconds (theirs: 60). ``fairness_power``: no unit; below 0 favours fairness, above
+    0 speed (theirs: -0.5). ``queue_penalty``: of a job without slots, in units of a goodput to that
+    power (theirs: 1.1). ``restart_s``: the S above, seconds (theirs: 25 to 250 by program, 30 for a
+    program that was not measured). ``growth``: a factor; None: no limit (theirs: 2).
 
     Source: Jayaram Subramanya, Arfeen, Lin, Qiao, Jia and Ganger, "Sia: Heterogeneity-aware,
     goodput-optimized ML-cluster scheduling", SOSP 2023, sections 3.3 and 3.4, and for values the
     authors' simulator too. Differs: the global batch stays the job's own, so that statistical
-    efficiency is a constant and goodput is throughput; speeds are the profile's on every type
-    from the start (the paper learns them); hybrid-parallel jobs and reservations are left out;
-    which slots form a grant is the placement's affair, which moves no other job. A job that
-    changes its type is suspended and resumes on the other, and so counts as preempted; it is
-    looked after every ``reaction_s`` seconds.
+    efficiency is a constant and goodput is throughput; speeds are the profile's on every type from
+    the start (the paper learns them); hybrid-parallel jobs and reservations are left out; the
+    placement chooses which slots form a grant, and moves no other job. A job that changes its type
+    is suspended and resumes on the other, and so counts as preempted; every ``reaction_s`` seconds
+    the scheduler looks whether it can resume.
 
-    A job that fits no type is refused. One that lost some of its workers goes on with them, as a
-    configuration that is no longer its present one, until the next round.
+    A job that fits no type is refused. A job that lost some of its workers goes on with the others
+    until the next round, as a configuration that is no longer its present one.
 
     Checked: ``described``; the integer program against every assignment of small cases, the goodput
     matrix and the restart factor by hand.
@@ -108,10 +108,11 @@ class Sia:
         self._orders: dict[str, tuple[float, str]] = {}
 
     def decide(self, view: ClusterView) -> Decision:
-        """Follow the news; resume who has left one type for another; in a round, assign anew."""
+        """Follow the news; in a round, assign again, else resume jobs that have left their old
+        type."""
         if not self._counts:
             self._counts = cluster_counts(view.cluster)
-        # Once in an instant, however often it is asked then.
+        # A round begins once in an instant, however many decisions are asked for then.
         is_round = self._rounds.begins(view) and view.time_s > self._round_at_s
         changes: dict[str, Grant | Suspend | Refuse] = {}
         for job_id in touched(view):
@@ -157,7 +158,7 @@ class Sia:
         return None
 
     def _assign(self, view: ClusterView) -> dict[str, Grant | Suspend]:
-        """A new round."""
+        """Assign configurations to all jobs for a new round; return the changes."""
         totals = _slots_by_type(view, usable=True)
         present: dict[str, Configuration | None] = {}
         rows = []
@@ -181,7 +182,7 @@ class Sia:
                 continue
             if now is None:
                 assert then is not None
-                # A grant of slots of another type than it still holds would be met by these.
+                # While the job still holds slots of another type, those would meet a new grant.
                 if _held_type(view, view.jobs[job_id]) in (None, then.device_type):
                     begun[job_id] = self._grant(known, then)
                 else:
@@ -197,7 +198,7 @@ class Sia:
     def _values(
         self, view: ClusterView, job: JobView, known: _Job, now: Configuration | None
     ) -> dict[Configuration, float]:
-        """The job's row of the program."""
+        """Return the job's row of the program."""
         most = max(known.least, self._growth * known.most_so_far)
         factor = 1.0
         if now is not None:
@@ -210,7 +211,7 @@ class Sia:
         }
 
     def _resume(self, view: ClusterView) -> dict[str, Grant]:
-        """Jobs that have left their old slots, on those they were assigned."""
+        """Start jobs that have left their old slots on those that they were assigned."""
         resumed = {}
         free = view.num_free
         for (_, job_id), known in self._jobs.items():
@@ -231,7 +232,7 @@ class Sia:
 
 
 def _slots_by_type(view: ClusterView, *, usable: bool) -> dict[str, int]:
-    """Slots of each device type: all, or those that are up."""
+    """Return the slots of each device type: all, or those that are up."""
     totals = dict.fromkeys(view.cluster.device_types, 0)
     for slot in view.cluster.slots:
         if not (usable and slot.slot_id in view.down_slots):
@@ -244,17 +245,20 @@ def _held_type(view: ClusterView, job: JobView) -> str | None:
 
 
 def _configuration(view: ClusterView, job: JobView) -> Configuration | None:
-    """What a job is granted at present; of what type it shows by what it holds, if anything."""
+    """Return what a job is granted at present; None: nothing, or of unknown type.
+
+    The type is that of the slots it holds, if any, and otherwise that of the grant.
+    """
     if job.grant is None:
         return None
     device_type = _held_type(view, job) or job.grant.device_type
-    if device_type is None:  # a grant that came back from a change which failed
+    if device_type is None:  # restored after a failed change
         return None
     return Configuration(device_type, job.grant.num_slots)
 
 
 def _is_busy(view: ClusterView, job: JobView) -> bool:
-    """Whether the job is on its way to what it was last granted."""
+    """Return whether the job is on its way to what it was last granted."""
     assert job.grant is not None
     return job.job_id in view.in_flight and len(job.slots) >= job.grant.num_slots
 
