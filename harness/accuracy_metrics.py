@@ -1,4 +1,4 @@
-"""What jobs that were trained to their end are worth: accuracy on held-out samples."""
+"""Metrics of the accuracy on held-out samples of jobs that were trained to their end."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _OF_A_CLASS = "accuracy_class_"
 
 
 def accuracy(records: RunRecords) -> dict[str, float | None]:
-    """Means over the finished jobs whose workload tells the accuracy of every class.
+    """Return means over the finished jobs whose workload reports the accuracy of every class.
 
     ``accuracy_mean``: held-out accuracy at the end. ``accuracy_class_spread_mean``: the best
-    class's less the worst class's, of one job. Absent where steps were credited and not
-    executed: such a model has not been trained to its end.
+    class's accuracy minus the worst class's, of one job. Absent if steps were credited and not
+    executed, because such a model has not been trained to its end.
     """
     finals = final_accuracies(records)
     if records.facts.get("steps_credited", 0.0) or not finals:
@@ -29,7 +29,8 @@ def accuracy(records: RunRecords) -> dict[str, float | None]:
 
 
 def final_accuracies(records: RunRecords) -> dict[str, dict[str, float]]:
-    """``accuracy`` and ``accuracy_class_LABEL`` at the end of every finished job that has both."""
+    """Return ``accuracy`` and ``accuracy_class_LABEL`` at the end of every finished job that has
+    both."""
     finished = {job.job_id for job in records.jobs if job.state == JobState.FINISHED}
     last: dict[str, int] = {}
     found: dict[str, dict[str, float]] = defaultdict(dict)
@@ -44,7 +45,7 @@ def final_accuracies(records: RunRecords) -> dict[str, dict[str, float]]:
 
 
 def classes(accuracies: Mapping[str, float]) -> dict[int, float]:
-    """Accuracy by label, of what ``final_accuracies`` gives for one job."""
+    """Return the accuracy by label, from the entry of one job in ``final_accuracies``."""
     return {
         int(name.removeprefix(_OF_A_CLASS)): value
         for name, value in sorted(accuracies.items())
@@ -53,6 +54,6 @@ def classes(accuracies: Mapping[str, float]) -> dict[int, float]:
 
 
 def class_spread(accuracies: Mapping[str, float]) -> float:
-    """The best class's accuracy less the worst class's."""
+    """Return the best class's accuracy minus the worst class's."""
     by_class = classes(accuracies).values()
     return max(by_class) - min(by_class)

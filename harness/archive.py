@@ -1,9 +1,8 @@
-"""All runs of a study as one file, ``STUDY.tar.xz``: for studies of many small runs.
+"""Archive of a study's runs in one file, ``STUDY.tar.xz``: for studies of many small runs.
 
-Runs of a study are much alike, so together they take a tenth of what they take one by one. An
-archive stands for the folder of its study. Whoever looks for runs below it finds them in
-``.unpacked`` beside it, where they are put when they are first asked for, and anew when the archive
-is another.
+Runs of a study are much alike, so together they take a tenth of their separate size. An archive
+replaces the folder of its study. Its runs are found in ``.unpacked`` next to it. They are unpacked
+there when they are first needed, and again when the archive has changed.
 """
 
 from __future__ import annotations
@@ -30,42 +29,44 @@ _PARTIAL = ".partial-"
 _TEXTS = (".json.gz", ".yaml.gz")
 _TABLE, _PLAIN_TABLE = ".csv.gz", ".csv"
 _DIGITS = 16
-"""Of an archive's SHA-256, which name the place where it is unpacked."""
+"""Digits of an archive's SHA-256, which name the folder where it is unpacked."""
 _PLACE = re.compile(f"[0-9a-f]{{{_DIGITS}}}")
 _MOST_UNPACKED_BYTES = 4 * MOST_BYTES
 """Largest size of an unpacked archive. Memory holds one of its files at a time."""
 _MOST_HEADER_BYTES = 1 << 20
-"""Largest second part of a header, which has a long name; it is read into memory at once."""
+"""Largest second part of a header, which holds a long name; it is read into memory at once."""
 _MOST_FILES = 200_000
 """Most files in an archive: three times as many as the largest study has."""
 _MEMORY_BYTES = 128 << 20
-"""For the dictionary of an archive. Ours need 65 MiB; a header may ask for 4 GiB."""
+"""Most memory for the dictionary of an archive. This project's archives need 65 MiB; a header may
+ask for 4 GiB."""
 
 
 class ArchiveError(Exception):
-    """An archive that cannot be read; the text names it and the way out."""
+    """Failure to read an archive; the text names it and the way out."""
 
 
 def is_archive(path: Path) -> bool:
     """Return whether a path is an archive: the runs of a study in one file.
 
-    A study of which nothing but dots is left (``..`` + ``.tar.xz``) names another folder.
+    A name that begins with a dot is none. Without its suffix it could be ``..``, which names
+    another folder.
     """
     return path.name.endswith(SUFFIX) and not path.name.startswith(".") and path.is_file()
 
 
 def archive_of(folder: Path) -> Path:
-    """Where the folder of a study is as one file, or would be."""
+    """Return the path of the archive of a study's folder, whether or not it exists."""
     return folder.with_name(folder.name + SUFFIX)
 
 
 def pack(folder: Path) -> Path:
-    """Replace the folder of a study by its archive; the same runs make the same bytes.
+    """Replace the folder of a study by its archive; the same runs give the same bytes.
 
     Raises:
         OSError: the disk is full or refuses; the folder is left as it was.
     """
-    # What is alike lies together: first all configurations, then all manifests, and so on.
+    # Similar files lie together, which compresses better: all configurations, then all manifests.
     runs = (run for run in folder.iterdir() if run.is_dir() and not run.name.startswith("."))
     files = (path for run in runs for path in run.iterdir() if path.is_file())
     paths = sorted(files, key=lambda path: (path.name, path))
@@ -89,19 +90,19 @@ def pack(folder: Path) -> Path:
 
 
 def _plain(path: Path) -> tuple[str, bytes]:
-    """A file's name and content; of compressed texts and tables as they are without, or nothing of
-    them would look like anything in another run's."""
+    """Return a file's name and content, without the compression of texts and tables. Compressed,
+    they would not resemble the files of other runs."""
     content = path.read_bytes()
     if path.name.endswith((*_TEXTS, _TABLE)):
         try:
             return path.stem, gzip.decompress(content)
         except (OSError, EOFError, zlib.error):
-            pass  # damaged: whoever reads it is told, as before
+            pass  # damaged: its reader reports that, as for a run that is not packed
     return path.name, content
 
 
 def unpacked(archive: Path) -> Path:
-    """The folder of the study that an archive stands for.
+    """Return the folder of the study in an archive, unpacked if necessary.
 
     Raises:
         ArchiveError: it cannot be read, or cannot be unpacked here.
@@ -124,8 +125,8 @@ def unpacked(archive: Path) -> Path:
 
 
 def located(path: Path) -> Path:
-    """The file that a path leads to, also through an archive (``STUDY.tar.xz/RUN/FILE``), which is
-    unpacked for it.
+    """Return the file to which a path leads, also through an archive (``STUDY.tar.xz/RUN/FILE``),
+    which is unpacked if necessary.
 
     Raises:
         ArchiveError: the archive cannot be read.
@@ -137,8 +138,8 @@ def located(path: Path) -> Path:
 
 
 def shown(path: Path) -> Path:
-    """A path for people: through the archive where the file is from one, since ``.unpacked`` need
-    not be there on another machine. What ``located`` undoes."""
+    """Return a path for messages: through the archive if the file is from one, because
+    ``.unpacked`` may be missing on another machine. ``located`` is the inverse."""
     for parent in path.parents:
         if parent.parent.parent.name == UNPACKED:  # the digest is between it and the study
             return archive_of(parent.parent.parent.parent / parent.name) / path.relative_to(parent)
@@ -146,14 +147,14 @@ def shown(path: Path) -> Path:
 
 
 def _stored(name: str, content: bytes) -> tuple[str, bytes]:
-    """A file's name and content as runs are stored: with their tables compressed."""
+    """Return a file's name and content as runs are stored: with their tables compressed."""
     if name.endswith(_PLAIN_TABLE):
         return f"{name}.gz", gzip.compress(content, COMPRESS_LEVEL, mtime=0)
     return name, content
 
 
 class _Entry(tarfile.TarInfo):
-    """An entry whose size is bounded when its header is read, before its content is."""
+    """Archive entry whose size is bounded when its header is read, before its content is read."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -176,7 +177,7 @@ def _check_place(folder: Path) -> None:
 
 
 class _Plain(io.RawIOBase):
-    """What an ``.xz`` stream holds; lzma's own file does not bound the memory of a dictionary."""
+    """Content of an ``.xz`` stream; lzma's own file does not bound the memory of a dictionary."""
 
     def __init__(self, packed: io.BufferedReader) -> None:
         self._packed = packed
@@ -197,7 +198,7 @@ class _Plain(io.RawIOBase):
 
 
 def _unpack(packed: io.BufferedReader, place: Path, study: str) -> None:
-    """Into ``place``, in one step: several processes may ask at once."""
+    """Unpack into ``place`` in one step, because several processes may ask at once."""
     partial = place.with_name(f"{_PARTIAL}{place.name}-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -206,19 +207,19 @@ def _unpack(packed: io.BufferedReader, place: Path, study: str) -> None:
             for number, entry in enumerate(tar):
                 parts = Path(entry.name).parts
                 is_own = parts[:1] == (study,) and len(parts) == 3 and ".." not in parts
-                # A sparse file may say that it holds any number of zeros.
+                # A sparse file may claim any number of zeros.
                 is_file = entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not entry.issparse()
                 found = tar.extractfile(entry) if is_file else None
                 if not is_own or found is None:
                     raise ValueError(f"{entry.name!r} is no file of a run of {study}")
-                # A longer header may have said another size since.
+                # A later extended header may have changed the size since ``frombuf`` bounded it.
                 if entry.size > MOST_BYTES or number >= _MOST_FILES:
                     raise ValueError("it holds more, or larger, files than any study")
                 name, stored = _stored(parts[2], found.read())
                 path = partial.joinpath(*parts).with_name(name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(stored)
-        while plain.read(1 << 20):  # to the end: what was cut off there is found only so
+        while plain.read(1 << 20):  # to the end, because only then a truncated archive is noticed
             pass
         try:
             partial.rename(place)
@@ -229,6 +230,6 @@ def _unpack(packed: io.BufferedReader, place: Path, study: str) -> None:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     for other in place.parent.glob(f"*/{glob.escape(study)}"):
-        # One that is being made may be of this archive, by a process that asked at the same time.
+        # A partial folder stays: another process may be unpacking this archive at the same time.
         if other.parent != place and _PLACE.fullmatch(other.parent.name):
             shutil.rmtree(other.parent, ignore_errors=True)

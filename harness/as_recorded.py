@@ -1,4 +1,4 @@
-"""Outcomes that a trace recorded itself, to compare with those of its replay."""
+"""Outcomes that a trace recorded itself, for comparison with those of its replay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.store import StoredRun
 from harness.trace.trace import Trace
 
 KEY = "as_recorded"
-"""In a manifest's description of its trace."""
+"""Key in a manifest's description of its trace."""
 
 
 def recorded_metrics(trace: Trace) -> dict[str, float] | None:
@@ -40,7 +40,8 @@ def recorded_metrics(trace: Trace) -> dict[str, float] | None:
 def recorded_rows(runs: Iterable[StoredRun]) -> dict[str, dict[str, float]]:
     """Return a row ``as recorded`` for each trace of some runs: its label, and its metrics.
 
-    Runs whose rows would be the same share one. Traces of one name are told apart by a digest.
+    Runs whose rows would be the same share one. Traces with the same name are distinguished by a
+    digest.
     """
     seen: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for run in runs:
@@ -62,7 +63,7 @@ def recorded_rows(runs: Iterable[StoredRun]) -> dict[str, dict[str, float]]:
 
 
 def _extent(trace: Mapping[str, Any]) -> str:
-    """Return how many jobs have outcomes on record, for a label; "" if all have."""
+    """Return the number of jobs with recorded outcomes, for a label; "" if all have them."""
     num_jobs = trace[KEY]["jobs"]
     is_part = num_jobs < trace.get("num_jobs", 0)
     return f" ({num_jobs:,.0f} of {trace['num_jobs']:,} jobs)" if is_part else ""

@@ -1,4 +1,4 @@
-"""Assumptions of a run where nothing was recorded or measured, shown next to its results."""
+"""Assumptions of a run in place of records or measurements, shown next to its results."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _FIELDS = {
     "work_samples": "work",
     "workload": "programs",
 }
-"""Fields of a job, as a sentence names them."""
+"""Names of a job's fields in sentences."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """One thing that a run assumes."""
+    """One assumption of a run."""
 
     name: str
-    """For tags: ``programs``, ``devices``, ``changes`` or ``generated``."""
+    """Name for tags: ``programs``, ``devices``, ``changes`` or ``generated``."""
     text: str
-    """A sentence without its full stop."""
+    """Sentence without its full stop."""
 
 
 def assumptions(config: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[Assumption, ...]:
-    """Return what a run assumes, from its configuration and its manifest alone.
+    """Return the assumptions of a run, from its configuration and its manifest alone.
 
-    Nothing of it is stored, so it can be told of runs of any age. The manifest of an older run
-    does not say which programs its jobs have: all those of the profile count then.
+    They are not stored, so they can be derived for runs of any age. The manifest of an older run
+    does not name the programs of its jobs. Then all programs of the profile count.
 
     Args:
         config: the resolved configuration of a run.
@@ -57,12 +57,12 @@ def assumptions(config: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple
 
 
 def of_run(run: StoredRun) -> tuple[Assumption, ...]:
-    """Return what a stored run assumes."""
+    """Return the assumptions of a stored run."""
     return assumptions(run.config, run.manifest)
 
 
 def lines(runs: Iterable[StoredRun]) -> list[str]:
-    """Return each assumption of some runs once, with the number of runs where not all share it."""
+    """Return each assumption of some runs once, with the number of runs unless all share it."""
     counts: dict[str, int] = {}
     num_runs = 0
     for run in runs:
@@ -76,7 +76,7 @@ def lines(runs: Iterable[StoredRun]) -> list[str]:
 
 
 def _jobs_by_workload(manifest: Mapping[str, Any]) -> Mapping[str, int] | None:
-    """Number of jobs of each program; None: the manifest is older than this."""
+    """Return the number of jobs of each program; None: an older manifest without them."""
     found = _part(manifest, "trace").get("workloads")
     return found if isinstance(found, Mapping) else None
 
@@ -160,7 +160,7 @@ def _is_unpaced(config: Mapping[str, Any]) -> bool:
 
 
 def _device_types(part: Any) -> Iterator[str]:
-    """Every ``device_type`` of a cluster's configuration, at any depth."""
+    """Yield every ``device_type`` of a cluster's configuration, at any depth."""
     if isinstance(part, Mapping):
         for key, value in part.items():
             if key == "device_type" and value is not None:

@@ -1,4 +1,4 @@
-"""``python -m harness.bandwidth``: how fast this machine copies bytes, for studies of pauses."""
+"""Command ``python -m harness.bandwidth``: speed of this machine's copies of bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PIECE = 1 << 20
 
 
 def copy_in_memory(num_bytes: int) -> float:
-    """Seconds to copy so many bytes from one array that was touched to another."""
+    """Return the seconds to copy ``num_bytes`` from one array to another, both touched before."""
     source, target = np.ones(num_bytes, np.uint8), np.zeros(num_bytes, np.uint8)
     began = time.perf_counter()
     np.copyto(target, source)
@@ -31,7 +31,7 @@ def copy_in_memory(num_bytes: int) -> float:
 
 
 def copy_through_loopback(num_bytes: int) -> float:
-    """Seconds to send so many bytes through a TCP connection of this host to itself."""
+    """Return the seconds to send ``num_bytes`` through a TCP connection of this host to itself."""
     source, target = np.ones(num_bytes, np.uint8), np.zeros(num_bytes, np.uint8)
     with socket.create_server(("127.0.0.1", 0)) as server:
         sender = socket.create_connection(server.getsockname())
@@ -55,7 +55,7 @@ KINDS: dict[str, Callable[[int], float]] = {
 
 
 def measure(num_bytes: int, trials: int) -> dict[str, Any]:
-    """Bytes per second of every kind of copy: median, least and largest of the trials."""
+    """Return bytes per second of every kind of copy: median, least and largest of the trials."""
     found = {}
     for kind, copy in KINDS.items():
         copy(num_bytes)
@@ -65,7 +65,7 @@ def measure(num_bytes: int, trials: int) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, write the record, print it; the exit code."""
+    """Measure, write the record and print it; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(
         prog="python -m harness.bandwidth",

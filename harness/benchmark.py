@@ -1,8 +1,8 @@
 """Version of the benchmark to which a result belongs; versions are never compared.
 
-The version changes when the same words ask for other work: when a shipped trace, profile, workload,
-deadline or target changes, or a metric counts something else. It is independent of the version of
-the program and of the record format; many program versions keep the benchmark as it is.
+The version changes when the same words ask for other work. That is so if a shipped trace, profile,
+workload, deadline or target changes, or a metric counts something else. It is independent of the
+version of the program and of the record format; many program versions keep the benchmark as it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Metric of consistency: are elastic jobs what the same jobs are on fixed workers?"""
+"""Metric of consistency: do elastic jobs equal the same jobs on fixed workers?"""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from harness.records import RunRecords
 
 
 def bitwise_equal(records: RunRecords) -> dict[str, float | None]:
-    """1 if every job ended with the parameters, buffers and optimizer state of its fixed-size
-    reference, bit for bit, after steps with the same losses, else 0 [EasyScale, section 5.1.1].
-    A job that failed makes it 0. Absent where that was not checked (``engine.check_reference``)
-    or no job finished.
+    """Return 1 if every job ended bit for bit like its fixed-size reference, else 0 [EasyScale,
+    section 5.1.1].
+
+    Parameters, buffers and optimizer state must be equal at the end, and so must the losses of all
+    steps. A job that failed makes the value 0. Absent if that was not checked
+    (``engine.check_reference``) or no job finished.
     """
     if not records.fixed_size:
         return {}

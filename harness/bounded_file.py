@@ -54,7 +54,8 @@ def opened(path: Path, *, follow: bool = False) -> io.BufferedReader:
         raise UnsafeFileError("its name holds a null character", path)
     if not follow and path.is_symlink():
         raise UnsafeFileError("it is a link; put the file itself there", path)
-    # Opening a pipe would wait for its writer. A link put there since the check is not followed.
+    # Without O_NONBLOCK, opening a pipe would wait for its writer. O_NOFOLLOW refuses a link that
+    # was put there after the check.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -73,8 +73,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _listed(annotation: Any) -> dict[str, Any]:
-    """Return names and types of ``**options: Unpack[SomeTypedDict]``; empty if they are not
-    listed."""
+    """Return names and types of ``**options: Unpack[SomeTypedDict]``; empty if there are none."""
     if typing.get_origin(annotation) is not typing.Unpack:
         return {}
     return typing.get_type_hints(typing.get_args(annotation)[0])
@@ -132,8 +131,7 @@ def build(config: Mapping[str, Any], place: str, seam: str | None = None) -> Any
 
 
 def _callable_with(function: Callable[..., Any], options: Mapping[str, Any]) -> bool:
-    """Return whether all required options are there, so that a constructor can say what it
-    refuses."""
+    """Return whether all required options are there, so that the constructor can be called."""
     try:
         inspect.signature(function).bind(**options)
     except TypeError:

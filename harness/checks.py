@@ -1,4 +1,4 @@
-"""Combinations that cannot work, found before anything is started."""
+"""Checks for combinations of options that cannot work, made before anything is started."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FEW = 3
 def ability_problems(
     scheduler: Scheduler, backend: Backend, scaling: str, names: tuple[str, str]
 ) -> list[Problem | str]:
-    """What the scheduler must be able to ask for and the backend cannot do.
+    """Return abilities that the scheduler requires and the backend lacks.
 
     Args:
         scheduler: the deciding rule.
@@ -69,7 +69,7 @@ def ability_problems(
 def placement_problems(
     placement: Placement, backend: Backend, names: tuple[str, str]
 ) -> list[Problem | str]:
-    """A placement that moves jobs on a backend that cannot.
+    """Return a problem if the placement moves jobs and the backend cannot.
 
     Args:
         placement: turns counts into slots.
@@ -98,11 +98,13 @@ def _words(requirement: Requirement) -> str:
 def size_problems(
     jobs: Sequence[JobSpec], cluster: Cluster, names: tuple[str, str]
 ) -> list[Problem | str]:
-    """Jobs that ask for more slots than there are: a gang scheduler would wait for ever.
+    """Return a problem for jobs that ask for more slots than the cluster has.
+
+    Under a gang scheduler such a job would wait without end.
 
     Args:
         jobs: jobs of the trace, as they will be replayed.
-        cluster: where.
+        cluster: cluster of the run.
         names: chosen options of trace and cluster, for the text.
     """
     large = [job for job in jobs if max(job.requested_slots, job.min_slots) > cluster.num_slots]
@@ -124,13 +126,14 @@ def size_problems(
 def device_problems(
     scheduler: Scheduler, cluster: Cluster, names: tuple[str, str]
 ) -> list[Problem | str]:
-    """A cluster of several device types under a scheduler that takes all slots for alike.
+    """Return a problem if the cluster has several device types and the scheduler takes all slots as
+    equal.
 
-    Such a scheduler says so by ``one_device_type``; the others leave the type to the placement.
+    Such a scheduler has ``one_device_type``; other schedulers leave the type to the placement.
 
     Args:
         scheduler: the deciding rule.
-        cluster: where it is to decide.
+        cluster: cluster of the run.
         names: chosen options of scheduler and cluster, for the text.
     """
     types = cluster.device_types
@@ -150,11 +153,11 @@ def device_problems(
 def sharing_problems(
     scheduler: Scheduler, cluster: Cluster, names: tuple[str, str]
 ) -> list[Problem | str]:
-    """A scheduler that lays several jobs on a device, and a cluster on which none can share one.
+    """Return a problem if the scheduler puts several jobs on a device and the cluster shares none.
 
     Args:
         scheduler: the deciding rule.
-        cluster: where it is to decide.
+        cluster: cluster of the run.
         names: chosen options of scheduler and cluster, for the text.
     """
     if Requirement.SHARE_DEVICE not in scheduler.requires or cluster.shared_speed:
@@ -172,11 +175,11 @@ def sharing_problems(
 def event_problems(
     events: Sequence[TraceEvent], cluster: Cluster, names: tuple[str, str]
 ) -> list[Problem | str]:
-    """Events of slots that the cluster does not have.
+    """Return a problem for events of slots that the cluster does not have.
 
     Args:
-        events: of the trace.
-        cluster: where it is replayed.
+        events: events of the trace.
+        cluster: cluster of the run.
         names: chosen options of trace and cluster, for the text.
     """
     known = range(cluster.num_slots)
@@ -196,15 +199,15 @@ def event_problems(
 def shown_speed_problems(
     scheduler: Scheduler, jobs: Sequence[JobSpec], profile: Profile, cluster: Cluster, name: str
 ) -> list[Problem]:
-    """Speeds that the scheduler is to be shown and that the profile does not have.
+    """Return speeds that the scheduler must see and that the profile lacks.
 
     The replay asks for the curve of a job when it arrives, which may be minutes of training later.
 
     Args:
         scheduler: the deciding rule.
-        jobs: of the trace, as they will be replayed.
-        profile: of the run.
-        cluster: where.
+        jobs: jobs of the trace, as they will be replayed.
+        profile: profile of the run.
+        cluster: cluster of the run.
         name: chosen option of scheduler, for the text.
     """
     if Knowledge.THROUGHPUT not in scheduler.needs:

@@ -1,16 +1,16 @@
-"""Claims: what keeps two commands from running one point, and two live points from running at once.
+"""Claims keep two commands from running one point, and two live points from running at once.
 
 A claim is a lock (``flock``) on files in the folder of the runs. The command that runs a point
 holds it, and so does the point's own process. The kernel drops a claim when both have ended,
 however they end, so a killed command leaves none.
 
 Each point has a file ``.claim-RUN``, which one command on all hosts holds. Each machine has a file
-``.machine-HOST``: a live point holds it alone, simulated points share it. So nothing of this
+``.machine-HOST``: a live point holds it alone, simulated points share it. So no other point of this
 folder disturbs a live point's clock, as within one sweep.
 
-On NFS claims hold across hosts too, unless it is mounted with ``nolock`` or ``local_lock``: then
-they hold on one machine only. The server drops the claims of a lost host after its lease (NFS 4:
-90 s by default), or when the host is back (NFS 3). File systems without any locks (Lustre mounted
+On NFS claims also hold across hosts, unless it is mounted with ``nolock`` or ``local_lock``. Then
+they hold on one machine only. The server drops the claims of a lost host after its lease (NFS 4: 90
+s by default), or when the host is back (NFS 3). File systems without any locks (Lustre mounted
 without ``flock``) get a warning, and commands run without claims.
 """
 
@@ -32,20 +32,20 @@ from harness.owned_names import is_alive
 from harness.store import StoredRun
 
 LOOK_S = 1.0
-"""Seconds between two looks at what another command holds: on NFS, each is a message or two."""
+"""Seconds between two looks at another command's claim; on NFS each look is a message or two."""
 _CLAIM, _MACHINE = ".claim-", ".machine-"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The command that holds the claim of a point."""
+    """Command that holds the claim of a point."""
 
     run_id: str
     pid: int
     host: str
     since_s: float
-    """When it claimed the point, seconds since 1970."""
+    """Time at which it claimed the point, seconds since 1970."""
 
     def __str__(self) -> str:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since_s))
@@ -54,12 +54,12 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A claim that another command has."""
+    """Answer if another command has the claim."""
 
     is_of_machine: bool
-    """No other point like this one can be claimed either: a live point runs alone."""
+    """True if no other such point can be claimed either, because a live point runs alone."""
     holder: Holder | None
-    """None: the command has not written its name yet."""
+    """Command that has the claim; None: it has not written its name yet."""
 
     def __str__(self) -> str:
         why = "; a live point runs alone on its machine" if self.is_of_machine else ""
@@ -67,18 +67,19 @@ class Refusal:
 
 
 class Claim:
-    """The locks of one point, until ``release`` or the end of all processes that have them."""
+    """Locks of one point, until ``release`` or the end of all processes that have them."""
 
     def __init__(self, locks: Sequence[_Lock] = ()) -> None:
         self._locks = locks
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Open files for the point's process to inherit: it keeps the locks if we are killed."""
+        """Open files for the point's process to inherit, so that it keeps the locks if this process
+        is killed."""
         return tuple(lock.descriptor for lock in self._locks)
 
     def release(self) -> None:
-        """Let other commands have the point. Its process must have ended."""
+        """Let other commands have the point, whose process must have ended."""
         for lock in self._locks:
             lock.release()
         self._locks = ()
@@ -88,7 +89,7 @@ class Claims:
     """Claims of the points whose runs are stored in one folder."""
 
     def __init__(self, root: Path, say: Callable[[str], None]) -> None:
-        """Args: ``root`` is the folder; ``say`` shows a line."""
+        """Keep claims in the folder ``root``; ``say`` shows a line."""
         self._root = root
         self._say = say
         self._told: set[object] = set()
@@ -98,12 +99,12 @@ class Claims:
     ) -> StoredRun | Claim | Refusal:
         """Claim a point, unless its run is stored or another command has the claim; do not wait.
 
-        A line tells once of every command that has it.
+        A line reports each command that has the claim, once.
 
         Args:
-            run_id: of the point.
-            find: finds its stored run, if there is one.
-            alone: nothing else of this folder may run on this machine (a live point).
+            run_id: id of the point's run.
+            find: returns its stored run, if there is one.
+            alone: true if no other point of this folder may run on this machine (a live point).
 
         Raises:
             OSError: the folder cannot be written.
@@ -132,12 +133,13 @@ class Claims:
     def claimed(
         self, run_id: str, find: Callable[[], StoredRun | None], *, alone: bool
     ) -> Iterator[StoredRun | None]:
-        """Wait for the claim of a point and hold it; or yield the run that is stored by then.
+        """Wait for the claim of a point and hold it, or yield the run that has been stored
+        meanwhile.
 
         Args:
-            run_id: as for ``take``, and so are the others.
-            find: see there.
-            alone: see there.
+            run_id: as for ``take``.
+            find: as for ``take``.
+            alone: as for ``take``.
 
         Raises:
             OSError: the folder cannot be written.
@@ -151,13 +153,13 @@ class Claims:
                 taken.release()
 
     def _tell(self, key: object, line: str) -> None:
-        """Say a line the first time."""
+        """Show a line the first time."""
         if key not in self._told:
             self._told.add(key)
             self._say(line)
 
     def _take(self, run_id: str, alone: bool) -> Claim | Refusal:
-        # The machine first: any command that has a point's claim can start the point at once.
+        # The machine comes first, so that a command with a point's claim can start it at once.
         machine = _lock(
             self._root / f"{_MACHINE}{socket.gethostname()}",
             fcntl.LOCK_EX if alone else fcntl.LOCK_SH,
@@ -177,7 +179,7 @@ class Claims:
         return Claim((machine, point))
 
     def _first_here(self) -> Holder | None:
-        """Return the holder that has run a point on this machine for longest."""
+        """Return the other holder on this machine that has run a point for longest."""
         holders = filter(None, map(_holder, self._root.glob(f"{_CLAIM}*")))
         own = (os.getpid(), socket.gethostname())
         here = [h for h in holders if h.host == own[1] and h.pid != own[0] and is_alive(h.pid)]
@@ -186,13 +188,13 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class _Lock:
-    """A locked file. The locks of two descriptors exclude each other, even in one process."""
+    """Locked file. The locks of two descriptors exclude each other, even in one process."""
 
     path: Path
     descriptor: int
 
     def release(self) -> None:
-        """Unlock the file; the last that has it removes it."""
+        """Unlock the file; the last holder removes it."""
         with contextlib.suppress(OSError):  # shared with others, or nothing can be removed here
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if self.is_in_place():
@@ -208,7 +210,7 @@ class _Lock:
 
 
 def _lock(path: Path, how: int) -> _Lock | None:
-    """Lock a file, which is made if there is none; None if another holder excludes it."""
+    """Lock a file, which is created if missing; None if another holder excludes it."""
     while True:
         lock = _Lock(path, os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
         is_held = False
@@ -230,7 +232,7 @@ def _lock(path: Path, how: int) -> _Lock | None:
 
 
 def _write(descriptor: int, holder: Holder) -> None:
-    """Say in the file who holds it. Only messages need that, so a full disk stops no run here."""
+    """Write the holder into the file. Only messages need it, so a full disk stops no run here."""
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(asdict(holder)).encode(), 0)

@@ -161,7 +161,7 @@ def uniform_cluster(
     ]
     num_slots = num_hosts * devices_per_host * slots_per_device
     if num_slots * max(1, cores_per_slot) > MOST_CORES:
-        # Each slot is an object here, and each of its cores a number.
+        # The bound protects memory: each slot is an object, and each of its cores a number.
         problems.append(
             f"{num_slots} slots of {max(1, cores_per_slot)} cores are more than the"
             f" {MOST_CORES:,} cores that a cluster may have; make it smaller"

@@ -1,4 +1,4 @@
-"""What ``python -m harness`` does: one run, a sweep, or a study."""
+"""Command ``python -m harness``: one run, a sweep, or a study."""
 
 from __future__ import annotations
 
@@ -43,38 +43,38 @@ from harness.tracking import REFILL
 from harness.yaml_text import read_yaml
 
 _SIGNALS = 128
-"""Exit codes above are those of signals."""
+"""Largest exit code that is not a signal's."""
 _SENTENCES = ("harness", "systems", "workloads")
-"""Packages whose exceptions say everything in words. Of others, the class says a part."""
+"""Packages whose exceptions are complete sentences. For others, the class name is added."""
 _SIZES = ("quick", "full")
 """Sizes of a study."""
 _LABEL = "sweep"
 """Key of the label of a sweep, which names its folder and is on every run."""
 _LABELS = ("force", "dry", "progress", "results_dir", "sweep")
-"""Keys of a stored configuration that say how it was run, not what."""
+"""Keys of a stored configuration that say how it was run; they do not determine results."""
 
 
 @dataclass
 class Arguments:
-    """The command line, taken apart."""
+    """Parsed command line."""
 
     words: list[str] = field(default_factory=list)
     """Overrides, without ``study=``."""
     study: str | None = None
     size: str = "full"
-    """Of the study: ``quick`` or ``full``."""
+    """Size of the study: ``quick`` or ``full``."""
     sweeping: bool = False
     show_config: bool = False
     is_point: bool = False
-    """A sweep has checked this run already, and mirrors it afterwards."""
+    """True if a sweep has checked this run already, and mirrors it afterwards."""
     base_path: str | None = None
     help_of: str | None = None
-    """Empty: the overview; otherwise a group."""
+    """Group whose help is wanted; empty: the overview."""
     problems: list[Problem | str] = field(default_factory=list)
 
 
 def read_arguments(argv: Sequence[str]) -> Arguments:
-    """Take a command line apart; what is wrong with it is in ``problems``."""
+    """Parse a command line; its mistakes are in ``problems``."""
     found = Arguments()
     rest = list(argv)
     while rest:
@@ -124,7 +124,8 @@ def _read_flag(flag: str, value: str, found: Arguments) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; its exit code. Never a traceback: that goes to a log file."""
+    """Run the command and return its exit code. A traceback goes to a log file, never to the
+    terminal."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         return _main(words)
@@ -140,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(str(error), file=sys.stderr)
         return 1
     except (OSError, UnicodeDecodeError):
-        raise  # of disks and pipes, for ``run_command``
+        raise  # ``run_command`` reports failures of disks and pipes
     except Exception as error:
         print(_report_failure(error), file=sys.stderr)
         return 1
@@ -157,9 +158,9 @@ def _say_interrupted(interrupted: Interrupted) -> int:
 
 
 def _report_failure(error: Exception) -> str:
-    """One line for a person; the traceback in a file."""
+    """Return one line for the user, and write the traceback to a file."""
     details = ""
-    with suppress(OSError):  # a disk that is full must not take the reason along
+    with suppress(OSError):  # the reason must be shown even if the disk is full
         with tempfile.NamedTemporaryFile(
             "w", prefix="elastrace-", suffix=".log", delete=False, encoding="utf-8"
         ) as file:
@@ -191,7 +192,7 @@ def _main(argv: list[str]) -> int:
         print(config_yaml(config), end="")
         return 0
     command = ["python", "-m", "harness", *argv]
-    if arguments.is_point:  # what it has not begun needs no words, and nothing may swallow them
+    if arguments.is_point:  # a stop while planning must end it, in silence and for certain
         with ends_at_once():
             return _run_one(plan(config, check_workloads=False), command, mirroring=False)
     return _run_one(plan(config), command, mirroring=True)
@@ -221,7 +222,7 @@ def _read_base(arguments: Arguments) -> Mapping[str, Any] | None:
 def _run_one(planned: Plan, command: list[str], mirroring: bool) -> int:
     config, out = planned.config, console()
     found = planned.reusable()
-    if found is None and mirroring:  # a sweep has told them already
+    if found is None and mirroring:  # a sweep has printed them already
         tell_cautions([planned])
     if config.dry:
         jobs = f"{len(planned.trace.jobs):,} jobs on {planned.setup.cluster.num_slots} slots"
@@ -257,7 +258,7 @@ def _say(line: str) -> None:
 
 
 def _run(planned: Plan, command: list[str]) -> StoredRun:
-    """Run a plan with its progress on the terminal; the stored run."""
+    """Run a plan with its progress on the terminal, and return the stored run."""
     is_shown = planned.config.progress
     with RunProgress(len(planned.trace.jobs), is_shown) as progress:
         shown = (progress.show, progress.say) if is_shown else ()
@@ -265,7 +266,7 @@ def _run(planned: Plan, command: list[str]) -> StoredRun:
 
 
 def _mirror(stored: StoredRun, config: RunConfig) -> int:
-    """Mirror a run; the exit code: 130 after Ctrl-C, which leaves the run stored."""
+    """Mirror a run and return the exit code: 130 after Ctrl-C, which leaves the run stored."""
     try:
         mirror_run(stored, config.tracking)
     except KeyboardInterrupt:
@@ -371,7 +372,7 @@ def _label(words: Sequence[str]) -> str | None:
 def _sweeps(
     arguments: Arguments, swept: Mapping[str, list[str]], study: Study | None
 ) -> list[sweep.Sweep]:
-    """The sweeps of a command: one, or one for each of the studies that a study names."""
+    """Return the sweeps of a command: one, or one for each of the studies that a study names."""
     if study is None:
         return [_sweep(arguments.words, swept, None)]
     members = [load_study(name) for name in study.studies] or [study]
@@ -385,7 +386,7 @@ def _sweeps(
 def _sweep(
     words: Sequence[str], swept: Mapping[str, list[str]], study: Study | None
 ) -> sweep.Sweep:
-    """The points of a command: the study's, each with every combination of the lists."""
+    """Return the sweep of a command: the study's points, each with every combination of lists."""
     common = [word for word in words if key_of(word) not in swept]
     crossed = product(swept, quoted=True)
     if study is None:

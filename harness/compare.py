@@ -1,12 +1,12 @@
-"""``python -m harness.compare A B``: do two sets of results tell the same?
+"""Command ``python -m harness.compare A B``: do two sets of results agree?
 
-Runs of one configuration on the same contents of trace and profile, whatever their seed and
-repetition, are a setting. For every setting that both sets have, each metric of A is compared with
-that of B, as a ratio (a difference where it can be 0), with Welch's interval over trials at the
-confidence at which all comparisons together are wrong in at most one of twenty. Simulated runs of
+A setting is the set of runs with one configuration on the same contents of trace and profile,
+whatever their seed and repetition. For every setting in both sets, each metric of A is compared
+with that of B, as a ratio (a difference if it can be 0). The interval is Welch's over trials. Its
+confidence makes all comparisons together wrong in at most one of twenty cases. Simulated runs of
 the same seed must be the same byte for byte.
 
-Exit code 0: nothing differs; 1: something does; 2: nothing to compare, results of different
+Exit code 0: nothing differs; 1: something does. 2: nothing to compare, results of different
 versions of the benchmark, or a wrong argument.
 """
 
@@ -38,26 +38,26 @@ from harness.store import StoredRun, StoreError, iter_runs
 from harness.summary import HEADLINES, console
 
 _WALL = "latencies"
-"""The table of a simulated run that is about the machine."""
+"""Table of a simulated run that depends on the machine."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One metric of one setting in both sets."""
+    """Comparison of one metric of one setting in both sets."""
 
     setting: str
     metric: str
     mean_a: float
     mean_b: float
     effect: float
-    """A over B, or A less B where one of them is 0 or below."""
+    """Ratio A over B, or A minus B if a value is 0 or below."""
     low: float
     high: float
     is_ratio: bool
     num_a: int
     num_b: int
     word: str
-    """``equivalent``, ``different``, ``not distinguishable``."""
+    """Verdict: ``equivalent``, ``different``, ``not distinguishable``."""
 
 
 def compare(
@@ -66,13 +66,13 @@ def compare(
     metrics: Sequence[str],
     margin: float,
 ) -> list[Comparison]:
-    """Every metric of every setting that both sets have.
+    """Return a comparison for every metric of every setting that both sets have.
 
     Args:
         set_a: runs.
-        set_b: runs to hold them against.
+        set_b: runs to compare them with.
         metrics: names of the metrics.
-        margin: what still counts as equivalent: a share of a ratio, or a difference.
+        margin: largest effect that still counts as equivalent: a share of a ratio, or a difference.
     """
     by_a, by_b = _both(set_a, set_b)
     names = setting_names({key: by_a[key][0] for key in sorted(by_a.keys() & by_b.keys())})
@@ -91,7 +91,8 @@ def compare(
 def _both(
     set_a: Sequence[StoredRun], set_b: Sequence[StoredRun]
 ) -> tuple[dict[str, list[StoredRun]], dict[str, list[StoredRun]]]:
-    """The settings of both sets under the same keys, which only one look at all runs gives."""
+    """Return the settings of both sets under the same keys; keys agree only within one call of
+    ``settings``."""
     of_a = set(map(id, set_a))
     by_a: dict[str, list[StoredRun]] = {}
     by_b: dict[str, list[StoredRun]] = {}
@@ -105,8 +106,8 @@ def current(runs: Sequence[StoredRun], where: str) -> tuple[list[StoredRun], lis
     """Return the runs on the current contents of their files, and a line for each edited input.
 
     Args:
-        runs: those of one set.
-        where: what lines call the set.
+        runs: runs of one set.
+        where: name of the set in lines.
     """
     old = outdated(runs)
     left_out = {id(each.run) for each in old}
@@ -127,7 +128,7 @@ def not_compared(set_a: Sequence[StoredRun], set_b: Sequence[StoredRun]) -> list
     for text in only_a.keys() | only_b.keys():
         if text not in all_a or text not in all_b:
             continue
-        # Where the other set has these options with common contents only, those are what differs.
+        # If the other set has these options only with common contents, compare with those contents.
         own_a, own_b = only_a.get(text, all_a[text]), only_b.get(text, all_b[text])
         for what in ("trace", "profile"):
             a, b = (sorted({getattr(made[id(run)], what) for run in own}) for own in (own_a, own_b))
@@ -145,7 +146,8 @@ def not_compared(set_a: Sequence[StoredRun], set_b: Sequence[StoredRun]) -> list
 def _by_options(
     own: Mapping[str, Sequence[StoredRun]], without: Mapping[str, object] = MappingProxyType({})
 ) -> dict[str, list[StoredRun]]:
-    """Return a run of each setting, by options without contents; ``without`` has other settings."""
+    """Return a run of each setting, by options without contents; settings in ``without`` are left
+    out."""
     found: dict[str, list[StoredRun]] = {}
     for key, runs in own.items():
         if key not in without:
@@ -208,9 +210,9 @@ def _compare(
 def welch_half_width(
     values_a: Sequence[float], values_b: Sequence[float], confidence: float
 ) -> float:
-    """Half the interval of a difference of means whose spreads may differ.
+    """Return half the interval of a difference of means whose spreads may differ.
 
-    One trial has no spread: infinite, unless all values are the same.
+    One trial has no spread, so the result is infinite unless all values are the same.
 
     Source: Welch, Biometrika 34 (1947), with his degrees of freedom.
     """
@@ -232,7 +234,10 @@ def welch_half_width(
 def unequal_replays(
     set_a: Sequence[StoredRun], set_b: Sequence[StoredRun]
 ) -> tuple[int, list[str]]:
-    """Simulated runs of the same configuration and seed: how many, and which differ in what."""
+    """Return the number of common simulated runs, and a line for each that differs.
+
+    Runs are common if they have the same configuration and seed.
+    """
     by_id = {run.run_id: run for run in set_b if _is_simulated(run)}
     common = [run for run in set_a if run.run_id in by_id and _is_simulated(run)]
     lines = []
@@ -251,7 +256,7 @@ def _is_simulated(run: StoredRun) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare two folders of results and print what came of it; returns the exit code."""
+    """Compare two folders of results and print the result; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.compare",
         description="Compare a set of results with another: every metric of every setting.",

@@ -242,7 +242,7 @@ def compose(
                     problems.append(Problem(f"{group}.{DEFAULTS}", "unknown key", "remove it"))
                 chosen[group] = _register(group, "base", _literal(own))
         labels.update(base.get("choices") or {})
-        # The key becomes a word of Hydra's grammar, so it must be none but a known one.
+        # The key becomes a word of Hydra's grammar, so only known keys are allowed.
         keys = {k: _literal(v) for k, v in base.items() if k in KEYS}
         known = (*GROUPS, *KEYS, *RETIRED, "choices")
         strange = [key for key in base if key not in known]
@@ -316,8 +316,8 @@ def _with_values(groups: Sequence[str], values: Sequence[str]) -> DictConfig:
     return config
 
 
-# Hydra reads every file anew for each composition, for a third of a second: much for the
-# hundreds of points of a sweep, which choose among few options and differ in values.
+# Hydra reads every file again for each composition, which takes a third of a second. That is long
+# for the hundreds of points of a sweep, which choose among few options and differ in values.
 @functools.lru_cache(maxsize=64)
 def _of_groups(groups: tuple[str, ...]) -> DictConfig:
     if all(choice in _SEEN for choice in groups):
@@ -360,7 +360,7 @@ def _register_file(group: str, path: str) -> tuple[str, str]:
     node = OmegaConf.load(io.StringIO(text))
     if not isinstance(node, DictConfig):
         raise TypeError("it holds no mapping of keys to values")
-    _check_references(group, path, node)  # before any text is looked up, which would replace it
+    _check_references(group, path, node)  # first, because a later lookup replaces the texts
     own_name = node.get("name") if group in FILED else None
     label = own_name.strip() if isinstance(own_name, str) and own_name.strip() else Path(path).stem
     if group == "profile":  # read as a file, so that its problems name their lines

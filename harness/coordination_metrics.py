@@ -1,4 +1,4 @@
-"""What the coordination of elastic jobs costs: pure functions of records."""
+"""Metrics of what the coordination of elastic jobs costs: pure functions of records."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _AS_THEY_ARE = (
 
 
 def coordination(records: RunRecords) -> dict[str, float | None]:
-    """Messages between workers and leader, and elections [EDL, sections 4.1 and 4.4].
+    """Return messages between workers and leader, and elections [EDL, sections 4.1 and 4.4].
 
-    ``message_size_mean_bytes``: of a message with its time and its end of line.
-    ``messages_per_step``: messages over executed steps. The others are facts as they are, see
-    ``harness.engines.coordination``. Absent in runs whose workers have no leader.
+    ``message_size_mean_bytes``: size of a message with its time and its end of line.
+    ``messages_per_step``: messages over executed steps. The others are facts, unchanged
+    (``harness.engines.coordination``). Absent in runs whose workers have no leader.
     """
     facts = records.facts
     num_messages, num_steps = facts.get("messages"), facts.get("steps_executed")

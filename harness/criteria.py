@@ -1,8 +1,8 @@
-"""What a study will be judged by, as it stood when its runs were made.
+"""Criteria of a study, as they were when its runs were made.
 
-The claims of the papers and the criteria that decide them are data, in ``reports/claims/``.
-A run's manifest keeps a digest of every criterion that its study serves, so that a report can
-tell a criterion that was fixed before the measurement from one that was changed after it.
+The claims of the papers and the criteria that decide them are data, in ``reports/claims/``. A run's
+manifest keeps a digest of every criterion that its study serves. So a report can distinguish a
+criterion that was fixed before the measurement from one that was changed afterwards.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from harness.yaml_text import read_yaml
 
 LEDGER = Path(__file__).resolve().parent.parent / "reports" / "claims"
-"""One file a paper."""
+"""Folder of the claims, with one file per paper."""
 
 
 def criteria_of(study: str | None) -> dict[str, str]:
-    """Digests of the criteria that the runs of a study are judged by; none without a study.
+    """Return digests of the criteria that judge the runs of a study; empty without a study.
 
     Args:
         study: its name, as in ``configs/study/``.
@@ -41,10 +41,11 @@ def _criteria(document: Mapping[str, Any], study: str) -> Iterator[tuple[str, st
 
 
 def name(claim_id: str, number: int) -> str:
-    """What manifests call the criterion: the claim's id and which of its own, from 1."""
+    """Return the name of a criterion in manifests: the claim's id and the criterion's number, from
+    1."""
     return f"{claim_id}/{number}"
 
 
 def digest(criterion: Mapping[str, Any]) -> str:
-    """SHA-256 of a criterion: of what it says, not of how the file is laid out."""
+    """Return the SHA-256 of a criterion: of its content, not of the layout of its file."""
     return hashlib.sha256(json.dumps(criterion, sort_keys=True).encode()).hexdigest()

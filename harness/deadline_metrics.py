@@ -1,4 +1,4 @@
-"""What became of deadlines, and of the jobs among them that have none.
+"""Metrics of deadlines, and of jobs without a deadline next to jobs with one.
 
 Pure functions; a metric that does not apply is absent.
 """
@@ -15,16 +15,19 @@ from harness.records import JobRecord
 
 
 def deadlines(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
-    """What became of the deadlines; a job that was refused or did not finish missed its own.
+    """Return how many deadlines were met; a job that was refused or did not finish missed its own.
 
-    Jobs that their owners cancelled count neither way.
-    ``satisfactory``: met over submitted with a deadline [ElasticFlow]. ``feasible``: met
-    over those that some allocation could meet alone on this cluster, arrival + least run
-    time alone <= deadline (a deadline that was met counts as feasible, whatever the profile
-    says); absent where nobody's least run time is known. Allocations are within the job's bounds
-    on slots, which under virtual workers are no more than these, so that fewer deadlines are
-    feasible there. Ours. ``tardiness``: mean over the
-    finished jobs with a deadline of max(0, finish - deadline).
+    Jobs that their owners cancelled do not count.
+
+    ``satisfactory``: met over submitted with a deadline [ElasticFlow].
+
+    ``feasible``: met over those that some allocation could meet alone on this cluster, arrival +
+    least run time alone <= deadline. A deadline that was met counts as feasible, whatever the
+    profile says. Absent if the least run time of every job is unknown. Allocations are within the
+    job's bounds on slots. Under virtual workers a job has at most as many slots as logical workers,
+    so fewer deadlines are feasible there. Ours.
+
+    ``tardiness``: mean over the finished jobs with a deadline of max(0, finish - deadline).
     """
     bound = [job for job in jobs if job.deadline_s is not None and job.state != JobState.CANCELLED]
     if not bound:
@@ -44,10 +47,11 @@ def deadlines(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
 
 
 def best_effort(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
-    """Mean JCT of the jobs without a deadline, where others have one [ElasticFlow, section 6.5].
+    """Return the mean JCT of the jobs without a deadline, if others have one [ElasticFlow, section
+    6.5].
 
-    Absent unless all of them finished: a mean over those that did would favour whoever starves
-    the others.
+    Absent unless all of them finished. A mean over the finished ones would favour a scheduler that
+    starves the others.
     """
     own = [job for job in jobs if job.deadline_s is None]
     if not own or len(own) == len(jobs) or not all(map(finished, own)):

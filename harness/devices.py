@@ -1,4 +1,4 @@
-"""Whether the accelerators of a cluster are there, asked without a training library."""
+"""Check that a cluster's accelerators exist, without a training library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DRIVER = Path("/proc/driver/nvidia/gpus")
 
 
 def num_cuda_devices(driver: Path = _DRIVER) -> int:
-    """CUDA devices that the driver shows and ``CUDA_VISIBLE_DEVICES`` does not hide."""
+    """Return how many CUDA devices the driver shows and ``CUDA_VISIBLE_DEVICES`` allows."""
     found = len(list(driver.glob("*"))) if driver.is_dir() else _num_device_files()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
@@ -26,10 +26,10 @@ def _num_device_files() -> int:
 
 
 def device_problems(cluster: Cluster, num_devices: int | None = None) -> list[str]:
-    """Accelerators that the cluster names and this machine lacks.
+    """Return accelerators that the cluster names and this machine lacks.
 
     Args:
-        cluster: where real workers are to run; CPU slots need no accelerator.
+        cluster: cluster of real workers; CPU slots need no accelerator.
         num_devices: accelerators of this machine; None: those the driver shows.
     """
     wanted = {(s.host, s.device): s.device_type for s in cluster.slots if not is_cpu(s.device_type)}
@@ -47,11 +47,11 @@ def device_problems(cluster: Cluster, num_devices: int | None = None) -> list[st
 def instruction_set_problems(
     cluster: Cluster, here: frozenset[InstructionSet] | None = None
 ) -> list[str]:
-    """Instruction sets that slots of the cluster name and this machine's CPU lacks.
+    """Return instruction sets that slots of the cluster name and this machine's CPU lacks.
 
     Args:
-        cluster: where real workers are to run.
-        here: what the CPU has; None: what Linux says.
+        cluster: cluster of real workers.
+        here: sets that the CPU has; None: as Linux says.
     """
     found = sets_of_this_machine() if here is None else here
     named = {slot.instruction_set for slot in cluster.slots if slot.instruction_set is not None}

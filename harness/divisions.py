@@ -1,10 +1,10 @@
-"""Closed and open division: what a set of results must be to stand beside others.
+"""Closed and open division: conditions under which a set of results is compared with others.
 
 *Closed*: the work is that of a shipped study. Trace, workloads, cluster, placement, profile,
-engine, launcher, seeds and repetitions are the study's, and so are the jobs with their work and
-deadlines and the criteria that judge them; scheduler and backend are one's own. Where a study
-runs under the ``scripted`` scheduler, the script is the work, and only the backend is free.
-*Open*: any configuration, whole and sound, of one version of the benchmark.
+engine, launcher, seeds and repetitions are the study's. So are the jobs with their work and
+deadlines, and the criteria that judge them. Scheduler and backend are free. If a study runs under
+the ``scripted`` scheduler, the script is the work, and only the backend is free. *Open*: any
+configuration, whole and sound, of one version of the benchmark.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _TRIAL = ("scaling", "seed", "repetition")
 _SCRIPTED = "scripted"
 _POOL = "workload.pool."
 _SHOWN = 3
-"""Differences that are named of a run that is no point of its study."""
+"""Number of differences that are named for a run that is no point of its study."""
 
 Cell = str
-"""What is fixed of a point, as canonical JSON."""
+"""Fixed part of a point, as canonical JSON."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,21 @@ class Work:
     options: Mapping[str, str]
     """Everything that is fixed, by dotted key."""
     trace_digest: str
-    """Of the jobs: who arrives when, with what work and deadline."""
+    """Digest of the jobs, with their arrivals, work and deadlines."""
     profile_digest: str
 
 
 def check(
     runs: Sequence[StoredRun], division: str, study: str | None = None
 ) -> list[Problem | str]:
-    """Why a set of results cannot be in a division; empty if it can.
+    """Return why a set of results cannot be in a division; empty if it can.
 
-    Whether each run is sound is for ``harness.validate`` to say.
+    ``harness.validate`` checks whether each run is sound.
 
     Args:
         runs: the results.
         division: ``closed`` or ``open``.
-        study: the shipped study that they claim to be; None: what their manifests say.
+        study: the shipped study that they claim to be; None: the study in their manifests.
     """
     problems: list[Problem | str] = []
     try:
@@ -89,7 +89,7 @@ def _by_study(runs: Sequence[StoredRun], study: str | None) -> dict[str, list[St
 
 
 def closed_problems(runs: Sequence[StoredRun], study: Study) -> Iterator[Problem | str]:
-    """What keeps runs from being a whole closed result of a study."""
+    """Yield what keeps runs from being a whole closed result of a study."""
     configs = [read_words([*study.base, *point.overrides]) for point in study.points()]
     is_scripted = all(config.choices["scheduler"] == _SCRIPTED for config in configs)
     library, planned = Library(), {}
@@ -131,7 +131,7 @@ def closed_problems(runs: Sequence[StoredRun], study: Study) -> Iterator[Problem
 def _no_point(
     run: StoredRun, values: Mapping[str, str], works: Iterable[Work], study: Study
 ) -> Problem:
-    """What tells a run from the nearest point of a study."""
+    """Return the differences between a run and the nearest point of a study."""
     keys, wanted = min(
         ((_differing(values, work.options), work.options) for work in works),
         key=lambda found: len(found[0]),
@@ -150,7 +150,7 @@ def _differing(values: Mapping[str, str], others: Mapping[str, str]) -> list[str
 
 
 def _other_data(run: StoredRun, work: Work) -> Iterator[Problem]:
-    """Whether the files behind the configuration were the shipped ones."""
+    """Yield the files behind the configuration that differ from the shipped ones."""
     for what, wanted in (("trace", work.trace_digest), ("profile", work.profile_digest)):
         found = (run.manifest.get(what) or {}).get("digest")
         if found != wanted:
@@ -166,11 +166,11 @@ def _as_mapping(config: RunConfig) -> Mapping[str, Any]:
 def _fixed(
     config: Mapping[str, Any], is_scripted: bool, used: Collection[str] | None = None
 ) -> dict[str, str]:
-    """What of a configuration is the work, by dotted key, as texts.
+    """Return the part of a configuration that is the work, by dotted key, as texts.
 
     Args:
-        config: of a point or a run.
-        is_scripted: the scheduler is work too.
+        config: configuration of a point or a run.
+        is_scripted: true if the scheduler is work too.
         used: workloads that the jobs have; others of the pool are left out. None: all.
     """
     groups = (*_FIXED, *(["scheduler"] if is_scripted else []), *_TRIAL)
@@ -196,7 +196,7 @@ def _flat(value: Any, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _system(config: Mapping[str, Any], is_scripted: bool) -> str:
-    """Scheduler and backend with their options; a script is no system."""
+    """Return scheduler and backend with their options; a script is not part of the system."""
     parts = {"backend": config.get("backend")}
     if not is_scripted:
         parts["scheduler"] = config.get("scheduler")
@@ -204,7 +204,7 @@ def _system(config: Mapping[str, Any], is_scripted: bool) -> str:
 
 
 def _name(system: str) -> str:
-    """The classes of a system."""
+    """Return the classes of a system, as text."""
     parts = json.loads(system)
     targets = [str((parts.get(part) or {}).get("_target_", "?")) for part in sorted(parts)]
     return " with ".join(target.rpartition(".")[2] for target in targets)

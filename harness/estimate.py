@@ -1,4 +1,4 @@
-"""How long a run may take."""
+"""Estimate of a run's duration."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from harness.store import StoreError, load_run
 
 
 def estimate_wall_s(planned: Plan) -> float:
-    """Seconds of wall clock: what the latest run like it took, or the engine's own guess.
+    """Return the expected wall-clock seconds: of the latest similar run, or the engine's own guess.
 
-    A run is like it if the same options were chosen for trace, scheduler, backend, engine.
+    A run is similar if the same options were chosen for trace, scheduler, backend and engine.
     """
     root = Path(planned.config.results_dir)
     alike = planned.run_id.rpartition("-")[0]

@@ -177,7 +177,7 @@ def plan(
     place = f"engine={choices['engine']}"
     problems += [problem for text in engine.problems(setup) for problem in at(place, text)]
     unknown = shown_speed_problems(scheduler, jobs, profile, cluster, choices["scheduler"])
-    told = "\n".join(map(str, problems))  # an engine that needs the same curves has said so
+    told = "\n".join(map(str, problems))  # an engine that needs the same curves has reported them
     problems += [problem for problem in unknown if problem.fact not in told]
     if problems:
         raise UserError(problems)
@@ -198,8 +198,11 @@ def plan(
 
 
 def _check_workloads(setup: EngineSetup, library: Library) -> None:
-    """Check the workloads that are used; if the whole pool is sound, mark all of it for other
-    runs."""
+    """Check the workloads that are used. If the whole pool is sound, remember that for other runs.
+
+    Raises:
+        UserError: a workload that is used cannot be built.
+    """
     used = {name: setup.workloads[name] for name in sorted({job.workload for job in setup.jobs})}
     drawn = setup.backend.abilities.drawn_samples
     if _spec_keys(used, drawn) <= library.sound_workloads:

@@ -1,4 +1,4 @@
-"""Failures of files, disks and pipes as one line: no fault of this program."""
+"""Failures of files, disks and pipes, reported in one line, because the program is not at fault."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _FACTS = {
     errno.ENOENT: "there is no such file or folder; correct the path",
     errno.EMFILE: "this process has too many open files; raise the limit (ulimit -n)",
 }
-"""The fault and the way out, by error number."""
+"""Fault and way out, by error number."""
 
 
 _OF_MACHINE = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENFILE}
 )
-"""Refusals of the disk or the system, whatever program asks. A limit of a process's own, such as
-``EMFILE``, is not among them: the program may have used it up."""
+"""Error numbers by which the disk or the system refuses any program. A limit of a process's own,
+such as ``EMFILE``, is not among them, because the program may have used it up."""
 
 
 def is_of_machine(error: BaseException) -> bool:
@@ -35,10 +35,10 @@ def is_of_machine(error: BaseException) -> bool:
 
 
 def tell(error: OSError | UnicodeDecodeError) -> int:
-    """Print one line about a failure to standard error; the exit code.
+    """Print one line about a failure to standard error, and return the exit code.
 
     Returns:
-        141 where standard output was closed by its reader (128 and SIGPIPE), else 1.
+        141 if standard output was closed by its reader (128 and SIGPIPE), else 1.
     """
     is_pipe = isinstance(error, BrokenPipeError)
     with contextlib.suppress(OSError):
@@ -62,7 +62,7 @@ def describe(error: OSError | UnicodeDecodeError) -> str:
 
 
 def _drop_output() -> None:
-    """Send what is left of standard output nowhere, if it cannot be written: the interpreter would
+    """Discard the rest of standard output if it cannot be written. Otherwise the interpreter would
     try again when it ends, and complain."""
     try:
         sys.stdout.flush()

@@ -1,10 +1,10 @@
-"""What a file that is handed from one person to another may refer to beyond itself.
+"""References that a file from another person may make beyond itself.
 
-OmegaConf replaces ``${oc.env:NAME}`` by a variable of whoever opens the file, and what it found
-would go into the records of the run, which are published. Hydra's ``defaults`` may read any YAML
-of the machine in the same way. So files may refer to other keys of the configuration (``${seed}``)
-and to shipped options of their own group alone. Words of a command line are the user's own and may
-refer to anything.
+OmegaConf replaces ``${oc.env:NAME}`` by a variable of the user that opens the file. The value would
+go into the records of the run, which are published. Hydra's ``defaults`` may read any YAML of the
+machine in the same way. So files may refer only to other keys of the configuration (``${seed}``)
+and to shipped options of their own group. Words of a command line are the user's own and may refer
+to anything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def resolver_problems(content: Any, path: str) -> list[Problem]:
 
     Args:
         content: plain mappings, lists and values of the file, nothing replaced yet.
-        path: of the file, for the problems.
+        path: path of the file, for the problems.
     """
     return [
         Problem(
@@ -42,8 +42,8 @@ def defaults_problems(
     """Return why the ``defaults`` of an option's file lead out of its group.
 
     Args:
-        content: of the file.
-        path: of the file, for the problems.
+        content: content of the file.
+        path: path of the file, for the problems.
         names: shipped options of its group.
     """
     entries = content.get(DEFAULTS, [])
@@ -72,7 +72,7 @@ def _texts(content: Any, place: str) -> Iterator[tuple[str, str]]:
 def _asks(text: str) -> bool:
     """Return whether a text has a colon inside ``${...}``, which calls a resolver.
 
-    Backslashes before it do not excuse it: how many of them count depends on who reads the text.
+    Backslashes before it make no exception, because different readers count them differently.
     """
     depth = 0
     for number, letter in enumerate(text):

@@ -1,4 +1,4 @@
-"""A training on a fixed number of workers, and the stand-alone program that does it."""
+"""Training on a fixed number of workers, and the stand-alone program that does it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _LOG_LINES = 6
 
 
 class FixedTrainingError(Exception):
-    """The program did not train to the end; the text says what it said last and has its log."""
+    """Failure of the program before the end of training; the text has its last output and log."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedTraining:
-    """What is trained: together with the program, all that its bits depend on but the machine."""
+    """Training to do: with the program and the machine, everything on which its bits depend."""
 
     target: str
-    """The workload, ``package.module.Class``."""
+    """Class of the workload, ``package.module.Class``."""
     options: Mapping[str, Any]
-    """Of the workload's class."""
+    """Options of the workload's class."""
     seed: int
     num_workers: int
     global_batch: int
@@ -33,7 +33,7 @@ class FixedTraining:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """As plain values."""
+        """Fields of the training as plain values."""
         return {**asdict(self), "options": dict(self.options)}
 
 
@@ -44,14 +44,15 @@ def train_fixed(
     environment: Mapping[str, str],
     out: Path,
 ) -> list[dict[str, Any]]:
-    """Train it, in processes that end with this one; the lines that the program wrote.
+    """Run the training in processes that end with this one, and return the lines that the program
+    wrote.
 
     Args:
-        training: what.
-        program: by whom.
+        training: the training.
+        program: the program that does it.
         cores: one for each worker; empty: not pinned.
-        environment: variables besides those of this process.
-        out: file to be written; a log is written beside it.
+        environment: variables in addition to those of this process.
+        out: file to be written; a log is written next to it.
 
     Raises:
         FixedTrainingError: the program failed.
@@ -72,7 +73,7 @@ def fixed_process(
     environment: Mapping[str, str],
     out: Path,
 ) -> PointProcess:
-    """The process that trains it, not started yet; arguments as for ``train_fixed``."""
+    """Return the process of the training, not started yet; arguments are as for ``train_fixed``."""
     out.parent.mkdir(parents=True, exist_ok=True)
     out.unlink(missing_ok=True)
     words = [
@@ -86,7 +87,7 @@ def fixed_process(
 
 
 def read_lines(process: PointProcess, out: Path) -> list[dict[str, Any]]:
-    """The lines that a process which has ended wrote.
+    """Return the lines that a process which has ended wrote.
 
     Raises:
         FixedTrainingError: it failed.

@@ -1,8 +1,8 @@
-"""Frozen dataclasses with slots that are made as fast as others.
+"""Frozen dataclasses with slots that are created as fast as mutable ones.
 
-A replay makes millions of small frozen values. ``dataclass(frozen=True)`` sets each field through
-``object.__setattr__``, which takes three times as long as an assignment. Here ``__init__`` turns
-the new object into a twin class for as long as it assigns: one with the same slots, and not frozen.
+A replay creates millions of small frozen values. ``dataclass(frozen=True)`` sets each field through
+``object.__setattr__``, which takes three times as long as an assignment. Here ``__init__`` gives
+the new object a twin class while it assigns. The twin has the same slots and is not frozen.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ _become = object.__dict__["__class__"].__set__
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def frozen(cls: type[_C]) -> type[_C]:
-    """``dataclass(frozen=True, slots=True)`` with a fast ``__init__``, for a class without bases,
-    ``__post_init__`` or fields that are no arguments.
+    """Return ``dataclass(frozen=True, slots=True)`` of a class, with a fast ``__init__``.
+
+    The class must have no bases, no ``__post_init__``, and only fields that are positional
+    arguments.
 
     Raises:
         TypeError: it is another class.

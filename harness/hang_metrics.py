@@ -1,4 +1,7 @@
-"""How well workers that hang are told from busy ones: pure functions of records."""
+"""Metrics of how well a backend distinguishes hanging workers from busy ones.
+
+All are pure functions of records.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ from harness.records import AccusationRecord, FaultRecord, RunRecords
 
 
 def hangs(records: RunRecords) -> dict[str, float | None]:
-    """How well the silence of workers that hang was told from that of busy ones.
+    """Return how well the silence of hanging workers was distinguished from that of busy ones.
 
-    ``false_kills``: accusations of workers that nobody had struck, in runs with faults on
-    purpose. ``hang_detection_median_s``: from a SIGSTOP to the kill of the worker. Ours.
+    ``false_kills``: accusations of workers that had not been struck, in runs with fault injection.
+    ``hang_detection_median_s``: from a SIGSTOP to the kill of the worker. Ours.
     """
     if "stress_processes" not in records.facts:  # such runs record no accusations
         return {}
@@ -27,7 +30,7 @@ def hangs(records: RunRecords) -> dict[str, float | None]:
 
 
 def detection_s(fault: FaultRecord, accusations: Iterable[AccusationRecord]) -> float | None:
-    """Seconds from a SIGSTOP until the struck worker was killed for its silence, if it was."""
+    """Return the seconds from a SIGSTOP until the worker was killed as silent, or None."""
     if fault.signal != "SIGSTOP":
         return None
     kills = [one.at_s for one in accusations if one.worker == fault.worker]
@@ -37,7 +40,7 @@ def detection_s(fault: FaultRecord, accusations: Iterable[AccusationRecord]) -> 
 def false_kills(
     faults: Iterable[FaultRecord], accusations: Iterable[AccusationRecord]
 ) -> list[AccusationRecord]:
-    """Accusations of workers that nobody had struck before."""
+    """Return the accusations of workers that had not been struck before."""
     struck_s: dict[str, float] = {}
     for fault in faults:
         struck_s.setdefault(fault.worker, fault.at_s)

@@ -1,4 +1,4 @@
-"""The text of ``--help``, made from the configuration files themselves."""
+"""Text of ``--help``, made from the configuration files themselves."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _EXITS = (
 
 
 def overview() -> str:
-    """What ``python -m harness --help`` prints."""
+    """Return the text of ``python -m harness --help``."""
     chosen, values = defaults()
     lines = [_PURPOSE, "", "Usage:", textwrap.indent(_USAGE, "  "), ""]
     lines.append("Groups, with their options (the default in brackets):")
@@ -92,7 +92,7 @@ def overview() -> str:
 
 
 def of_group(group: str) -> str:
-    """What ``--help GROUP`` prints: every option's first comment and its keys."""
+    """Return the text of ``--help GROUP``: every option's first comment and its keys."""
     default = defaults()[0].get(group)
     lines = [f"{group}: {_GROUP_MEANS[group]}", ""]
     for name in options(group):
@@ -108,7 +108,7 @@ def of_group(group: str) -> str:
 
 
 def first_comment(text: str) -> str:
-    """The comment block at the top of a YAML file, as one paragraph."""
+    """Return the comment block at the top of a YAML file, as one paragraph."""
     block = []
     for line in text.splitlines():
         if not line.startswith("#"):

@@ -1,7 +1,7 @@
-"""Packages of Elastrace that something in the directory of a command hides.
+"""Packages of Elastrace that a file in the directory of a command hides.
 
-``python -m`` looks in the current directory first. A folder there that is no package hides
-nothing; a package or module does.
+``python -m`` looks in the current directory first. A plain folder there hides nothing; a package or
+module does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Inputs of stored runs: which runs had the same trace and the same profile.
 
-A configuration names its trace and its profile. What the files behind them hold may change from
-one run to the next, and then the runs are of different inputs. Manifests have digests: of the
-profile's numbers, of the trace's jobs (of which every seed may draw others), and of the files that
-the trace was read from. Runs made before manifests had the last are told apart by their jobs.
+A configuration names its trace and its profile. The files behind them may change between runs, and
+then the runs have different inputs. Manifests have digests of the profile's numbers and of the
+trace's jobs, which may differ from seed to seed. They also have a digest of the files from which
+the trace was read. Older manifests lack it; their runs are distinguished by their jobs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from harness.profiles.profile import STATED
 from harness.store import StoredRun
 
 _DIGITS = 8
-"""Digits of a digest that people are shown to tell two contents apart."""
+"""Digits of a digest that messages show to distinguish two contents."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """The contents that a run was made of: digits that runs of the same contents share."""
+    """Contents of a run's inputs, as digits that runs on the same contents share."""
 
     trace: str
     profile: str
@@ -35,40 +35,40 @@ class Made:
 
 @dataclass(frozen=True)
 class Outdated:
-    """A run on another content of its files than the current one."""
+    """Run on other contents of its files than the current ones."""
 
     run: StoredRun
     what: str
-    """The input that was edited, with its files where they are the user's own."""
+    """Input that was edited, with its files if they are the user's own."""
 
 
 @dataclass(frozen=True)
 class _Source:
-    """A run's inputs, as its configuration names them and its manifest describes them.
+    """Inputs of a run, as its configuration names them and its manifest describes them.
 
     Texts are canonical JSON without the run's own seed.
     """
 
     trace: str
     trace_named: str
-    """The same with the paths of the user's own files."""
+    """Same as ``trace``, with the paths of the user's own files."""
     given: str
-    """All that the jobs of a seed depend on but for the trace's files."""
+    """Everything that determines the jobs of a seed, except the trace's files."""
     given_named: str
-    """The same with these paths."""
+    """Same as ``given``, with the paths of the user's own files."""
     profile: str
     profile_named: str
     seed: Any
     jobs: str
     """Digest of the jobs."""
     files: str | None
-    """Digest of the files behind them; None: not on record."""
+    """Digest of the files behind the jobs; None: not on record."""
     contents: str
     """Digest of the profile."""
 
 
 def made_of(runs: Sequence[StoredRun]) -> list[Made]:
-    """Return the contents of every run, as far as these runs tell contents apart."""
+    """Return the contents of every run, as far as these runs distinguish contents."""
     sources = _sources(runs)
     return [
         Made(trace[:_DIGITS], source.contents[:_DIGITS])
@@ -77,11 +77,12 @@ def made_of(runs: Sequence[StoredRun]) -> list[Made]:
 
 
 def outdated(runs: Sequence[StoredRun]) -> list[Outdated]:
-    """Return the runs on another content of their trace or profile than the current one.
+    """Return the runs on other contents of their trace or profile than the current ones.
 
-    Current is what the files hold now, if a run has it; else what the last run made has. Only runs
-    that name the same files, with the same options, are compared, and only runs of the same sweep:
-    another study may have been made on purpose when the files were others.
+    Current are the contents that the files have now, if a run has them; otherwise those of the
+    latest run. Only runs that name the same files with the same options are compared. They must
+    also belong to the same sweep, because another study may have been made on purpose with other
+    files.
     """
     present = PresentFiles()
     by_sweep: dict[str, list[StoredRun]] = defaultdict(list)
@@ -91,7 +92,7 @@ def outdated(runs: Sequence[StoredRun]) -> list[Outdated]:
 
 
 def _outdated(runs: Sequence[StoredRun], present: PresentFiles) -> list[Outdated]:
-    """Return the same of the runs of one sweep."""
+    """Return the outdated runs of one sweep."""
     sources = _sources(runs)
     traces = _traces(sources)
     made = [(str(run.manifest.get("created", "")), str(run.path)) for run in runs]
@@ -125,7 +126,7 @@ def _outdated(runs: Sequence[StoredRun], present: PresentFiles) -> list[Outdated
     contents = [source.contents for source in sources]
     profiles = older(lambda source: source.profile_named, contents, has_present_profile)
     found = older(lambda source: source.files and source.trace_named, traces, has_present_trace)
-    # Where files are not on record, a seed that has other jobs now speaks for all of its version.
+    # Without recorded files, one seed with other jobs now makes all runs of its version outdated.
     replaced = older(lambda source: (source.given_named, source.seed), traces, has_present_trace)
     spoken = {(sources[number].given_named, traces[number]) for number in replaced}
     found |= {n for n, each in enumerate(sources) if (each.given_named, traces[n]) in spoken}
@@ -139,7 +140,7 @@ def _outdated(runs: Sequence[StoredRun], present: PresentFiles) -> list[Outdated
 def inputs_digest(run: StoredRun) -> str | None:
     """Return digits that runs on the same files of trace and profile share, whatever their seed.
 
-    None if the manifest does not say which files the trace was read from.
+    None: the manifest does not say from which files the trace was read.
     """
     (source,) = _sources([run])
     if source.files is None:
@@ -148,10 +149,11 @@ def inputs_digest(run: StoredRun) -> str | None:
 
 
 def contents_labels(runs: Sequence[StoredRun]) -> list[dict[str, str]]:
-    """Return what tells the contents of runs apart whose options are the same.
+    """Return labels that distinguish the contents of runs with the same options.
 
-    By ``trace`` and ``profile``, each where its contents differ. Files of the user's own are told
-    by the shortest ends of their paths that differ; others, and edited ones, by digits of a digest.
+    The keys are ``trace`` and ``profile``, each present if its contents differ. The user's own
+    files are labelled by the shortest ends of their paths that differ. Other files, and edited
+    ones, are labelled by digits of a digest.
     """
     sources = _sources(runs)
     labels: list[dict[str, str]] = [{} for _ in runs]
@@ -222,7 +224,8 @@ def _sources(runs: Iterable[StoredRun]) -> list[_Source]:
 
 
 def _profile_contents(run: StoredRun) -> str:
-    """Return a digest of the profile. What it states counts where no option says it."""
+    """Return a digest of the profile. Its statements count if no option of the configuration has
+    them."""
     facts = run.manifest.get("profile") or {}
     numbers = str(facts.get("digest"))
     stated = facts.get(STATED) if is_named_by_path(run.config.get("profile")) else None
@@ -234,7 +237,7 @@ def _contents(numbers: str, stated: Any) -> str:
 
 
 def _traces(sources: Sequence[_Source]) -> list[str]:
-    """Return a digest for each run that stands for its trace, the same for every seed."""
+    """Return a digest for each run that identifies its trace, the same for every seed."""
     groups: dict[str, list[int]] = defaultdict(list)
     for number, source in enumerate(sources):
         groups[source.trace].append(number)
@@ -247,10 +250,10 @@ def _traces(sources: Sequence[_Source]) -> list[str]:
 
 
 def _versions(sources: Sequence[_Source]) -> list[str]:
-    """Return the same of runs whose trace has the same options.
+    """Return such digests for runs whose trace has the same options.
 
-    Runs have the same trace if their files are the same, or their jobs. Files that are not on
-    record count as the same, unless a seed has two sets of jobs where all else is given.
+    Runs have the same trace if their files or their jobs are the same. Files that are not on record
+    count as the same, unless a seed has two sets of jobs with everything else given.
     """
     parents: dict[str, str] = {}
 
@@ -275,7 +278,7 @@ def _versions(sources: Sequence[_Source]) -> list[str]:
     others = [source for source in sources if source.files]
     if sure and len(recorded) == 1 and not _in_conflict([*sure, *others]):
         join(sure[0].jobs, *recorded)
-    # The code that draws may have changed: files are the same then, and jobs of a seed are not.
+    # If the code that draws has changed, the files are the same but the jobs of a seed differ.
     by_root: dict[str, list[_Source]] = defaultdict(list)
     for source in sources:
         by_root[root(source.jobs)].append(source)
@@ -286,25 +289,26 @@ def _versions(sources: Sequence[_Source]) -> list[str]:
 
 
 def _in_conflict(sources: Iterable[_Source]) -> set[str]:
-    """Return what is given of the runs of which a seed has two sets of jobs."""
+    """Return the given inputs for which a seed has two sets of jobs."""
     jobs: dict[tuple[str, Any], str] = {}
     return {s.given for s in sources if jobs.setdefault((s.given, s.seed), s.jobs) != s.jobs}
 
 
 def input_name(run: StoredRun, what: str) -> str:
-    """Return how messages call a run's trace or profile."""
+    """Return the name of a run's trace or profile in messages."""
     choices = run.manifest.get("choices") or run.config.get("choices") or {}
     return f"{what} {choices.get(what, '?')}"
 
 
 def _said(run: StoredRun, what: str) -> str:
-    """Return the name of an input, with the names of its files where they are the user's own."""
+    """Return the name of an input, with the names of its files if they are the user's own."""
     names = ", ".join(PurePath(path).name for path in own_paths(run.config.get(what)))
     return f"{input_name(run, what)}{f' ({names})' if names else ''}"
 
 
 def without_seed(value: Any, seed: Any) -> Any:
-    """Return options without the seeds that are the run's own: these make another trial."""
+    """Return options without the seeds that equal the run's own, because these only make another
+    trial."""
     if isinstance(value, Mapping):
         return {
             key: without_seed(inner, seed)

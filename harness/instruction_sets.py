@@ -1,7 +1,7 @@
-"""Instruction sets of CPUs: how slots of one machine can be devices of different types.
+"""Instruction sets of CPUs, by which slots of one machine can be devices of different types.
 
-A worker on a slot with an instruction set uses no newer one, whatever the CPU has, so that its
-kernels are those that an older CPU would choose. Torch-free.
+A worker on a slot with an instruction set uses no newer one, whatever the CPU has. So its kernels
+are those that an older CPU would choose. Torch-free.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 class InstructionSet(StrEnum):
-    """Sets that libraries have kernels of their own for; each has all that those before it have."""
+    """Instruction sets for which libraries have own kernels; each includes those before it."""
 
     SSE41 = "sse41"
     AVX2 = "avx2"
@@ -22,7 +22,7 @@ class InstructionSet(StrEnum):
 
     @property
     def age(self) -> int:
-        """Its place in their order, the oldest first."""
+        """Position in the order of the sets, the oldest first."""
         return list(InstructionSet).index(self)
 
 
@@ -31,11 +31,11 @@ _FLAGS = {
     InstructionSet.AVX2: {"avx2", "fma"},
     InstructionSet.AVX512: {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
 }
-"""What Linux calls the least that the libraries' kernels need."""
+"""Linux's names of the flags that the libraries' kernels need at least."""
 
 
 def sets_of_this_machine(cpuinfo: Path = _CPUINFO) -> frozenset[InstructionSet]:
-    """Those that the CPU has; none on one that is not an x86, or of which Linux says nothing."""
+    """Return the sets that the CPU has; none if it is no x86, or if Linux does not say."""
     flags = _flags(cpuinfo)
     return frozenset(name for name, needed in _FLAGS.items() if needed <= flags)
 

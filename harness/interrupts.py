@@ -117,7 +117,7 @@ class _CtrlC:
             signal.signal(signal.SIGINT, self._come)
 
     def __exit__(self, *_: object) -> None:
-        # Once it has come, later ones are ignored to the end of the process.
+        # After the first Ctrl-C, later ones are ignored to the end of the process.
         if not self.came and self._before is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, self._before)
 

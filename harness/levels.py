@@ -1,4 +1,4 @@
-"""How far a scheduler was checked, beside its name: what a run's manifest says of it."""
+"""Verification levels of schedulers, shown next to their names; a run's manifest has them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.store import StoredRun
 from harness.targets import TARGET
 
 TABLE = Path(__file__).with_suffix(".yaml")
-"""Levels by class, for runs that were made before manifests had them, and for criteria, which
+"""File of levels by class. It serves runs whose manifests have none. It also serves criteria, which
 name schedulers that may have no run."""
 _UNKNOWN = "unchecked"
 MEANING = (
@@ -26,18 +26,18 @@ MEANING = (
 
 
 def of_run(run: StoredRun) -> str:
-    """The level of the scheduler that decided in a run."""
+    """Return the level of the scheduler that decided in a run."""
     said = run.manifest.get("scheduler")
     return _text(said) if said else of_class(str(run.config.get("scheduler", {}).get(TARGET)))
 
 
 def of_class(path: str) -> str:
-    """The level of a class of schedulers, by its dotted path."""
+    """Return the level of a class of schedulers, by its dotted path."""
     return _text(_table().get(path, {}))
 
 
 def of_choice(name: str) -> str:
-    """The level of a shipped scheduler, by the name of its configuration."""
+    """Return the level of a shipped scheduler, by the name of its configuration."""
     path = CONFIG_DIR / "scheduler" / f"{name}.yaml"
     if not path.is_file():
         return _UNKNOWN
@@ -45,7 +45,7 @@ def of_choice(name: str) -> str:
 
 
 def beside(name: str, level: str) -> str:
-    """A name that begins with a scheduler's, as ``fifo / static``, with its level."""
+    """Return a name that begins with a scheduler's, such as ``fifo / static``, with its level."""
     scheduler, slash, rest = name.partition(" / ")
     return f"{scheduler} ({level}){slash}{rest}"
 

@@ -1,4 +1,4 @@
-"""What is known of a live run once it is over, beside what happened in it."""
+"""Facts of a live run that are derived after its end."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def live_facts(planned: Plan, records: RunRecords) -> dict[str, float]:
-    """How like the recorded trace it was, and what the simulator makes of it."""
+    """Return the run's similarity to the recorded trace, and the results of its resimulation."""
     return {**_similarity_facts(planned, records), **_resimulated(planned, records)}
 
 
 def _similarity_facts(planned: Plan, records: RunRecords) -> dict[str, float]:
-    """How like the recorded trace a live replay was; see ``harness.similarity``."""
+    """Return the similarity of a live replay to the recorded trace (``harness.similarity``)."""
     config, setup = planned.config, planned.setup
     stops_s = [c.stopping_time_s for c in records.changes if c.stopping_time_s is not None]
     rescale_s = fmean(stops_s) / records.facts.get("dilation", 1.0) if stops_s else None
@@ -38,7 +38,8 @@ def _similarity_facts(planned: Plan, records: RunRecords) -> dict[str, float]:
 
 
 def _resimulated(planned: Plan, records: RunRecords) -> dict[str, float]:
-    """What the simulator makes of a live run with its own speeds; see ``harness.resimulation``."""
+    """Return the simulator's results for a live run with the run's own speeds
+    (``harness.resimulation``)."""
     config, setup = planned.config, planned.setup
     scheduler, placement = (build(getattr(config, g), g) for g in ("scheduler", "placement"))
     return resimulated(setup, records, scheduler, placement, setup.profile.as_shown(config.seed))

@@ -1,4 +1,4 @@
-"""Jobs on a backend whose workers are virtual: each has a fixed number of logical workers."""
+"""Jobs on a backend with virtual workers: each has a fixed number of logical workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _FEW = 3
 
 
 def within_logical_workers(jobs: Sequence[JobSpec]) -> tuple[JobSpec, ...]:
-    """The jobs, none of which may have more slots than logical workers: they could do nothing."""
+    """Return the jobs with at most as many slots as logical workers, because more slots would be
+    idle."""
     return tuple(_capped(job) for job in jobs)
 
 
@@ -24,10 +25,10 @@ def _capped(job: JobSpec) -> JobSpec:
 
 
 def logical_worker_problems(jobs: Sequence[JobSpec], trace: str) -> list[Problem | str]:
-    """Jobs that cannot be shared out among their logical workers.
+    """Return the jobs that cannot be divided among their logical workers.
 
     Args:
-        jobs: of the trace, as they will be replayed.
+        jobs: jobs of the trace, as they will be replayed.
         trace: chosen option of the trace, for the text.
     """
     found: list[Problem | str] = []

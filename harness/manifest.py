@@ -52,8 +52,7 @@ def environment(command: list[str]) -> dict[str, Any]:
 
 
 def git_state(root: Path) -> dict[str, Any]:
-    """Return the commit of the code and whether files differ from it; both None outside a
-    checkout."""
+    """Return the commit of the code and whether files differ from it; None outside a checkout."""
     commit = _git(root, "rev-parse", "HEAD")
     status = _git(root, "status", "--porcelain", "--untracked-files=normal")
     dirty = None if commit is None or status is None else bool(status)

@@ -1,9 +1,9 @@
 """Pure functions from records to numbers: every metric, its formula and its source.
 
-A metric that does not apply is absent: never 0, never NaN. Ratios are fractions, times are
-seconds unless the name says otherwise. *Percentiles* interpolate linearly between the two
-nearest ranks (Hyndman and Fan's type 7, the default of numpy). *Window* is the makespan
-window: from the first arrival to the last finish of a finished job.
+A metric that does not apply is absent: never 0, never NaN. Ratios are fractions, times are seconds
+unless the name says otherwise. *Percentiles* interpolate linearly between the two nearest ranks
+(Hyndman and Fan's type 7, the default of numpy). *Window* is the makespan window: from the first
+arrival to the last finish of a finished job.
 
 Letters in brackets name papers: EDL, Saxena, ElasticFlow, Hu, Themis, Tiresias.
 """
@@ -40,19 +40,19 @@ PASSED_ON = (
     *("samples_missed", "samples_repeated", "steps_repeated"),
 )
 PREFIXES = ("similarity_", "resimulated_")
-"""Facts that are metrics as they are: these, and all whose name begins so."""
+"""Prefixes of facts that become metrics unchanged, in addition to ``PASSED_ON``."""
 VERSION = 2
-"""Of this list of metrics: grows with every metric that runs stored before it do not have."""
+"""Version of this list of metrics; it grows with every metric that runs stored earlier lack."""
 SINCE = {
     "jct_best_effort_mean_s": 1,
     "jobs_finished_by_last_arrival": 1,
     "decision_latency_max_ms": 2,
 }
-"""By metric: the first version that has it, where that is not 0."""
+"""First version that has a metric, if it is not 0."""
 
 
 def compute(records: RunRecords) -> dict[str, float]:
-    """Every metric that applies to a run, by name, sorted."""
+    """Return every metric that applies to a run, by name, sorted."""
     window = makespan_window(records.jobs)
     num_slots = records.facts.get("num_slots")
     capacity = records.facts.get("num_devices", num_slots)
@@ -85,25 +85,25 @@ def compute(records: RunRecords) -> dict[str, float]:
 
 
 def percentile(values: Floats, percent: float) -> float | None:
-    """Percentile by linear interpolation between the nearest ranks; None of nothing."""
+    """Return a percentile by linear interpolation between nearest ranks; None without values."""
     return float(np.percentile(values, percent)) if values.size else None
 
 
 def makespan_window(jobs: Sequence[JobRecord]) -> tuple[float, float] | None:
-    """First arrival of any job and last finish of a finished one; None if none finished."""
+    """Return the first arrival of any job and the last finish of a finished job; None if none
+    finished."""
     ends = [job.finish_s for job in jobs if finished(job) and job.finish_s is not None]
     return (min(job.arrival_s for job in jobs), max(ends)) if ends else None
 
 
 def counts(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
-    """How the jobs ended, and how often they were disturbed.
+    """Return how the jobs ended, and how often they were disturbed.
 
-    ``jobs_cancelled``: given up by their owners, where the trace has such events.
-    ``by_last_arrival``: finished when the last job arrives, since who queues finishes all in
-    the end [Saxena, figure 7]; absent where all arrive at once.
-    ``job_drop_ratio``: refused over submitted jobs [Saxena, section IV-C].
-    ``rescales``: changes of a running job's slots that were done. ``preemptions``:
-    suspensions that the scheduler decided, but for those that a loss forestalled.
+    ``jobs_cancelled``: given up by their owners, if the trace has such events. ``by_last_arrival``:
+    finished when the last job arrives, because jobs that queue all finish in the end [Saxena,
+    figure 7]; absent if all arrive at once. ``job_drop_ratio``: refused over submitted jobs
+    [Saxena, section IV-C]. ``rescales``: changes of a running job's slots that were done.
+    ``preemptions``: suspensions that the scheduler decided, except those that a loss forestalled.
     """
     if not jobs:
         return {}
@@ -128,11 +128,11 @@ def _finished_by_last_arrival(jobs: Sequence[JobRecord]) -> int | None:
 
 
 def completion(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
-    """Completion times over finished jobs, queueing over jobs that ever held slots.
+    """Return completion times over finished jobs, and queueing over jobs that ever held slots.
 
-    JCT = finish - arrival [all papers]. ``slowdown``: JCT over the run time alone at the
-    requested slots [Tiresias]. ``queueing``: first start - arrival [Hu]. ``makespan``:
-    last finish - first arrival [EDL, ElasticFlow].
+    JCT = finish - arrival [all papers]. ``slowdown``: JCT over the run time alone at the requested
+    slots [Tiresias]. ``queueing``: first start - arrival [Hu]. ``makespan``: last finish - first
+    arrival [EDL, ElasticFlow].
     """
     done = [job for job in jobs if finished(job)]
     jct = column(done, "finish_s") - column(done, "arrival_s")
@@ -152,12 +152,11 @@ def completion(jobs: Sequence[JobRecord]) -> dict[str, float | None]:
 
 
 def jct_penalised_mean_s(jobs: Sequence[JobRecord]) -> float | None:
-    """Mean JCT over all jobs, so that refusing hard jobs does not pay.
+    """Return the mean JCT over all jobs, so that refusing hard jobs does not pay.
 
-    A job that did not finish (refused, failed, or open at the end) counts as run alone at
-    its request after all others: from the last finish on, one after another in order of
-    arrival. Cancelled ones do not count. Ours. None where such a job's run time alone is not
-    known.
+    A job that did not finish (refused, failed, or open at the end) counts as run alone at its
+    request after all others. Such jobs run from the last finish on, one after another in order of
+    arrival. Cancelled jobs do not count. Ours. None if the run time alone of such a job is unknown.
     """
     jobs = [job for job in jobs if job.state != JobState.CANCELLED]
     done = [job for job in jobs if finished(job)]
@@ -173,9 +172,9 @@ def jct_penalised_mean_s(jobs: Sequence[JobRecord]) -> float | None:
 
 
 def jct_common_mean_s(runs: Sequence[Sequence[JobRecord]]) -> list[float] | None:
-    """Mean JCT of each run over the jobs that finished in every one of them.
+    """Return the mean JCT of each run over the jobs that finished in every run.
 
-    The fair mean where schedulers refuse jobs. Ours. None if no job finished in all.
+    It is the fair mean where schedulers refuse jobs. Ours. None if no job finished in all runs.
     """
     by_id = [{job.job_id: job for job in jobs if finished(job)} for jobs in runs]
     common = set.intersection(*(set(jobs) for jobs in by_id)) if by_id else set()
@@ -191,12 +190,12 @@ def jct_common_mean_s(runs: Sequence[Sequence[JobRecord]]) -> list[float] | None
 def cluster_efficiency(
     grants: Sequence[GrantRecord], window: tuple[float, float], num_slots: float
 ) -> float | None:
-    """Mean over the window of sum over jobs of T(w) / T(1), over all slots [ElasticFlow, eq. 8].
+    """Return the mean over the window of sum over jobs of T(w) / T(1), over all slots [ElasticFlow,
+    eq. 8].
 
-    Slots that were down count among all slots; a device that jobs may share counts once, so that
-    two on it can make it more than 1.
-    The sum runs over jobs, not devices (read literally eq. 8 counts a job once per device).
-    None where a grant's speedup is not known.
+    Slots that were down count among all slots. A device that jobs may share counts once, so two
+    jobs on it can make the value more than 1. The sum runs over jobs, not devices (read literally
+    eq. 8 counts a job once per device). None if a grant's speedup is unknown.
     """
     speedup = column(grants, "speedup")
     if np.isnan(speedup).any():
@@ -207,11 +206,11 @@ def cluster_efficiency(
 def slot_utilization(
     grants: Sequence[GrantRecord], window: tuple[float, float], num_slots: float
 ) -> float:
-    """Mean over the window of slots held over all slots [EDL, GPU utilization].
+    """Return the mean over the window of slots held over all slots [EDL, GPU utilization].
 
-    Slots that were down count among all slots; over ``slot_availability`` it is the share held
-    of those that were up. Where jobs may share devices, all slots of each device count, so that
-    one job alone on a device of two slots holds half of it.
+    Slots that were down count among all slots. Divided by ``slot_availability`` it is the share
+    held of those that were up. Where jobs may share devices, all slots of each device count: one
+    job alone on a device of two slots holds half of it.
     """
     held = np.fromiter((len(grant.slots) for grant in grants), np.float64, len(grants))
     return float((held * _inside(grants, window)).sum()) / (num_slots * _length(window))
@@ -220,10 +219,10 @@ def slot_utilization(
 def availability(
     outages: Sequence[OutageRecord], window: tuple[float, float], num_slots: float
 ) -> dict[str, float | None]:
-    """Slot time that was there, in runs in which slots went down. Ours.
+    """Return the slot time that was up, in runs in which slots went down. Ours.
 
-    ``outage``: slot-seconds of the window that were down. ``availability``: share of the
-    window's slot time that was up.
+    ``outage``: slot-seconds of the window that were down. ``availability``: share of the window's
+    slot time that was up.
     """
     if not outages:
         return {}
@@ -235,18 +234,22 @@ def availability(
 
 
 def interruptions(records: RunRecords) -> float | None:
-    """Times that a job lost its grant with all its workers; where slots went down also 0. Ours."""
+    """Return how often a job lost its grant with all its workers. Ours.
+
+    None if that never happened and no slot went down.
+    """
     return records.facts.get("interruptions", 0.0 if records.outages else None)
 
 
 def finish_time_fairness_max(jobs: Sequence[JobRecord], num_slots: float | None) -> float | None:
-    """Largest rho = JCT / run time on an equal isolated share, over finished jobs [Themis].
+    """Return the largest rho = JCT / run time on an equal isolated share, over finished jobs
+    [Themis].
 
-    The equal share of a job is slots / N, N the mean number of submitted and not yet ended
-    jobs between its arrival and its finish (itself included, so N >= 1). With its request r
-    above the share it runs slower by r / share (linear, and never faster than alone at its
-    request): isolated time = alone_s * max(1, r * N / slots). Themis measures the isolated
-    time; the linear law is ours.
+    The equal share of a job is slots / N. N is the mean number of submitted and not yet ended jobs
+    between its arrival and its finish (itself included, so N >= 1). With its request r above the
+    share the job runs slower by r / share (linear, and never faster than alone at its request). So
+    the isolated time is alone_s * max(1, r * N / slots). Themis measures the isolated time; the
+    linear law is ours.
     """
     done = [job for job in jobs if finished(job) and job.alone_s]
     if not done or not num_slots:
@@ -261,10 +264,10 @@ def finish_time_fairness_max(jobs: Sequence[JobRecord], num_slots: float | None)
 
 
 def sjs_efficiency(jobs: Sequence[JobRecord]) -> float | None:
-    """Optimal over actual slot time of the jobs that held slots [Saxena, section IV-C].
+    """Return optimal over actual slot time of the jobs that held slots [Saxena, section IV-C].
 
-    Optimal: run time on one slot, of the part of the work that was done. Actual: slots
-    times time held. None where a run time on one slot is not known.
+    Optimal: run time on one slot, for the part of the work that was done. Actual: slots times time
+    held. None if a run time on one slot is unknown.
     """
     held = [job for job in jobs if job.attained_slot_s > 0]
     if not held:
@@ -275,14 +278,16 @@ def sjs_efficiency(jobs: Sequence[JobRecord]) -> float | None:
 
 
 def rescaling(changes: Sequence[ChangeRecord], dilation: float = 1.0) -> dict[str, float | None]:
-    """What rescales cost, over those that were done and measured.
+    """Return what rescales cost, over those that were done and measured.
 
-    Stopping time: how long the workers that stay do not train [EDL]; by direction of the
-    rescale. Samples lost: see ``ChangeRecord``; migrations keep the size and do not count.
-    Resource loss: slots held times the period in which they do not train because of a
-    rescale or migration [EDL]: all slots of both sizes while the job is stopped, plus the
-    added slots from the request on. ``dilation``: wall-clock seconds, in which stopping times
-    of live runs are, per second of the engine's clock.
+    Stopping time: how long the workers that stay do not train [EDL]; by direction of the rescale.
+    Samples lost: ``ChangeRecord.samples_lost`` (live: ``harness.samples_lost``); migrations keep
+    the size and do not count. Resource loss: slots held times the period in which they do not train
+    because of a rescale or migration [EDL]. It counts all slots of both sizes while the job is
+    stopped, plus the added slots from the request on.
+
+    ``dilation``: wall-clock seconds per second of the engine's clock; stopping times of live runs
+    are in wall-clock seconds.
     """
     done = [change for change in changes if change.outcome == "done"]
     rescales = [change for change in done if change.kind == ChangeKind.RESCALE]
@@ -300,7 +305,7 @@ def rescaling(changes: Sequence[ChangeRecord], dilation: float = 1.0) -> dict[st
 
 
 def latency(latencies_us: Sequence[int]) -> dict[str, float | None]:
-    """Wall-clock milliseconds of the calls of the scheduler [Hu, solution time]."""
+    """Return wall-clock milliseconds of the calls of the scheduler [Hu, solution time]."""
     values = np.asarray(latencies_us, np.float64) / 1000.0
     return {
         "decision_latency_p50_ms": percentile(values, 50),
@@ -310,10 +315,10 @@ def latency(latencies_us: Sequence[int]) -> dict[str, float | None]:
 
 
 def progress(records: RunRecords) -> dict[str, float | None]:
-    """Speed of the run, and how much of it was real.
+    """Return the speed of the run, and the share of it that was really executed.
 
-    ``throughput``: samples credited to all jobs over the window. ``executed_share``: steps
-    really executed over all steps executed or credited. Other facts are passed on.
+    ``throughput``: samples credited to all jobs over the window. ``executed_share``: steps really
+    executed over all steps executed or credited. Other facts are passed on.
     """
     facts = records.facts
     window = makespan_window(records.jobs)
@@ -344,14 +349,15 @@ def _length(window: tuple[float, float]) -> float:
 
 
 def _inside(periods: Sequence[GrantRecord | OutageRecord], window: tuple[float, float]) -> Floats:
-    """Seconds of every period that lie in the window."""
+    """Return the seconds of every period that lie in the window."""
     start = np.maximum(column(periods, "start_s"), window[0])
     end: Floats = np.minimum(column(periods, "end_s"), window[1])
     return np.maximum(end - start, 0.0, dtype=np.float64)
 
 
 def _present_integral(jobs: Sequence[JobRecord], at_s: Floats) -> Floats:
-    """Integral to each time of the number of jobs submitted and not yet ended."""
+    """Return, for each time, the integral up to it of the number of jobs submitted and not yet
+    ended."""
     total = np.zeros_like(at_s)
     ends = column(jobs, "finish_s")
     for times, sign in ((column(jobs, "arrival_s"), 1.0), (ends[~np.isnan(ends)], -1.0)):
@@ -363,7 +369,7 @@ def _present_integral(jobs: Sequence[JobRecord], at_s: Floats) -> Floats:
 
 
 def _slot_loss(change: ChangeRecord, dilation: float) -> float | None:
-    """Slot seconds that one rescale or migration took; None where it was not measured."""
+    """Return the slot-seconds that one rescale or migration took; None if it was not measured."""
     if change.stopping_time_s is None or change.ended_s is None:
         return None
     before, after = set(change.from_slots), set(change.to_slots)

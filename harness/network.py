@@ -1,4 +1,4 @@
-"""This machine's network, as the worker processes need it."""
+"""Network of this machine, as the worker processes need it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psutil
 
 @lru_cache(maxsize=64)
 def interface_of(address: str) -> str | None:
-    """Name of this machine's interface with that address, or None if it is another's.
+    """Return the name of this machine's interface with that address; None if no interface has it.
 
     Collectives then stay on the network of the host's address.
     """

@@ -1,11 +1,11 @@
-"""Bounds that no schedule can beat: what was possible on a cluster, knowing the future.
+"""Bounds that no schedule can beat: what was possible on a cluster with knowledge of the future.
 
-A bound, not a system: each is the optimum of an easier problem, in which slots can be split and
-joined at will and every job has its best speed all the time. So a scheduler may well be optimal
-and stay above. They rest on the profile's curves at the jobs' own batches.
+Each bound is the optimum of an easier problem, in which slots can be split and joined at will and
+every job always has its best speed. So even an optimal scheduler may stay above them. They use the
+profile's curves at the jobs' own batches.
 
-``m`` is the least slot time that a job needs on any number of slots, ``f`` its least run time
-alone on the cluster, ``G`` the number of slots.
+``m`` is the least slot time that a job needs on any number of slots, ``f`` its least run time alone
+on the cluster, ``G`` the number of slots.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from harness.contracts.engine import JobState
 from harness.records import JobRecord, RunRecords
 
 MOST_INTERVALS = 400
-"""Periods into which time is cut for deadlines; where there are more moments, they are rounded
-outwards, which only loosens the bound."""
+"""Most periods into which time is cut for deadlines. With more moments than that, windows are
+rounded outwards, which only loosens the bound."""
 MOST_CELLS = 200_000
 """Jobs times periods up to which the bound on deadlines is computed."""
 
 
 def bounds(records: RunRecords) -> dict[str, float | None]:
-    """Both bounds as metrics; only of simulations, whose speeds are the profile's.
+    """Return both bounds as metrics; only for simulations, whose speeds are the profile's.
 
     ``jct``: least mean JCT of the jobs that finished, seconds. ``deadline``: most deadlines that
-    could be met, over the jobs with one. Ours. Absent where jobs may share devices, which can do
-    more together than the curves say.
+    could be met, over the jobs with a deadline. Ours. Absent if jobs may share devices, which can
+    do more together than the curves say.
     """
     num_slots = records.facts.get("num_slots", 0.0)
     if any(map(records.facts.get, ("steps_executed", "steps_credited", "num_devices"))):
@@ -45,18 +45,19 @@ def bounds(records: RunRecords) -> dict[str, float | None]:
 
 
 def least_jct_mean_s(jobs: Sequence[JobRecord], num_slots: float) -> float | None:
-    """No schedule gives the jobs that finished a smaller mean completion time than this, seconds.
+    """Return a lower bound of the mean completion time, in seconds, of the jobs that finished, over
+    all schedules.
 
-    The greatest of three bounds on the sum of completion times, less the arrivals:
+    The greatest of three bounds on the sum of completion times is taken, minus the arrivals:
 
     - every job takes at least ``f``;
     - one machine that does a job in ``m / G`` and serves the shortest remaining first (Schrage,
       1968; optimal on one machine);
     - on the same machine with whole jobs by ``m``, the mean moment at which a job's work is done
       is least in sum (Goemans, 1997), and a job cannot end before its mean moment plus ``f / 2``,
-      since it does no more than 1 / f of its work a second (Eastman, Even and Isaacs, 1964).
+      because it does at most 1 / f of its work a second (Eastman, Even and Isaacs, 1964).
 
-    None where a finished job's ``m`` or ``f`` is not known, or none finished.
+    None if a finished job's ``m`` or ``f`` is unknown, or no job finished.
     """
     done = [job for job in jobs if job.state == JobState.FINISHED]
     if not done or not num_slots:
@@ -80,9 +81,10 @@ def least_jct_mean_s(jobs: Sequence[JobRecord], num_slots: float) -> float | Non
 def _one_machine(
     arrivals_s: Sequence[float], lengths_s: Sequence[float], *, by_remaining: bool
 ) -> tuple[float, float]:
-    """Sum of ends and sum of mean moments of work on one machine, preemptive, shortest first.
+    """Return the sums of ends and of mean moments of work on one machine, preemptive, shortest
+    first.
 
-    ``by_remaining``: by what is left of a job, else by its whole length.
+    ``by_remaining``: order jobs by their remaining length, else by their whole length.
     """
     order = sorted(range(len(arrivals_s)), key=lambda job: arrivals_s[job])
     left = list(lengths_s)
@@ -111,14 +113,14 @@ def _one_machine(
 
 
 def most_deadlines_met(jobs: Sequence[JobRecord], num_slots: float) -> int | None:
-    """No schedule meets more of the jobs' deadlines than this.
+    """Return an upper bound of the number of the jobs' deadlines that any schedule meets.
 
-    A linear program: each job does a share of its work, in all at most 1, in the periods between
-    its arrival and its deadline, in each at most ``length / f`` of it; all jobs together use at
-    most ``G * length`` slot time. The greatest sum of the shares, rounded down, bounds how many
-    jobs can be in time. Jobs that their owners cancelled do not count.
+    A linear program gives it. Each job does a share of its work, at most 1 in total, in the periods
+    between its arrival and its deadline. In each period it does at most ``length / f`` of its work.
+    All jobs together use at most ``G * length`` slot time. The greatest sum of the shares, rounded
+    down, bounds how many jobs can be in time. Jobs that their owners cancelled do not count.
 
-    None where no job has a deadline, an ``m`` or ``f`` is not known, or there are too many jobs
+    None if no job has a deadline, an ``m`` or ``f`` is unknown, or there are too many jobs
     (``MOST_CELLS``).
     """
     bound = _with_deadline(jobs)
@@ -128,7 +130,7 @@ def most_deadlines_met(jobs: Sequence[JobRecord], num_slots: float) -> int | Non
     for job in bound:
         if job.least_slot_s is None or job.fastest_alone_s is None or job.deadline_s is None:
             return None
-        # A deadline may be met to the last bit; the sums of a simulation are rounded.
+        # The slack covers rounding: a simulated job may meet its deadline to the last bit.
         deadline_s = job.deadline_s + 1e-6 * (job.deadline_s - job.arrival_s)
         if job.arrival_s + job.fastest_alone_s <= deadline_s:
             windows.append((job.arrival_s, deadline_s, job.least_slot_s, job.fastest_alone_s))
@@ -145,7 +147,8 @@ def _with_deadline(jobs: Sequence[JobRecord]) -> list[JobRecord]:
 
 
 def _moments(moments_s: Sequence[float]) -> list[float]:
-    """The moments, ascending and once each; every k-th of them, and the last, if they are many."""
+    """Return the moments, ascending and once each; if there are many, every k-th of them, and the
+    last."""
     distinct = sorted(set(moments_s))
     every = math.ceil(len(distinct) / MOST_INTERVALS)
     return [*distinct[:-1:every], distinct[-1]]
@@ -154,7 +157,8 @@ def _moments(moments_s: Sequence[float]) -> list[float]:
 def _most_shares(
     windows: Sequence[tuple[float, float, float, float]], moments: list[float], num_slots: float
 ) -> float:
-    """Greatest sum of shares of jobs done within their windows (arrival, deadline, m, f)."""
+    """Return the greatest sum of shares of jobs done within their windows (arrival, deadline, m,
+    f)."""
     import highspy
 
     starts, indices = [0], list[int]()

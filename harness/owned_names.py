@@ -1,7 +1,7 @@
-"""Names of files and folders that say which process made them.
+"""Names of files and folders that include the process that made them.
 
-Several commands may work in one folder. A name of its own keeps each from writing over another's
-file, and shows later whether the process that made the file is gone.
+Several commands may work in one folder. Such a name keeps a command from overwriting another's
+file, and shows later whether the process is gone.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def stem_if_left(name: str) -> str | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether this host has a process of this id."""
+    """Return whether this host has a process with this id."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # it is another user's
+    except PermissionError:  # the process belongs to another user
         return True
     return True

@@ -1,4 +1,4 @@
-"""How long something will still take, by how fast it went."""
+"""Estimate of the time that something still takes, from its pace so far."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ _MOST_POINTS = 512
 
 
 class Pace:
-    """Seconds that are left of something, by the pace of the later half of the time so far.
+    """Estimator of the seconds left, from the pace in the later half of the time so far.
 
-    The later half, since a replay's pace changes with the length of the queue; half and no fixed
-    time, so that the pace of an hour is not judged by its last seconds. What had been done before
-    the first look is in no pace.
+    A replay's pace changes with the length of the queue, so only the later half counts. A fixed
+    time would judge an hour by its last seconds. Work done before the first look counts in no pace.
     """
 
     def __init__(self) -> None:
@@ -20,9 +19,9 @@ class Pace:
         self._shares: list[float] = []
 
     def left_s(self, share: float, now_s: float) -> float | None:
-        """What is left when ``share`` of the whole (0 to 1) is done at ``now_s``, seconds.
+        """Return the seconds left when ``share`` of the whole (0 to 1) is done at ``now_s``.
 
-        None as long as nothing more is done than when it was first looked at.
+        None while no more is done than at the first look.
         """
         times_s, shares = self._times_s, self._shares
         times_s.append(now_s)

@@ -1,5 +1,4 @@
-"""Processes that die with their parent, however it ends, and parents that keep their
-descendants."""
+"""Processes that die with their parent, and parents that keep their descendants."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ def die_with_parent(parent: int) -> None:
         return
     if _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    if os.getppid() != parent:  # it ended before the kernel was told
+    if os.getppid() != parent:  # the parent ended before prctl took effect
         os._exit(1)
 
 

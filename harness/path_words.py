@@ -1,6 +1,6 @@
-"""Words of a command line as they were meant, though Hydra's grammar reads them otherwise.
+"""Words of a command line in their intended spelling, where Hydra's grammar reads them differently.
 
-Shells take quotes away, so a path with an umlaut, a parenthesis or a comma arrives bare. Hydra
+Shells remove quotes, so a path with an umlaut, a parenthesis or a comma arrives without them. Hydra
 refuses it, or takes a comma for a list. A value that names a file, or that can only be a text, gets
 its quotes back here.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 _YAML = (".yaml", ".yml")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
-"""Texts that Hydra reads as they are."""
+"""Texts that Hydra reads unchanged."""
 _STRUCTURE = re.compile(r"""[][{},]|\$\{|^['"]""")
 """Marks of lists, mappings, interpolations and quoted texts."""
 _CALL = re.compile(r"[()=]")
@@ -21,17 +21,17 @@ _CALL = re.compile(r"[()=]")
 
 
 def quoted(text: str) -> str:
-    """Return a text in Hydra's quotes; it is read back as the same text."""
+    """Return a text in Hydra's quotes, which reads back as the same text."""
     return "'" + re.sub(r"(\\*)('|$)", _escape, text) + "'"
 
 
 def literal(text: str) -> str:
-    """Return a text in which OmegaConf finds no interpolation, and reads the same text."""
+    """Return a text that OmegaConf reads as the given text, without interpolation."""
     return re.sub(r"(\\*)\$\{", lambda found: 2 * found[1] + r"\${", text)
 
 
 def unquoted(text: str) -> str:
-    """Return what a text in Hydra's quotes stands for; any other text as it is."""
+    """Return the content of a text in Hydra's quotes; any other text unchanged."""
     if len(text) < 2 or text[0] not in "'\"" or text[-1] != text[0]:
         return text
     return re.sub(r"(\\+)(['\"]|$)", lambda m: m[1][: len(m[1]) // 2] + m[2], text[1:-1])
@@ -43,7 +43,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def is_yaml(text: str) -> bool:
-    """Return whether a text ends as the name of a YAML file."""
+    """Return whether a text ends like the name of a YAML file."""
     return text.endswith(_YAML)
 
 
@@ -56,7 +56,7 @@ def spellings(
         word: ``key=value``, as it arrived.
         groups: keys whose values are options, or YAML files.
         texts: keys whose values are texts.
-        sweeping: a comma may part the values of a list.
+        sweeping: true if a comma may separate the values of a list.
     """
     key, _, value = word.partition("=")
     name = key.lstrip("+~")
@@ -68,7 +68,7 @@ def spellings(
         spelt = (quoted(p) if _is_odd_path(p, is_option) else p for p in pieces)
         yield f"{key}={','.join(spelt)}"
     yield word
-    if is_option and any(map(is_yaml, pieces)):  # a file that is not there is told as that
+    if is_option and any(map(is_yaml, pieces)):  # so that a missing file is reported as missing
         yield f"{key}={','.join(quoted(p) if is_yaml(p) else p for p in pieces)}"
     if value and not _STRUCTURE.search(value) and (name in texts or not _CALL.search(value)):
         yield f"{key}={quoted(value)}"

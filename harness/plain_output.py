@@ -1,7 +1,7 @@
-"""Text on the terminal is text: no character of it moves the cursor, or sets a colour or a title.
+"""Terminal output as text only: no character moves the cursor, or sets a colour or a title.
 
-Names in traces and in a stranger's results may hold anything. Terminals take some characters for
-orders, and others turn the order of the letters round.
+Names in traces and in foreign results may hold anything. Terminals take some characters as
+commands, and others reverse the order of the letters.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
 _ORDERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""All control characters but the tab and the end of a line, and those that change directions."""
+"""All control characters except the tab and the end of a line, and those that change directions."""
 
 
 def plain(text: str) -> str:
@@ -22,7 +22,7 @@ def plain(text: str) -> str:
 
 
 class _Plain:
-    """A stream of text that spells out the control characters written to it."""
+    """Stream of text that spells out the control characters written to it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -37,9 +37,9 @@ class _Plain:
 
 @contextlib.contextmanager
 def plain_streams() -> Iterator[None]:
-    """Spell out control characters in all that is printed within.
+    """Spell out control characters in everything that is printed within the block.
 
-    Tables and bars, which have colours of their own, are written past it (``unwrapped``).
+    Tables and bars have their own colours, so they are written to the inner stream (``unwrapped``).
     """
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast(TextIO, _Plain(stream)) for stream in before)
@@ -50,5 +50,5 @@ def plain_streams() -> Iterator[None]:
 
 
 def unwrapped(stream: TextIO) -> TextIO:
-    """Return the stream below one of ``plain_streams``; any other as it is."""
+    """Return the inner stream of a stream of ``plain_streams``; any other stream unchanged."""
     return stream._stream if isinstance(stream, _Plain) else stream

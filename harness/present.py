@@ -1,7 +1,7 @@
-"""What the files behind a stored run's trace and profile hold now, where they still exist.
+"""Current contents of the files behind a stored run's trace and profile, if they still exist.
 
-The run may be a stranger's. Nothing that its configuration names is imported or built, and of the
-files that it names only a digest is compared with the run's own.
+The run may be foreign. Nothing that its configuration names is imported or built. Of the files that
+it names, only a digest is compared with the run's own.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from harness.profiles import ProfileError, load_profile
 from harness.trace.build import present_files_digest
 
 _UNREADABLE = (OSError, ValueError, UserError, ProfileError)
-"""What reading raises of files that are gone, or that no longer fit the configuration."""
+"""Errors for files that are gone, or that no longer fit the configuration."""
 
 
 @dataclass
 class PresentFiles:
-    """Digests of the user's own files as they are now. Each of them is read once."""
+    """Digests of the user's own files as they are now. Each file is read once."""
 
     _traces: dict[str, str | None] = field(default_factory=dict)
     _profiles: dict[str, tuple[str, str] | None] = field(default_factory=dict)
 
     def trace(self, name: str, config: Any) -> str | None:
-        """Return the digest that manifests have of a trace's files; None if it is unknown.
+        """Return the current digest of a trace's files, as in manifests; None if it is unknown.
 
         Args:
-            name: the same for configurations that name the same files.
+            name: key that is the same for configurations that name the same files.
             config: the trace of a run's configuration.
         """
         if name not in self._traces:
@@ -42,10 +42,11 @@ class PresentFiles:
         return self._traces[name]
 
     def profile(self, name: str, config: Any) -> tuple[str, str] | None:
-        """Return a profile's digests of numbers and of what it states; None if they are unknown.
+        """Return a profile's current digests of numbers and of its other statements; None if
+        unknown.
 
         Args:
-            name: the same for configurations that name the same files.
+            name: key that is the same for configurations that name the same files.
             config: the profile of a run's configuration.
         """
         if name not in self._profiles:

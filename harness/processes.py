@@ -21,8 +21,7 @@ from harness.parent_death import die_with_parent
 _ROOT = Path(__file__).resolve().parent.parent
 _KILLED_WITHIN_S = 10.0
 IDLE_TIMEOUT_S = 600.0
-"""Longest time without CPU use of a process that the caller waits for; training always uses a
-core."""
+"""Longest time that an awaited process may use no CPU; training always uses a core."""
 _LOOK_S = 1.0
 _POLL_S = 0.05
 _HELD = " (process {} waits for the system, perhaps for a disk: it is gone when that answers)"
@@ -83,7 +82,7 @@ class PointProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return self._process.wait(_LOOK_S)
             before_s, used_s = used_s, _used_s(self._process.pid)
-            # What an ended child had used is missing from the sum: that is life, too.
+            # The time of a child that has ended drops out of the sum; that also counts as activity.
             idle_s = idle_s + _LOOK_S if used_s == before_s else 0.0
         self.kill()
         return -signal.SIGKILL
@@ -115,7 +114,7 @@ class PointProcess:
 def _used_s(pid: int) -> float:
     """Return the CPU time of a process and its descendants, in seconds."""
     total_s = 0.0
-    with contextlib.suppress(psutil.Error):  # one that has ended meanwhile
+    with contextlib.suppress(psutil.Error):  # a process has ended meanwhile
         process = psutil.Process(pid)
         for each in (process, *process.children(recursive=True)):
             times = each.cpu_times()
@@ -150,7 +149,7 @@ def stop_all(
     _wait_for(running, grace_s)
     late = [process for process in running if process.returncode is None]
     for process in running:
-        process.kill(within_s=0)  # what it started, if it has ended itself
+        process.kill(within_s=0)  # its descendants, even if the point itself has ended
     _wait_for(late, _KILLED_WITHIN_S)
     for process in late:
         held = "" if process.returncode is not None else _HELD.format(process.pid)

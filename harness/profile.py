@@ -1,4 +1,4 @@
-"""Profiles at the command line: ``python -m harness.profile show|lint|measure``."""
+"""Command for profiles: ``python -m harness.profile show|lint|measure``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _YAML = (".yaml", ".yml")
 
 
 def open_profile(name: str) -> Profile:
-    """A shipped profile by name, or any profile by the path of its YAML file.
+    """Return a shipped profile by name, or any profile by the path of its YAML file.
 
     Raises:
         ProfileError: there is no such profile, or it has mistakes.
@@ -41,7 +41,7 @@ def open_profile(name: str) -> Profile:
 
 
 def describe(profile: Profile) -> str:
-    """The profile as text: provenance, curves in samples per second, rescale costs."""
+    """Return the profile as text: provenance, curves in samples per second, rescale costs."""
     lines = [f"profile {profile.name}", ""]
     for key, value in profile.provenance.items():
         if key == "curves":
@@ -77,7 +77,7 @@ def describe(profile: Profile) -> str:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.profile",
         description="Show, check or measure throughput and rescale-cost profiles.",
@@ -92,7 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 _VISIT_S = 2.0
-"""A visit of a size should last so long: the scheduler hears of progress 20 times a second."""
+"""Advised length of a visit of a size; the scheduler hears of progress 20 times a second."""
 
 _LISTS = (
     ("--workloads", "all", "of the pool"),
@@ -126,7 +126,7 @@ def _warmths(text: str) -> tuple[Warmth, ...]:
 
 
 def _steps(text: str) -> tuple[int, dict[str, int]]:
-    """The number for all workloads, and those for single ones."""
+    """Return the number for all workloads, and the numbers for single ones."""
     found: dict[str, int] = {}
     for part in text.split(","):
         name, _, number = part.rpartition("=")
@@ -138,7 +138,7 @@ def _steps(text: str) -> tuple[int, dict[str, int]]:
 
 
 def add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command ``measure``."""
+    """Add the command ``measure`` to the parser."""
     measure = commands.add_parser(
         "measure",
         help="measure speeds and rescale costs here, into a profile file",
@@ -168,10 +168,10 @@ def add_measure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def measure_profile(options: argparse.Namespace) -> int:
-    """Make the runs that are missing, and write the profile; the exit code.
+    """Make the runs that are missing, and write the profile; return the exit code.
 
     Raises:
-        UserError: an option is wrong; everything at once.
+        UserError: an option is wrong; all problems at once.
     """
     if options.file.suffix not in _YAML:
         way_out = f"name the YAML file to write: {options.file}.yaml"
@@ -230,9 +230,9 @@ def measure_profile(options: argparse.Namespace) -> int:
 def _occupied(
     file: Path, measurement: Measurement, entries: Sequence[sweep.Entry]
 ) -> Problem | None:
-    """Why a file must not be written over; None if it is not there or this measurement's own.
+    """Return why a file must not be overwritten; None if it is missing or this measurement's own.
 
-    That is one that says the same setting, and of which runs are stored here.
+    It is this measurement's own if it has the same setting and some of its runs are stored here.
     """
     if not file.exists():
         return None
@@ -249,7 +249,7 @@ def _occupied(
 
 
 def what_failed(entry: sweep.Entry) -> Problem | None:
-    """Why a run cannot be measured, or None."""
+    """Return why a run cannot be measured, or None."""
     assert entry.stored is not None
     records, place = entry.stored.records, str(entry.stored.path)
     job = records.jobs[0]
@@ -271,7 +271,7 @@ def what_failed(entry: sweep.Entry) -> Problem | None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; 0 on success, 2 on a mistake of the user's."""
+    """Run one command; return 0 on success, 2 after a mistake of the user."""
     options = build_parser().parse_args(argv)
     if options.command == "measure":
         try:

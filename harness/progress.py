@@ -1,4 +1,4 @@
-"""Progress on the terminal: a bar where there is one, a plain line now and then elsewhere."""
+"""Progress on the terminal: a bar on a terminal, otherwise a plain line now and then."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _bar() -> Progress:
 
 
 class _Shown:
-    """A bar on a terminal, or lines at most every few seconds."""
+    """Bar on a terminal, or lines at most every few seconds."""
 
     def __init__(
         self,
@@ -71,9 +71,9 @@ class _Shown:
             self._bar.stop()
 
     def update(self, done: int, left_s: float | None, note: str) -> None:
-        """Show how far it is; on no terminal only when a while has passed.
+        """Show the progress; without a terminal only after some seconds.
 
-        ``left_s``: seconds that it may still take; None: nothing to tell it by.
+        ``left_s`` is the expected seconds left; None: unknown.
         """
         self._done = done
         left = "time left unknown" if left_s is None else f"about {seconds(left_s)} left"
@@ -105,7 +105,7 @@ class RunProgress(_Shown):
         self._pace = Pace()
 
     def show(self, progress: replay.Progress) -> None:
-        """What the replay reports now and then."""
+        """Show what the replay reports now and then."""
         share = progress.num_ended / progress.num_jobs
         left_s = self._pace.left_s(share, self._clock())
         note = f"{progress.num_live:,} there, at {seconds(progress.time_s)} of the trace"
@@ -120,16 +120,16 @@ class SweepProgress(_Shown):
         self._num_ended = num_stored
 
     def ended(self, title: str, status: str, wall_s: float) -> None:
-        """A point has ended."""
+        """Show that a point has ended."""
         self._num_ended += 1
         self.say(f"[{self._num_ended}/{self._total}] {title}: {status} in {seconds(wall_s)}")
 
     def stored_elsewhere(self, title: str) -> None:
-        """Another command has stored a point."""
+        """Show that another command has stored a point."""
         self._num_ended += 1
         self.say(f"[{self._num_ended}/{self._total}] {title}: stored by another command")
 
     def waiting(self, remaining_s: float, running: Sequence[str]) -> None:
-        """Points are running; none: all that are left wait for other commands."""
+        """Show the points that run; none: all that are left wait for other commands."""
         shown = ", ".join(running[:2]) + (", ..." if len(running) > 2 else "")
         self.update(self._num_ended, remaining_s, f"now {shown or 'waiting'}")

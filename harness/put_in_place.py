@@ -1,4 +1,4 @@
-"""A folder put in the place of another one, without a moment in which the place is empty."""
+"""Replacement of a folder by another one, without a moment in which the place is empty."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ import sys
 from pathlib import Path
 
 REPLACED = "-replaced"
-"""Ending of the name that a replaced folder has until it is removed."""
+"""Suffix of a replaced folder's name until it is removed."""
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _CANNOT = (errno.EINVAL, errno.ENOSYS)
-"""What file systems and kernels answer that cannot exchange two names."""
+"""Errors of file systems and kernels that cannot exchange two names."""
 
 
 def put_in_place(folder: Path, place: Path) -> None:
     """Rename ``folder`` to ``place``, and remove the folder that was there.
 
-    Of several processes that do this at once none fails, and the last one's folder stays. Readers
-    find a whole folder at every moment. Where a file system cannot exchange two names (NFS
-    cannot), readers find none for the moment between two renames.
+    If several processes do this at once, none fails, and the last one's folder stays. Readers
+    always find a whole folder. Some file systems (NFS) cannot exchange two names. There readers
+    find the place empty between two renames.
 
     Args:
         folder: on the file system of ``place``, under a name that only this process uses.
-        place: free, or the other folder's.
+        place: free, or the path of another folder.
 
     Raises:
         OSError: the file system refuses.
     """
     replaced = folder.with_name(folder.name + REPLACED)
     while not _is_renamed(folder, place):
-        # Another process may take the folder away before either step: then the loop goes on.
+        # Another process may remove the folder before either step; then the loop tries again.
         with contextlib.suppress(FileNotFoundError):
             if _is_exchanged(folder, place):
                 break
@@ -46,7 +46,7 @@ def put_in_place(folder: Path, place: Path) -> None:
 
 
 def _is_renamed(folder: Path, place: Path) -> bool:
-    """Rename a folder to a free place; False if the place is taken."""
+    """Rename a folder to a free place; return False if the place is taken."""
     try:
         folder.rename(place)
     except OSError as error:
@@ -57,7 +57,7 @@ def _is_renamed(folder: Path, place: Path) -> bool:
 
 
 def _is_exchanged(one: Path, other: Path) -> bool:
-    """Exchange the names of two folders in one step; False where that is impossible."""
+    """Exchange the names of two folders in one step; return False if that is impossible."""
     exchange = getattr(_LIBC, "renameat2", None)  # other systems, and older C libraries, lack it
     if exchange is None:
         return False

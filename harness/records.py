@@ -49,8 +49,8 @@ class JobRecord:
     """Run time alone on one slot, by the profile (the L of Saxena's SJS efficiency)."""
     least_slot_s: float | None = None
     """Least slot time for its work on any number of slots, in slot-seconds, by the profile. None if
-    the job trained in a way that its curve does not describe: another batch, virtual workers, fewer
-    slots than its minimum, a device type with its own curves."""
+    the curve does not describe its training: another batch, virtual workers, fewer slots than its
+    minimum, a device type with its own curves."""
 
 
 @frozen

@@ -1,10 +1,11 @@
-"""``python -m harness.reference study=NAME``: copies a study's finished runs to the reference.
+"""Command ``python -m harness.reference study=NAME``: copies a study's finished runs to the
+reference.
 
-The copies lie in ``results/reference/<hardware>/<study>/<run id>/`` and are ordinary runs,
-without the logs and checkpoints of their jobs. With ``--slim`` the configuration is
-compressed and large tables are left out; the manifest of such a copy lists them (``left_out``),
-and everything that reads it says so. With ``--packed`` the study's folder is one file in the end
-(``archive.py``), as it is from then on whenever runs are copied there.
+The copies lie in ``results/reference/<hardware>/<study>/<run id>/`` and are ordinary runs, without
+the logs and checkpoints of their jobs. With ``--slim`` the configuration is compressed and large
+tables are left out. The manifest of such a copy lists them (``left_out``), and all readers report
+it. With ``--packed`` the study's folder becomes one file (``archive.py``). It then stays one file
+whenever runs are copied there.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from harness.text_file import compress, text_path
 from harness.validate import check_run
 
 SLIM_BYTES = 200_000
-"""Tables above this size are left out of slim copies."""
+"""Size above which tables are left out of slim copies."""
 _NEVER_DRAWN = frozenset({"decisions"})
-"""Tables that no figure and no criterion reads are left out of slim copies too."""
+"""Tables that no figure and no criterion reads; slim copies leave them out too."""
 _MACHINE = ("cpu", "cores", "accelerators")
-"""What of a manifest's hardware tells machines apart."""
+"""Entries of a manifest's hardware that distinguish machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +47,21 @@ class Copy:
     run: StoredRun
     to: Path
     left_out: Mapping[str, int]
-    """Tables that are not copied, and their bytes."""
+    """Tables that are not copied, with their sizes in bytes."""
     slim: bool
 
 
 def find_runs(label: str, results: Path, words: Sequence[str] = ()) -> list[StoredRun]:
-    """The finished runs of a study's points, or those that carry a sweep's label.
+    """Return the finished runs of a study's points, or those with a sweep's label.
 
-    A study is looked up point by point, as the command that runs it does. A label that is no
+    A study is looked up point by point, like the command that runs it does. A label that is no
     study (``profile-NAME``, or that of ``-m``) is searched for in the manifests.
 
     Args:
         label: name or file of a study, or the label of a sweep.
         results: folder with the runs.
-        words: overrides with which the study was run; those that name one of its axes choose
-            among its points.
+        words: overrides with which the study was run; those that name one of its axes choose among
+            its points.
 
     Raises:
         UserError: there is no such run, or points of the study have not been run.
@@ -114,18 +115,18 @@ def plan_copies(
     hardware: str | None = None,
     limit_bytes: int = SLIM_BYTES,
 ) -> list[Copy]:
-    """Where every run goes, and without what.
+    """Return the copies to make, each with its place and the tables that it leaves out.
 
     Args:
         runs: finished runs of one study.
-        label: its name.
-        to: the folder of the reference.
-        slim: leave out large tables.
-        limit_bytes: tables above are large.
-        hardware: copy the runs of this machine only (a slug).
+        label: name of the study.
+        to: folder of the reference.
+        slim: true to leave out large tables.
+        limit_bytes: size above which tables are large.
+        hardware: only copy the runs of this machine (a slug).
 
     Raises:
-        UserError: the runs were made on several machines, or on another than those that are
+        UserError: the runs were made on several machines, or on another machine than those that are
             there already.
     """
     machines: dict[str, list[StoredRun]] = {}
@@ -168,7 +169,7 @@ def _large(run: StoredRun, limit_bytes: int) -> dict[str, int]:
 
 
 def copy_runs(copies: Sequence[Copy], *, force: bool = False) -> tuple[int, int]:
-    """Copy what is not there yet; how many were copied, and how many were there.
+    """Copy the runs that are not there yet; return how many were copied and how many were there.
 
     Raises:
         UserError: a run is unsound, or another copy is in a place and ``force`` is not given.
@@ -215,8 +216,8 @@ def _copy(copy: Copy) -> None:
 
 @contextmanager
 def _unpacked(folder: Path) -> Iterator[None]:
-    """The study's folder as it is copied into, and as one file afterwards. Where that fails, an
-    archive that was there is as it was.
+    """Unpack the study's folder for copying, and pack it into one file afterwards. If that fails,
+    an earlier archive stays as it was.
 
     Raises:
         ArchiveError: the archive cannot be read, or written.
@@ -241,7 +242,7 @@ def _unpacked(folder: Path) -> Iterator[None]:
 
 
 def _others(folder: Path, copies: Sequence[Copy]) -> list[str]:
-    """Ids of the runs in a study's folder that are none of these."""
+    """Return the ids of runs in a study's folder that are not among these copies."""
     ours = {copy.to.name for copy in copies}
     return [run.run_id for run in iter_runs(folder) if run.run_id not in ours]
 
@@ -251,7 +252,7 @@ def _bytes(copy: Copy) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.reference",
         description=(
@@ -284,7 +285,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Copy the runs of a study; the exit code."""
+    """Copy the runs of a study; return the exit code."""
     options = build_parser().parse_intermixed_args(argv)
     key, _, label = options.study.partition("=")
     try:

@@ -1,8 +1,8 @@
-"""A live run simulated again with the speeds that its own workers had.
+"""Simulation of a live run with the speeds that the run's own workers had.
 
-What a simulation is off by has two parts: the speeds it was told, which another day's machine
-need not have, and what it leaves out. Simulated again with the speeds of the very run, under
-the same scheduler, which still sees the profile's, only the second part is left.
+A simulation's error has two parts: the speeds that it was given, which may differ from another
+day's, and the effects that it leaves out. A simulation with the speeds of the very run leaves only
+the second part. The scheduler is the same and still sees the profile's speeds.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from harness.replay import DecisionError, ReplayError, replay
 
 PREFIX = "resimulated_"
 METRICS = ("jct_mean_s", "makespan_s")
-"""What is compared."""
+"""Metrics that are compared."""
 JOBS = f"{PREFIX}jct_error_p95"
-"""The 95th percentile over jobs of how far their JCT is off, without sign, as a share of 1."""
+"""95th percentile over jobs of the relative error of their JCT, without sign."""
 
 
 def resimulated(
@@ -38,16 +38,18 @@ def resimulated(
     placement: Placement,
     shown: Profile,
 ) -> dict[str, float]:
-    """Metrics of the simulation by name, with ``PREFIX``; none where it would not be the same run:
-    where steps were paced or credited, nothing was executed, workers were struck or slowed on
-    purpose, jobs may share devices (their steps are slower by that already), or the profile
-    lacks something.
+    """Return metrics of the simulation by name, with ``PREFIX``; empty if it would not be the same
+    run.
+
+    That is so if steps were paced or credited, nothing was executed, or workers were struck or
+    slowed on purpose. It is so too if jobs may share devices (their steps are slower by that
+    already), or if the profile lacks something.
 
     Args:
-        setup: of the live run.
-        records: what happened in it.
-        scheduler: as that of the live run, not used yet.
-        placement: likewise.
+        setup: setup of the live run.
+        records: records of the live run.
+        scheduler: same as in the live run, not used yet.
+        placement: same as in the live run, not used yet.
         shown: the speeds that the live run's scheduler saw.
     """
     facts = records.facts
@@ -84,7 +86,7 @@ def resimulated(
 
 
 def _job_errors(simulated: Sequence[JobRecord], live: Sequence[JobRecord]) -> list[float]:
-    """Of the jobs that finished in both, simulated over live JCT, less 1, without sign."""
+    """Return simulated over live JCT, minus 1, without sign, for each job that finished in both."""
     ours = {job.job_id: job.finish_s for job in simulated if finished(job)}
     return [
         abs((our_s - job.arrival_s) / (job.finish_s - job.arrival_s) - 1)

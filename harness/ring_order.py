@@ -1,10 +1,10 @@
-"""In which order gloo's ring adds up a tensor of N workers. Torch-free.
+"""Order in which gloo's ring adds up a tensor of N workers. Torch-free.
 
-A sum of floating-point numbers depends on the order of its terms, so whoever wants the bits of
-stock DistributedDataParallel on N workers has to add up N workers' gradients as its all-reduce
-does. Gloo cuts a tensor into N *chunks*, and the partial sum of each travels once round the ring.
-This was found by comparing bits (``tests/virtual/test_ring_order.py`` does so with real groups);
-gloo promises nothing, so the tests say whether it still holds.
+A sum of floating-point numbers depends on the order of its terms. So the bits of stock
+DistributedDataParallel on N workers require the order of its all-reduce. Gloo cuts a tensor into N
+*chunks*, and the partial sum of each travels once round the ring. This was found by comparing bits
+(``tests/virtual/test_ring_order.py`` does so with real groups). Gloo promises nothing, so the tests
+check that it still holds.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ MAX_SEGMENT_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Elements ``start`` to ``stop`` of a tensor, and whose terms are added in which order."""
+    """Elements ``start`` to ``stop`` of a tensor, and the order in which the ranks' terms are
+    added."""
 
     start: int
     stop: int
     order: tuple[int, ...]
-    """Ranks, the first term first."""
+    """Ranks in the order of their terms."""
 
 
 def ring_chunks(numel: int, element_bytes: int, num_workers: int) -> tuple[Chunk, ...]:
-    """The chunks of a tensor that are not empty, in the order of their elements.
+    """Return the chunks of a tensor that are not empty, in the order of their elements.
 
     Args:
         numel: elements of the tensor.
-        element_bytes: size of one.
+        element_bytes: size of one element.
         num_workers: workers whose tensors are added up.
     """
     num_segments = num_workers * max(2, -(-_segments(numel * element_bytes) // num_workers))

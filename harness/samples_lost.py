@@ -1,15 +1,15 @@
-"""Samples lost to a rescale, and what the same formula says where nothing happened.
+"""Samples lost to a rescale, and the same formula where nothing was changed.
 
-*Samples lost* (the glossary's term): what an undisturbed job would have processed from the
-request until five steps after the switch, minus what was processed. A job's own steps vary,
-so the number is not 0 where nothing was changed either: ``undisturbed`` evaluates the
-formula there, over as long a time (an A/A trial), and what lies inside the spread of those
-is not distinguishable from nothing.
+*Samples lost* (the glossary's term) is what an undisturbed job would have processed from the
+request until five steps after the switch, minus what was processed. A job's own steps vary, so the
+number is not 0 even where nothing was changed. ``undisturbed`` evaluates the formula there over the
+same length of time (an A/A trial). A loss within the spread of those trials is not distinguishable
+from 0.
 
-A job that shrinks is slower afterwards, which is no fault of the rescale, but the five steps
-after the switch count as lost all the same. ``Window.lost_net`` is the same number with the
-steps after the switch held to the speed that the new size settles at; ``lost_between`` says when
-in the window it was lost.
+A job that shrinks is slower afterwards. That is no fault of the rescale, but the five steps after
+the switch still count as lost. ``Window.lost_net`` is the same number with the steps after the
+switch compared with the speed at which the new size settles. ``lost_between`` says when in the
+window the samples were lost.
 """
 
 from __future__ import annotations
@@ -24,62 +24,60 @@ from statistics import median
 from harness.records import StepRecord
 
 STEPS_AFTER_SWITCH = 5
-"""Samples lost are counted until so many steps after a switch."""
+"""Steps after a switch until which samples lost are counted."""
 STEPS_BEFORE_REQUEST = 10
-"""Steps whose median period is the undisturbed rate."""
+"""Steps whose median period gives the undisturbed rate."""
 LEAST_STEPS_BEFORE = 3
 STEPS_UNTIL_KNOWN = STEPS_AFTER_SWITCH + STEPS_BEFORE_REQUEST
-"""Steps after a switch from which what it lost is computed: those that count, and those that say
-how fast the new size is."""
+"""Steps after a switch from which its loss is computed: those that count, and those that give the
+speed of the new size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """From a request to the end of the fifth step after its switch."""
+    """Period from a request to the end of the fifth step after its switch."""
 
     requested_s: float
     end_s: float
     period_s: float
     """Median period of the last steps before the request."""
     global_batch: int
-    """Samples of each of them."""
+    """Samples of each of these steps."""
     first: int
     """Index of the first step that ended after the request."""
     last: int
     """Index of the last step that counts."""
     switch_s: float
-    """When the first step at the new size began."""
+    """Time at which the first step at the new size began."""
     lost: float
-    """Samples."""
+    """Samples lost."""
     settled_rate: float | None
-    """Samples per second that the new size settles at; None where too few steps follow the
-    window."""
+    """Samples per second at which the new size settles; None if too few steps follow the window."""
     lost_net: float | None
-    """Samples, with what follows the switch held to the new size's own speed; None where that is
-    not known."""
+    """Samples lost, with steps after the switch compared with the new size's own speed; None if
+    that speed is unknown."""
 
     @property
     def length_s(self) -> float:
-        """How long it lasts."""
+        """Length of the window, in seconds."""
         return self.end_s - self.requested_s
 
 
 def samples_lost(steps: Sequence[StepRecord], requested_s: float) -> float | None:
-    """Samples lost to the change requested then; None where too few steps stand on either
-    side."""
+    """Return the samples lost to the change requested then; None: too few steps on either side."""
     window = window_of(steps, requested_s)
     return None if window is None else window.lost
 
 
 def window_of(steps: Sequence[StepRecord], requested_s: float) -> Window | None:
-    """The window of a change; None where too few steps stand on either side.
+    """Return the window of a change; None if either side has too few steps.
 
-    The switch is the first step with another number of workers or, in a migration, the step
-    after the longest gap since the request.
+    The switch is the first step with another number of workers. In a migration it is the step after
+    the longest gap since the request.
 
     Args:
-        steps: of one job, in the order they were executed.
-        requested_s: on the clock of the steps.
+        steps: steps of one job, in the order they were executed.
+        requested_s: time of the request, on the clock of the steps.
     """
     first = _first_after(steps, requested_s)
     undisturbed = _period(steps, first)
@@ -104,14 +102,16 @@ def window_of(steps: Sequence[StepRecord], requested_s: float) -> Window | None:
 def undisturbed(
     steps: Sequence[StepRecord], windows: Sequence[Window], seed: str, number: int
 ) -> Window | None:
-    """An A/A trial for a change: a window as long, from a random moment at which nothing was
-    going on, after it or else before it; None if no stretch of steps there is long enough.
+    """Return an A/A trial for a change: an equally long window from a random undisturbed moment.
+
+    The moment lies after the change, or else before it. None: neither stretch of steps is long
+    enough.
 
     Args:
-        steps: of one job, in the order they were executed.
-        windows: of all its changes, in order.
+        steps: steps of one job, in the order they were executed.
+        windows: windows of all its changes, in order.
         seed: names the random stream.
-        number: which of the changes, from 0.
+        number: index of the change, from 0.
     """
     drawn = random.Random(f"undisturbed {seed} {number}")
     starts = [0, *(window.last + 1 for window in windows)]
@@ -126,7 +126,7 @@ def undisturbed(
 def _trial(
     steps: Sequence[StepRecord], start: int, end: int, like: Window, drawn: random.Random
 ) -> Window | None:
-    """One trial among the steps from ``start`` to ``end``."""
+    """Return one trial among the steps from ``start`` to ``end``; None if they are too few."""
     length_s = like.length_s
     earliest = start + STEPS_BEFORE_REQUEST
     if earliest >= end:
@@ -157,7 +157,7 @@ def _window(
     counted = steps[first : last + 1]
     done = float(sum(step.global_batch for step in counted))
     begun_s = requested_s - counted[0].started_s
-    if begun_s > 0 and counted[0].duration_s > 0:  # a part of that step was before the request
+    if begun_s > 0 and counted[0].duration_s > 0:  # a part of that step lies before the request
         done -= counted[0].global_batch * begun_s / counted[0].duration_s
     rate = global_batch / period_s
     lost = rate * (end_s - requested_s) - done
@@ -173,17 +173,16 @@ def _window(
 def lost_between(
     steps: Sequence[StepRecord], window: Window, start_s: float, end_s: float
 ) -> float | None:
-    """What of ``Window.lost_net`` falls into a part of the window; over parts that fill the
-    window it adds up to that. None where that is not known.
+    """Return the part of ``Window.lost_net`` that falls into a part of the window; None if unknown.
 
-    A step's samples count evenly over its duration, so that a part has to be longer than a step
-    to mean much.
+    Over parts that fill the window the results add up to ``lost_net``. A step's samples count
+    evenly over its duration, so only a part longer than a step means much.
 
     Args:
-        steps: of one job, those that the window is from.
-        window: of a change.
-        start_s: of the part, on the clock of the steps; what lies before the window is left out.
-        end_s: of the part, likewise.
+        steps: steps of the job that the window is from.
+        window: window of a change.
+        start_s: start of the part, on the clock of the steps; time before the window is left out.
+        end_s: end of the part; time after the window is left out.
     """
     if window.settled_rate is None:
         return None
@@ -201,7 +200,8 @@ def lost_between(
 
 
 def _settled_rate(steps: Sequence[StepRecord], last: int) -> float | None:
-    """Samples per second of the steps after index ``last`` that have its size."""
+    """Return samples per second of the steps after index ``last`` that have its size; None if too
+    few."""
     size = steps[last].num_workers
     after = steps[last : last + STEPS_BEFORE_REQUEST + 1]
     same = list(takewhile(lambda step: step.num_workers == size, after))
@@ -212,7 +212,7 @@ def _settled_rate(steps: Sequence[StepRecord], last: int) -> float | None:
 
 
 def _period(steps: Sequence[StepRecord], first: int) -> tuple[float, int] | None:
-    """Median period and batch of the last steps before index ``first`` at one size."""
+    """Return median period and batch of the last steps before index ``first`` at one size."""
     if first < 1:
         return None
     before = steps[max(0, first - STEPS_BEFORE_REQUEST - 1) : first]
@@ -225,7 +225,7 @@ def _period(steps: Sequence[StepRecord], first: int) -> tuple[float, int] | None
 
 
 def _first_after(steps: Sequence[StepRecord], at_s: float, inclusive: bool = False) -> int:
-    """Index of the first step that ends after a time (or at it)."""
+    """Return the index of the first step that ends after a time (or at it)."""
     find = bisect_left if inclusive else bisect_right
     return find(steps, at_s, key=_end_s)
 

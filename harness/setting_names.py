@@ -1,4 +1,4 @@
-"""Names for settings: what tells them apart, in few words."""
+"""Short names for settings, from the options that distinguish them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.inputs import contents_labels
 from harness.store import StoredRun
 
 _TOLD = [group for group in GROUPS if group != "tracking"]
-"""What settings are called by. Tracking determines nothing."""
+"""Groups that name settings. Tracking is left out, because it determines nothing."""
 
 
 def setting_names(members: Mapping[str, StoredRun]) -> dict[str, str]:

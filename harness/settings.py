@@ -16,14 +16,14 @@ _OPTIONS = (
     *(group for group in GROUPS if group != "tracking"),
     *(key for key, spec in KEYS.items() if spec.metadata["determines"] and key not in _TRIAL),
 )
-"""What determines results but for the trial."""
+"""Options that determine results, except those of the trial."""
 
 
 def settings(runs: Iterable[StoredRun]) -> dict[str, list[StoredRun]]:
-    """Return the runs of every setting, by the canonical JSON of what makes it.
+    """Return the runs of every setting, by the canonical JSON of what defines it.
 
-    Keys have the contents of trace and profile. These are told apart among the runs of one call,
-    so keys of two calls need not agree.
+    Keys include the contents of trace and profile. These are distinguished among the runs of one
+    call, so keys of two calls need not agree.
     """
     members = list(runs)
     found: dict[str, list[StoredRun]] = {}
@@ -34,7 +34,7 @@ def settings(runs: Iterable[StoredRun]) -> dict[str, list[StoredRun]]:
 
 
 def options_text(config: Mapping[str, Any]) -> str:
-    """Return the canonical JSON of what makes a setting but for the contents of files."""
+    """Return the canonical JSON of what defines a setting, without the contents of files."""
     return _text(_options(config))
 
 

@@ -1,8 +1,7 @@
-"""How like the original a scaled-down replay is.
+"""Similarity of a scaled-down replay to its original trace.
 
-Scaling a trace down changes it. These numbers stand beside each other for the trace as it
-was recorded and for the trace as it is replayed; comparisons between runs make sense where
-they agree.
+Scaling a trace down changes it. These numbers are computed both for the recorded trace and for the
+replayed trace. Runs can be compared if the numbers agree.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ MEANINGS = {
     "communication_share": "mean of 1 - T(w) / (w T(1)) at the requested slots",
     "rescale_share": "mean stopping time of a rescale over the median run time",
 }
-"""The numbers, all ratios without a unit."""
+"""Similarity numbers with their meanings; all are ratios without a unit."""
 
 
 def similarity(
@@ -29,12 +28,12 @@ def similarity(
     profile: Profile | None = None,
     rescale_s: float | None = None,
 ) -> dict[str, float]:
-    """The numbers of ``MEANINGS`` that can be known for a trace on a cluster.
+    """Return the numbers of ``MEANINGS`` that can be known for a trace on a cluster.
 
     Args:
         jobs: the trace.
         num_slots: slots of its cluster.
-        profile: curves of its workloads; None, or one without some of them: the share of
+        profile: curves of its workloads; None, or a profile that lacks some of them: the share of
             communication is left out.
         rescale_s: stopping time of a typical rescale on the clock of the trace, if known.
     """
@@ -65,7 +64,7 @@ def _communication_share(job: JobSpec, profile: Profile) -> float:
 
 
 def similarity_lines(facts: Mapping[str, float]) -> list[str]:
-    """The ``similarity_`` facts of a run beside those of the original, one number a line."""
+    """Return the ``similarity_`` facts of a run next to those of the original, one per line."""
     lines = []
     for name, meaning in MEANINGS.items():
         here, there = facts.get(f"similarity_{name}"), facts.get(f"similarity_{name}_original")

@@ -1,4 +1,4 @@
-"""How long steps really take from one to the next, where a job trains undisturbed."""
+"""Real periods from one step to the next while a job trains undisturbed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ WARM_UP_STEPS = 3
 """Steps after every change that do not count."""
 
 _GAP_STEPS, _GAP_S = 3.0, 0.2
-"""A pause longer than both, in usual steps and seconds, ends a stretch of steps."""
+"""Lengths in usual steps and in seconds; a pause longer than both ends a stretch of steps."""
 
 
 def stretches(steps: Sequence[StepRecord]) -> list[list[StepRecord]]:
-    """Steps between one change and the next: same workers, and no pause in between."""
+    """Return the steps between one change and the next: same workers, and no pause in between."""
     if not steps:
         return []
     usual_s = median(step.duration_s for step in steps)
@@ -31,8 +31,10 @@ def stretches(steps: Sequence[StepRecord]) -> list[list[StepRecord]]:
 
 
 def step_periods(steps: Sequence[StepRecord]) -> dict[int, list[float]]:
-    """Seconds from the start of one step to that of the next, by number of workers, without the
-    first steps of each stretch."""
+    """Return the seconds from the start of one step to the next, by number of workers.
+
+    The first steps of each stretch are left out.
+    """
     periods: dict[int, list[float]] = {}
     for stretch in stretches(steps):
         settled = stretch[WARM_UP_STEPS:]

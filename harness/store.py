@@ -200,9 +200,9 @@ class RunWriter:
         self.manifest["status"] = "finished"
         try:
             self._write(records, metrics)
-            run = load_run(self.path)  # before the move: later, another process may replace the run
+            run = load_run(self.path)  # before the move, after which another process may replace it
             put_in_place(self.path, self._final)
-            _sync(self._final.parent)
+            _sync(self._final.parent)  # so that the rename survives a crash of the machine
         except OSError as error:
             shutil.rmtree(self.path, ignore_errors=True)
             raise StoreError(_explain(error, self._final)) from error
@@ -217,7 +217,7 @@ class RunWriter:
         if not self.path.exists():
             return
         if isinstance(error, Exception) and any(self.path.iterdir()):
-            with suppress(OSError):  # the disk may be full, which may be the reason of the failure
+            with suppress(OSError):  # a full disk may be why the run failed
                 _write_json(self.path / FAILURE, {"run_id": self._final.name, "reason": str(error)})
             put_in_place(self.path, self._kept)
             error.add_note(f"logs of the run are kept in {self._kept}")
@@ -237,6 +237,7 @@ class RunWriter:
         _write_json(self.path / FACTS, records.facts)
         _write_json(self.path / METRICS, metrics)
         self.manifest["sha256"] = {name: sha256(self.path / name) for name in (FACTS, METRICS)}
+        # The manifest comes last, because ``has_run`` takes it as proof that the run is whole.
         _write_json(self.path / MANIFEST, self.manifest, sort_keys=False)
         _sync(self.path)
 
@@ -367,7 +368,7 @@ def run_paths(root: Path) -> Iterator[Path]:
     waiting = [root]
     while waiting:
         path = waiting.pop()
-        if path is not root and path.is_symlink():  # out of the folder, or round in a circle
+        if path is not root and path.is_symlink():  # it may lead out of the folder, or in a circle
             raise StoreError(f"{path}: is a link; name the folder that it leads to")
         if is_archive(path):
             try:

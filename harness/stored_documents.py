@@ -1,8 +1,8 @@
-"""What the documents of a stored run may hold: judged once, where a run is opened.
+"""Rules for the documents of a stored run, checked once when a run is opened.
 
-A folder of results may come from anywhere. What reads it later (validation, comparison, report,
-tracking) takes numbers for numbers and names for names, puts a run's id and label into paths, and
-asks for options by key.
+A folder of results may come from anywhere. Its later readers (validation, comparison, report,
+tracking) take numbers for numbers and names for names. They put a run's id and label into paths,
+and look up options by key.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from harness.tables import TABLES
 from harness.yaml_text import MOST_DEPTH
 
 _RUN_ID = re.compile(r"[\w+~ -][\w.+~ -]*")
-"""As ``file_names.run_name`` makes it: it names a folder, and stands within a search of MLflow."""
+"""Pattern of run ids from ``file_names.run_name``, which name folders and occur in searches of
+MLflow."""
 _FOLDER = r"(?!\.+(?:/|$))[^/\x00-\x1f\x7f]+"
 _LABEL = re.compile(rf"{_FOLDER}(?:/{_FOLDER})*")
-"""Of a study or sweep: it names a folder of a report, below that of all studies."""
+"""Pattern of labels of a study or sweep, which name a folder of a report, below that of all
+studies."""
 _MOST_LETTERS = 200
 
 _OUTCOMES = ("jobs", "jct_mean_s", "queueing_mean_s", "makespan_s")
@@ -123,7 +125,7 @@ _MANIFEST: Mapping[str, Kind] = {
     "profile.digest": _TEXT,
     "profile.curves": _OF_MAPPINGS,
 }  # fmt: skip
-"""Keys of a manifest by dotted name, and what they hold where they are there."""
+"""Keys of a manifest by dotted name, with the kind of value that they must have if present."""
 _NULLABLE = frozenset(
     {"name", "sweep", "git_commit", "seed", "repetition", "hardware.cores", "trace.as_recorded"}
 )
@@ -142,7 +144,7 @@ _COUNTED = frozenset(
         "steps_executed",
     }
 )  # fmt: skip
-"""Facts that are shown as whole numbers, or divided by."""
+"""Facts that are shown as whole numbers, or used as divisors."""
 
 
 def manifest_problems(manifest: Mapping[str, Any]) -> Iterator[str]:

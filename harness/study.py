@@ -134,8 +134,7 @@ def product(grid: Mapping[str, Sequence[Any]], quoted: bool = False) -> list[Poi
 
 
 def _names_of_files(grid: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return short names for the user's own files among the values: their stems, if these
-    differ."""
+    """Return short names for the user's files among the values: their stems, if these differ."""
     paths = {text: unquoted(text) for texts in grid.values() for text in texts}
     paths = {text: path for text, path in paths.items() if is_file(path)}
     stems = Counter(Path(path).stem for path in paths.values())

@@ -1,9 +1,9 @@
-"""Runs the points of a sweep: one process each, finished ones skipped, all summed up.
+"""Runner of a sweep's points: one process each, finished points skipped, with a summary.
 
-Simulated points run in parallel. Points that occupy the machine (the live engine) run
-afterwards, one at a time and alone, so that nothing disturbs their clock. What is finished
-stays finished: after any stop the same command goes on where it was. Points that another command
-runs are left to it, and taken as stored when they are (see ``claims.py``).
+Simulated points run in parallel. Points that occupy the machine (the live engine) run afterwards,
+one at a time and alone, so that nothing disturbs their clock. Finished points stay finished: after
+any stop the same command continues. A point that another command runs is left to it, and counts as
+stored once it is (see ``claims.py``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LOG_LINES = 6
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to run."""
+    """Points to run, with their common overrides."""
 
     label: str
     """Name of the study, or of the command; names the folder of logs and of the summary."""
@@ -49,12 +49,12 @@ class Sweep:
     """Overrides of every point."""
     points: Sequence[Point]
     parallel: int | None = None
-    """Most simulated points at once; None: as many as there are cores."""
+    """Most simulated points at once; None: the number of cores."""
 
 
 @dataclass
 class Entry:
-    """One point on its way."""
+    """State of one point of a sweep."""
 
     point: Point
     words: list[str]
@@ -68,12 +68,12 @@ class Entry:
 
     @property
     def is_open(self) -> bool:
-        """Still to be run."""
+        """True if the point is still to be run, or runs."""
         return self.status in ("to run", "running")
 
     @property
     def remaining_s(self) -> float:
-        """What is left of the estimate, seconds."""
+        """Remaining part of the estimate, in seconds."""
         if self.process is None:
             return self.estimate_s
         return max(0.0, self.estimate_s - (time.monotonic() - self.process.started_s))
@@ -82,15 +82,15 @@ class Entry:
 def plan_sweep(
     sweep: Sweep, library: Library | None = None, *, check_workloads: bool = True
 ) -> list[Entry]:
-    """Every point composed, built and checked; nothing started.
+    """Compose, build and check every point; start nothing.
 
     Args:
-        sweep: what to run.
+        sweep: the sweep to plan.
         library: loaded traces and profiles to share with other sweeps.
         check_workloads: as for ``plan``.
 
     Raises:
-        UserError: the problems of all points, each once, with the points it is about.
+        UserError: the problems of all points, each once, with the points that it concerns.
     """
     library = library or Library()
     entries: list[Entry] = []
@@ -115,7 +115,7 @@ def plan_sweep(
 
 
 def _same_runs(entries: Sequence[Entry]) -> dict[str, list[Point]]:
-    """Points that would be one run: they would write over each other."""
+    """Return points that would be the same run, and so would overwrite each other."""
     by_run: dict[str, list[Point]] = {}
     for entry in entries:
         by_run.setdefault(entry.planned.run_id, []).append(entry.point)
@@ -134,12 +134,12 @@ def read_words(
     base: Mapping[str, Any] | None = None,
     library: Library | None = None,
 ) -> RunConfig:
-    """The configuration of one command line.
+    """Return the configuration of one command line.
 
     Args:
         words: overrides in Hydra's grammar.
         base: a stored configuration to start from instead of the defaults.
-        library: what was loaded and checked for others already.
+        library: parts already loaded and checked for other points.
 
     Raises:
         UserError: everything that is wrong with the words and with what they compose.
@@ -163,7 +163,7 @@ def read_words(
 
 
 def show_plan(sweep: Sweep, entries: Sequence[Entry]) -> None:
-    """Print what would run, and how long it may take."""
+    """Print the points that would run, and their expected time."""
     out = console()
     for number, entry in enumerate(entries, 1):
         axes = " ".join(f"{axis}={value}" for axis, value in entry.point.axes.items())
@@ -185,9 +185,9 @@ def _width(sweep: Sweep) -> int:
 
 
 def remaining_s(entries: Sequence[Entry], width: int) -> float:
-    """Seconds that the open points may take: ``width`` side by side, exclusive ones alone.
+    """Return the expected seconds of the open points: ``width`` in parallel, exclusive ones alone.
 
-    Estimates are corrected by what the exclusive points that have ended here really took.
+    Estimates are corrected by the real times of the exclusive points that have ended here.
     """
     ended = [e for e in entries if e.status == "done" and e.planned.engine.exclusive]
     guessed_s = sum(e.estimate_s for e in ended)
@@ -200,7 +200,7 @@ def remaining_s(entries: Sequence[Entry], width: int) -> float:
 
 
 def run_sweep(sweep: Sweep, entries: list[Entry]) -> int:
-    """Run what is not finished; print a summary of all points; the exit code.
+    """Run the unfinished points, print a summary of all points, and return the exit code.
 
     Returns:
         0, or 1 if any point failed; 130 or 143 after Ctrl-C or SIGTERM.
@@ -254,7 +254,7 @@ def _run_all(sweep: Sweep, entries: Sequence[Entry], folder: Path, progress: Swe
             running.remove(entry)
             _finish(entry)
             progress.ended(_title(entry), entry.status, entry.wall_s)
-        # Room comes with every end; what other commands have is looked at now and then.
+        # Every end makes room. Claims of other commands are checked only every ``LOOK_S``.
         if ended or time.monotonic() >= next_look_s:
             _start(waiting, running, width, claims, folder, progress)
             next_look_s = time.monotonic() + LOOK_S
@@ -298,7 +298,8 @@ def _start(
 
 
 def _process(entry: Entry, folder: Path, descriptors: Sequence[int]) -> PointProcess:
-    """The point from its resolved configuration, so that editing files does not change it."""
+    """Return the process of a point, which reads its resolved configuration, so that editing files
+    does not change it."""
     planned = entry.planned
     path = _own_file(folder / "points", planned.run_id, ".yaml")
     path.write_text(config_yaml(planned.config), encoding="utf-8")
@@ -311,7 +312,7 @@ def _process(entry: Entry, folder: Path, descriptors: Sequence[int]) -> PointPro
 def _own_file(folder: Path, run_id: str, suffix: str) -> Path:
     """Return a path that no other command uses; remove this run's files of commands that ended.
 
-    Other commands may have a point of the same run, and show the end of its log as theirs.
+    Other commands may run a point of the same run, and show the end of its log as theirs.
     """
     folder.mkdir(exist_ok=True)
     for path in folder.glob(f"{run_id}-*{suffix}"):
@@ -321,10 +322,11 @@ def _own_file(folder: Path, run_id: str, suffix: str) -> Path:
 
 
 def mirror_all(entries: Sequence[Entry]) -> None:
-    """Mirror every stored point, by this one process; what is there already is left alone.
+    """Mirror every stored point in this one process; a point that is mirrored already stays as it
+    is.
 
-    Points do not do it themselves: loading MLflow takes longer than most simulated points. A store
-    that another process has is waited for once, and not for every point.
+    Points do not mirror themselves, because loading MLflow takes longer than most simulated points.
+    A store that another process has locked is waited for once, not for every point.
     """
     locked: list[Mapping[str, Any]] = []
     for entry in entries:
@@ -336,7 +338,7 @@ def mirror_all(entries: Sequence[Entry]) -> None:
 
 
 def has_room(entry: Entry, running: Sequence[Entry], width: int) -> bool:
-    """Whether a point may start beside those that run."""
+    """Return whether a point may start next to those that run."""
     if entry.planned.engine.exclusive or any(e.planned.engine.exclusive for e in running):
         return not running
     return len(running) < width
@@ -358,16 +360,16 @@ def _finish(entry: Entry) -> None:
 
 
 def _release(entry: Entry) -> None:
-    """Let other commands have a point that has ended.
+    """Release the claim of a point that has ended.
 
-    A process that could not be killed yet keeps the claim that it has inherited.
+    A process that could not be killed yet keeps the claim, which it has inherited.
     """
     if entry.claim and entry.process and entry.process.returncode is not None:
         entry.claim.release()
 
 
 def sweep_folder(sweep: Sweep, entries: Sequence[Entry]) -> Path:
-    """Where the logs and the summary of a sweep are: ``sweeps/<label>`` beside the runs."""
+    """Return the folder of a sweep's logs and summary: ``sweeps/<label>`` next to the runs."""
     runs = Path(entries[0].planned.config.results_dir) if entries else Path("results/runs")
     return runs.parent / "sweeps" / sweep.label
 
@@ -393,7 +395,8 @@ def write_points(folder: Path, sweep: Sweep, entries: Sequence[Entry]) -> Path:
 
 
 def show_summary(entries: Sequence[Entry], folder: Path) -> None:
-    """Print the table of all points, what failed and why, and the share really executed."""
+    """Print the table of all points, the failures with reasons, and the share of steps really
+    executed."""
     out = console()
     rows = [
         (entry.point.axes, entry.status, entry.stored.metrics if entry.stored else {})

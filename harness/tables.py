@@ -262,7 +262,7 @@ def _check_header(path: Path, found: list[str], expected: list[str], num_needed:
     need.
 
     Raises:
-        TableError: columns are missing or others.
+        TableError: needed columns are missing, or columns are unknown.
     """
     if found != expected[: len(found)] or len(found) < num_needed:
         raise TableError(

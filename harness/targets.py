@@ -2,9 +2,9 @@
 
 People exchange traces, studies, profiles and configurations of runs, and a class is code. So a
 ``_target_`` must name a class of this project that is made for its place (``harness/seams.yaml``),
-or a class of a package that the user has allowed. The user allows packages in ``elastrace.yaml`` of
-the folder where the command runs, never in the file that names the class. Any other name is refused
-before it is imported, because importing a module runs it.
+or a class of an allowed package. The user allows packages in ``elastrace.yaml`` of the folder where
+the command runs, never in the file that names the class. Any other name is refused before it is
+imported, because importing a module runs it.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def allowed_packages() -> tuple[str, ...]:
     problems: list[Problem | str] = [
         Problem(f"{path}: {ALLOW}", f"{show(name)} is no name of a package", line) for name in wrong
     ]
-    # Its functions delete files and run commands, and it holds no part of anything.
+    # Python's library is never allowed: its functions delete files and run commands.
     problems += [
         Problem(f"{path}: {ALLOW}", f"{name} is Python's own library", "remove it")
         for name in names
@@ -208,7 +208,7 @@ def _misfit(found: Any, target: str, seam: str) -> str | None:
     wanted = SEAMS[seam]
     is_class = inspect.isclass(found)
     defined_in = str(getattr(found, "__module__", ""))
-    # A module also holds what it imports, which is made for no seam.
+    # A module also exposes the names that it imports, and those are made for no seam.
     if within(target, wanted.within) and not within(defined_in, wanted.within):
         return f"{target} is no {seam}: it is of {defined_in}"
     if wanted.makes is not None:
@@ -219,7 +219,7 @@ def _misfit(found: Any, target: str, seam: str) -> str | None:
         return None if fits else f"{target} is no {name}, nor annotated to return one"
     if not is_class:
         return f"{target} is no class"
-    if hasattr(found, "__getattr__"):  # its objects hand calls on to others
+    if hasattr(found, "__getattr__"):  # its objects delegate calls
         return None
     lacking = [name for name in wanted.methods if not callable(getattr(found, name, None))]
     return f"{target} has no {'(), '.join(lacking)}()" if lacking else None

@@ -1,7 +1,7 @@
-"""MLflow: a mirror of stored runs and of the report. The only importer of mlflow.
+"""MLflow as a mirror of stored runs and of the report. The only importer of mlflow.
 
-``python -m harness.tracking`` fills MLflow from ``results/`` again; what is there already
-is left alone, what changed is replaced. ``python -m harness.tracking ui`` opens it.
+``python -m harness.tracking`` fills MLflow from ``results/`` again. Runs that are there already are
+left alone; changed ones are replaced. ``python -m harness.tracking ui`` opens it.
 
 Configuration (``configs/tracking/``), all keys optional:
 
@@ -51,32 +51,32 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 BATCH = 1000
-"""Most metrics MLflow takes in one call; of parameters and tags it takes a tenth."""
+"""Most metrics that MLflow takes in one call; of parameters and tags it takes a tenth."""
 REFILL = "python -m harness.tracking"
 LOCK_WAIT_S = 300.0
-"""Seconds of waiting for an embedded store that another process has locked. A holder that works
-needs 10 to make a new store, or a few to mirror a run; more than 60 on an overloaded machine."""
+"""Longest wait, in seconds, for an embedded store that another process has locked. A working holder
+needs 10 s to make a new store and a few to mirror a run, or over 60 on an overloaded machine."""
 _SILENT_S = 2.0
-"""Seconds of waiting before a line tells of it."""
+"""Seconds of waiting before a line reports it."""
 END_TIMEOUT_S = 10.0
 _DIGEST_LENGTH = 36
 _CONTENTS = "elastrace.contents"
 
 
 class TrackingError(UserError):
-    """MLflow cannot be reached or used; the text names the place and the way out."""
+    """Failure to reach or use MLflow; the text names the place and the way out."""
 
     def __init__(self, text: str) -> None:
         super().__init__([text])
 
 
 class LockedError(TrackingError):
-    """Another process has had the store's lock for too long; other runs would wait as well."""
+    """Time-out of the store's lock, which another process has; other runs would wait as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to mirror to."""
+    """Destination of the mirror."""
 
     uri: str = "sqlite:///results/mlflow/mlflow.db"
     artifacts: str = "results/mlflow/artifacts"
@@ -91,7 +91,7 @@ class Target:
 
 
 def target(config: Mapping[str, Any]) -> Target:
-    """The target that a tracking configuration describes.
+    """Return the target that a tracking configuration describes.
 
     Raises:
         TrackingError: a key is unknown.
@@ -106,7 +106,7 @@ def target(config: Mapping[str, Any]) -> Target:
 
 
 def prepare(config: Mapping[str, Any]) -> None:
-    """Create store and experiment, once; call it before several processes mirror.
+    """Create store and experiment once; call this before several processes mirror.
 
     Raises:
         TrackingError: MLflow cannot be reached or used.
@@ -118,9 +118,9 @@ def prepare(config: Mapping[str, Any]) -> None:
 
 
 def mirror(run: StoredRun, config: Mapping[str, Any]) -> bool:
-    """Mirror a finished run; False if the same is there already or tracking is off.
+    """Mirror a finished run; return False if an equal copy is there already or tracking is off.
 
-    A run of the same id that is there with other contents is replaced.
+    A run with the same id but other contents is replaced.
 
     Raises:
         LockedError: another process had the store's lock for ``LOCK_WAIT_S``. The run is safe in
@@ -136,11 +136,12 @@ def mirror(run: StoredRun, config: Mapping[str, Any]) -> bool:
 
 
 def attach_report(figures: Path, config: Mapping[str, Any]) -> int:
-    """Put a drawn report's figures to the runs they show; how many files were put.
+    """Attach a drawn report's figures to the runs that they show; return the number of files
+    attached.
 
     Args:
-        figures: ``figures.json`` of the report: a list of objects with ``file`` (relative)
-            and ``run_ids``.
+        figures: ``figures.json`` of the report: a list of objects with ``file`` (relative) and
+            ``run_ids``.
         config: tracking configuration.
 
     Raises:
@@ -189,10 +190,11 @@ def _figure_entries(figures: Path) -> list[tuple[Path, list[str]]]:
 
 
 def refill(directories: Iterable[Path], config: Mapping[str, Any]) -> tuple[int, int, list[str]]:
-    """Mirror every run at or below the directories; of two with one id the first.
+    """Mirror every run at or below the directories; of two runs with one id, the first.
 
     Returns:
-        How many runs were mirrored, how many were there already, and what could not be read.
+        The number of runs mirrored, the number that were there already, and the errors of
+        unreadable runs.
 
     Raises:
         TrackingError: MLflow cannot be reached or used.
@@ -217,7 +219,7 @@ def refill(directories: Iterable[Path], config: Mapping[str, Any]) -> tuple[int,
 
 
 def mirrored_metrics(config: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """What MLflow shows: the metrics of every run that was mirrored, by the run's id.
+    """Return the metrics of every mirrored run as MLflow shows them, by the run's id.
 
     Raises:
         TrackingError: MLflow cannot be reached or used.
@@ -234,7 +236,7 @@ def mirrored_metrics(config: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 def _mirror(where: Target, client: MlflowClient, experiment: str, run: StoredRun) -> bool:
     digest = contents_digest(run)
-    # Of two sweeps with one run, the second would take the first's unfinished copy for an old one.
+    # Without the lock, a second sweep with this run would take an unfinished copy for an old one.
     with _locked(where):
         for found in _search(client, experiment, f"tags.run_id = '{run.run_id}'"):
             if found.data.tags.get(_CONTENTS) == digest:
@@ -267,7 +269,7 @@ def _log(client: MlflowClient, run_id: str, run: StoredRun) -> None:
 
 
 def _trace_input(trace: Mapping[str, Any]) -> DatasetInput:
-    """The trace as MLflow's data set; its digest is cut to what MLflow takes."""
+    """Return the trace as MLflow's data set; its digest is cut to the length that MLflow takes."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     source = {"source": str(trace.get("source", "")), "sha256": str(trace.get("digest"))}
@@ -283,7 +285,7 @@ def _trace_input(trace: Mapping[str, Any]) -> DatasetInput:
 
 
 def _open(where: Target) -> tuple[MlflowClient, str]:
-    """A client and the id of the experiment; creates both where they do not exist."""
+    """Return a client and the id of the experiment; create them if they do not exist."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -351,7 +353,7 @@ def _locked(where: Target) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _errors(where: Target, results: Sequence[Path] = ()) -> Iterator[None]:
-    """Turn whatever MLflow raises into one message with the way out.
+    """Turn any error of MLflow into one message with the way out.
 
     Args:
         where: the store.
@@ -392,7 +394,7 @@ def _batches(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 
 
 def open_ui(where: Target, port: int) -> int:
-    """Serve MLflow on the loopback address until Ctrl-C or SIGTERM; its exit code."""
+    """Serve MLflow on the loopback address until Ctrl-C or SIGTERM; return its exit code."""
     words = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
     words += ["--workers", "1", "--backend-store-uri", where.uri]
     words += ["--default-artifact-root", where.artifacts]
@@ -409,7 +411,7 @@ def open_ui(where: Target, port: int) -> int:
     except KeyboardInterrupt:
         return 0
     finally:
-        for signum in (signal.SIGTERM, signal.SIGKILL):  # the second for one that has stopped
+        for signum in (signal.SIGTERM, signal.SIGKILL):  # SIGKILL for a server that is stopped
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(server.pid, signum)  # MLflow's own children, too
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -418,7 +420,7 @@ def open_ui(where: Target, port: int) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fill MLflow from results, or open it; returns the exit code."""
+    """Fill MLflow from results, or open it; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.tracking",
         description="Fill MLflow from stored runs (default), attach a report, or open the UI.",

@@ -1,4 +1,4 @@
-"""What of a stored run is mirrored to tracking: parameters, tags, curves. Pure functions."""
+"""Parts of a stored run that are mirrored to tracking: parameters, tags, curves. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from harness.tables import TableError
 PARAM_LENGTH = 500
 """Longest value of a parameter, characters."""
 CURVE_POINTS = 1000
-"""Most points of a curve; longer ones are thinned evenly. The records keep every step."""
+"""Most points of a curve; longer curves are thinned evenly. The records keep every step."""
 _MARKS = re.compile(r"[\\`*\[\]!|~#]")
-"""What Markdown takes for an order in the middle of a line; ``_`` is none within a word."""
+"""Characters that Markdown interprets in the middle of a line; ``_`` is literal within a word."""
 _BAD_NAME = re.compile(r"[^\w\-./ ]")
 
 
@@ -37,9 +37,9 @@ class Point(NamedTuple):
 
 
 def parameters(run: StoredRun) -> dict[str, str]:
-    """The chosen option of every group under its own name, then all settings.
+    """Return the chosen option of every group under its own name, then all settings.
 
-    MLflow's compare page shows the first parameters that differ, by name. Choices come first
+    MLflow's compare page shows the first parameters that differ, by name. So choices come first
     there (backend, engine, scheduler), and settings begin with ``setting.``.
     """
     choices = dict(run.manifest.get("choices") or run.config.get("choices") or {})
@@ -50,8 +50,8 @@ def parameters(run: StoredRun) -> dict[str, str]:
 
 
 def display_name(run: StoredRun) -> str:
-    """Name of the run in lists: its label, or scheduler with its level, backend and engine; then a
-    short id."""
+    """Return the name of the run in lists: its label, or scheduler with its level, backend and
+    engine. A short id follows."""
     choices = dict(run.manifest.get("choices") or run.config.get("choices") or {})
     if "scheduler" in choices:
         choices["scheduler"] = levels.beside(choices["scheduler"], levels.of_run(run))
@@ -61,10 +61,10 @@ def display_name(run: StoredRun) -> str:
 
 
 def tags(run: StoredRun) -> dict[str, str]:
-    """Return what to group and filter by, and the run's description.
+    """Return tags to group and filter by, and the run's description.
 
-    The chosen option of every group, how far the scheduler was checked, contents of trace and
-    profile, versions, machine.
+    They are the chosen option of every group, the scheduler's verification level, contents of trace
+    and profile, versions, and the machine.
     """
     manifest, config = run.manifest, run.config
     hardware = manifest.get("hardware", {})
@@ -101,10 +101,10 @@ def tags(run: StoredRun) -> dict[str, str]:
 
 
 def curves(run: StoredRun) -> Iterator[Point]:
-    """Losses, step times and workers by job and step; evaluations; the machine over time.
+    """Yield losses, step times and workers by job and step; evaluations; the machine over time.
 
     Raises:
-        TableError: a table is damaged, or a cell of it is no number that a curve can have.
+        TableError: a table is damaged, or a cell is no number that a curve can have.
     """
     try:
         yield from _curves(run)
@@ -143,7 +143,7 @@ def _curves(run: StoredRun) -> Iterator[Point]:
 
 
 def contents_digest(run: StoredRun) -> str:
-    """Digest of everything that is mirrored of a run."""
+    """Return a digest of everything of a run that is mirrored."""
     digest = hashlib.sha256()
     for file in run.files():
         digest.update(file.name.encode())
@@ -152,7 +152,7 @@ def contents_digest(run: StoredRun) -> str:
 
 
 def began_ms(run: StoredRun) -> int:
-    """When the run began, ms since 1970, by its manifest: filling again gives the same."""
+    """Return when the run began by its manifest, in ms since 1970; a refill gives the same."""
     created = run.manifest.get("created")
     began = datetime.fromisoformat(created).timestamp() if created else 0.0
     return int(1000 * began)
@@ -168,7 +168,7 @@ def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 def _name(text: str) -> str:
     parts = _BAD_NAME.sub("_", text)[:200].split("/")
-    # MLflow takes a name for a path, and none that leads elsewhere.
+    # MLflow takes a name as a path and refuses names that lead elsewhere.
     return "/".join(part if part.strip(".") else "_" * (len(part) or 1) for part in parts)
 
 
@@ -178,7 +178,7 @@ def _unmarked(text: str) -> str:
 
 
 def _thinned(rows: Sequence[Any]) -> Sequence[Any]:
-    """At most ``CURVE_POINTS`` rows, evenly spread, first and last among them."""
+    """Return at most ``CURVE_POINTS`` rows, evenly spread, with the first and the last."""
     if len(rows) <= CURVE_POINTS:
         return rows
     last = len(rows) - 1

@@ -1,4 +1,4 @@
-"""Chosen options, written into the study that tests them on other inputs."""
+"""Writer of chosen options into the study that tests them on other inputs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _Grid = Mapping[str, Sequence[Any]]
 
 
 def is_of_system(axis: str) -> bool:
-    """Whether an axis of a study makes a system and not an input."""
+    """Return whether an axis of a study makes a system and not an input."""
     return axis.lstrip("+").partition(".")[0] in SYSTEM_GROUPS
 
 
 def write_into(label: str, chosen: Mapping[str, Sequence[str]]) -> Path:
-    """Put one grid for every scheduler in place of the study's grids; the study's file.
+    """Replace the study's grids by one grid for every scheduler, and return the study's file.
 
-    Inputs are those that the study has. Its grids of other schedulers stay, and so do all other
-    lines of the file, and comments at the head of its grids.
+    The inputs are those of the study. Its grids of other schedulers stay, as do all other lines of
+    the file and the comments above its grids.
 
     Args:
-        label: of the study, as ``load_study`` takes it.
-        chosen: the words of the options by scheduler, those of backend and engine among them.
+        label: name of the study, as ``load_study`` takes it.
+        chosen: words of the options by scheduler, including those of backend and engine.
 
     Raises:
         UserError: the study is unknown, or has no inputs or different ones.

@@ -1,13 +1,13 @@
-"""``python -m harness.tuning study=NAME``: the options that the records of a study choose.
+"""Command ``python -m harness.tuning study=NAME``: chooses options from the records of a study.
 
-A candidate is a scheduler with options (the axes of the study that are ``scheduler``, ``backend``,
-``engine`` or options of these); every other axis makes an input (trace, seed). The rule: of the
-candidates of a scheduler, the one with the best mean of the metric over the inputs; of equal means,
-the first in the study. Every scheduler must have as many candidates, or all that there are: fewer
-are enough where all of its options are switches, with every setting tried. Every candidate must
-have a finished run of every input.
+A candidate is a scheduler with options: the axes of the study that are ``scheduler``, ``backend``,
+``engine`` or options of these. Every other axis makes an input (trace, seed). The rule chooses, for
+each scheduler, the candidate with the best mean of the metric over the inputs; of equal means, the
+first in the study.
 
-``--into STUDY`` writes the choice into the study that runs it on other inputs.
+All schedulers must have the same number of candidates. Fewer are enough if all options of a
+scheduler are switches and every setting is tried. Every candidate must have a finished run of every
+input. ``--into STUDY`` writes the choice into the study that runs it on other inputs.
 
 Exit code 0: chosen; 2: a wrong argument, or the study does not allow a choice.
 """
@@ -44,17 +44,17 @@ METRICS: Mapping[str, float] = {
     "jct_mean_s": -1.0,
     "jct_penalised_mean_s": -1.0,
 }
-"""Metrics by which a choice is made, with the sign that makes more better."""
+"""Metrics by which a choice is made, with sign 1 if larger is better, otherwise -1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One scheduler with options, and what it reached on every input."""
+    """One scheduler with options, and its results on every input."""
 
     scheduler: str
     options: tuple[str, ...]
     values: Mapping[str, float]
-    """The metric by input."""
+    """Value of the metric by input."""
 
     @property
     def mean(self) -> float:
@@ -63,7 +63,7 @@ class Candidate:
 
 
 def candidates(label: str, results: Sequence[Path], metric: str) -> list[Candidate]:
-    """The candidates of a study, in its order, from its finished runs.
+    """Return the candidates of a study, in its order, from its finished runs.
 
     Raises:
         UserError: the study is unknown or has no axis ``scheduler``, points have not been run, the
@@ -106,12 +106,12 @@ def candidates(label: str, results: Sequence[Path], metric: str) -> list[Candida
 
 
 def _trial(config: Mapping[str, Any]) -> tuple[str, Any, Any]:
-    """Return what a run is but for the contents of its files."""
+    """Return the identity of a run without the contents of its files."""
     return options_text(config), config.get("seed"), config.get("repetition")
 
 
 def _problem(run: StoredRun | None, metric: str, label: str) -> tuple[str, str] | None:
-    """Why a run cannot count, and the way out."""
+    """Return why a run cannot count, and the way out; None if it counts."""
     if run is None:
         return "has no finished run", f"run it: python -m harness study={label}"
     if metric not in run.metrics:
@@ -124,7 +124,8 @@ def _problem(run: StoredRun | None, metric: str, label: str) -> tuple[str, str] 
 
 
 def num_settings(scheduler: str) -> int | None:
-    """Settings that a shipped scheduler has; None unless all of its options are switches."""
+    """Return the number of settings of a shipped scheduler; None unless all its options are
+    switches."""
     path = CONFIG_DIR / "scheduler" / f"{scheduler}.yaml"
     if not path.is_file():
         return None
@@ -134,7 +135,7 @@ def num_settings(scheduler: str) -> int | None:
 
 
 def choose(found: Sequence[Candidate], metric: str) -> dict[str, Candidate]:
-    """The best candidate of every scheduler.
+    """Return the best candidate of every scheduler.
 
     Raises:
         UserError: budgets or inputs are not the same.
@@ -157,7 +158,7 @@ def choose(found: Sequence[Candidate], metric: str) -> dict[str, Candidate]:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.tuning",
         description=(
@@ -183,7 +184,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Choose and print; the exit code."""
+    """Choose and print; return the exit code."""
     options = build_parser().parse_intermixed_args(argv)
     try:
         words = {}

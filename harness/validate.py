@@ -1,14 +1,14 @@
-"""``python -m harness.validate DIR...``: are these results whole, and do they agree?
+"""Command ``python -m harness.validate DIR...``: are these results whole, and do they agree?
 
-Of every run at or below the directories: the version and the manifest, that every table
-reads and still has the digest it was written with, that the records do not contradict one
-another, and that ``metrics.json`` is what the records give. Prints all problems at once, and
-the tables that a copied run was made without; what needs them is not checked. A run that failed
-next to them is a problem until it is run again. Runs on an earlier content of an edited trace or
-profile are told. With
-``--division closed`` also whether all of them together are a whole result of a shipped study, with
-a scheduler or backend of one's own (see ``harness/divisions.py`` and docs/submitting.md).
-Exit code 0: no problem; 2: problems, or no run found.
+For every run at or below the directories, the version, the manifest and the tables are checked:
+each table must read and have its original digest. The records must not contradict one another, and
+``metrics.json`` must follow from them. All problems are printed at once, with the tables that a
+copied run was made without; checks that need them are left out. A failed run next to them is a
+problem until it is run again. Runs on earlier contents of an edited trace or profile are reported.
+
+With ``--division closed`` all runs together must also be a whole result of a shipped study, with
+the user's own scheduler or backend. See ``harness/divisions.py`` and docs/submitting.md. Exit code
+0: no problem; 2: problems, or no run found.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ from harness.tables import TableError
 _SLACK_S = 1e-6
 """Rounding allowed where two times must not overlap."""
 _FROM_GRANTS = ("cluster_efficiency_mean", "slot_utilization_mean")
-"""Metrics that records without grants give wrongly; others that lack a table are absent."""
+"""Metrics that come out wrong without grants; other metrics that lack a table are absent."""
 _OF_MACHINE = (
     "the pre-importing process has died",
     *(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)),
 )
-"""In the reasons of jobs that ended because the machine failed. Earlier versions stored such runs
-as finished; now they fail."""
+"""Texts in the reasons of jobs that ended because the machine failed. Earlier versions stored such
+runs as finished; now they fail."""
 _MANIFEST_KEYS = ("run_id", "schema_version", "status", "config_hash", "command")
 
 
 def check_run(path: Path) -> list[str]:
-    """Everything wrong with the run in a directory; empty if it is sound."""
+    """Return everything wrong with the run in a directory; empty if it is sound."""
     problems: list[str] = []
     try:
         run = load_run(path)
@@ -70,7 +70,7 @@ def check_run(path: Path) -> list[str]:
 
 
 def check_records(records: RunRecords, left_out: Collection[str] = ()) -> Iterator[str]:
-    """Contradictions within the records of a run; ``left_out`` names tables not kept."""
+    """Yield contradictions within the records of a run; ``left_out`` names tables not kept."""
     known: dict[str, JobRecord] = {}
     for job in records.jobs:
         if job.job_id in known:
@@ -107,7 +107,7 @@ def _check_job(job: JobRecord) -> Iterator[str]:
 
 
 def _check_grants(grants: Sequence[GrantRecord], num_slots: float | None) -> Iterator[str]:
-    """No slot is held by two jobs at once, none lies outside the cluster."""
+    """Yield slots that two jobs hold at once, or that lie outside the cluster."""
     busy_until: dict[int, tuple[float, str]] = {}
     for grant in sorted(grants, key=lambda row: (row.start_s, row.end_s, row.job_id)):
         if grant.end_s < grant.start_s:
@@ -127,7 +127,7 @@ def _check_grants(grants: Sequence[GrantRecord], num_slots: float | None) -> Ite
 def _check_outages(
     outages: Sequence[OutageRecord], grants: Sequence[GrantRecord], num_slots: float | None
 ) -> Iterator[str]:
-    """No slot goes down while it is down, and none is held meanwhile."""
+    """Yield slots that go down while they are down, or that a job holds meanwhile."""
     of_slot: dict[int, list[OutageRecord]] = {}
     for outage in sorted(outages, key=lambda row: (row.start_s, row.end_s, row.slot)):
         slot = outage.slot
@@ -194,7 +194,7 @@ def _check_metrics(run: StoredRun) -> Iterator[str]:
     try:
         computed = metrics.compute(run.records)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        # Numbers that no run has, such as times beyond all floats: any formula may break on them.
+        # Damaged records may have numbers on which any formula fails, such as times beyond floats.
         yield f"the records give no metrics ({error}); run the point again"
         return
     version = run.manifest.get("metrics_version", 0)
@@ -212,7 +212,7 @@ def _check_metrics(run: StoredRun) -> Iterator[str]:
 
 
 def _failed(directory: Path, paths: Sequence[Path]) -> Iterator[str]:
-    """Runs next to those that are stored, or in the directory itself, that failed."""
+    """Yield failed runs next to those that are stored, or in the directory itself."""
     for folder in sorted({directory, *(path.parent for path in paths)}):
         try:
             for run_id, reason in failed_runs(folder):
@@ -239,7 +239,7 @@ def _edited(runs: Sequence[StoredRun]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check directories of results; returns the exit code."""
+    """Check directories of results; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.validate",
         description="Check that stored runs are whole and that their numbers agree.",
@@ -291,8 +291,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fits_division(directories: Sequence[Path], division: str, study: str | None) -> bool:
-    """Whether all runs together can be in a division; says why not, and what a reader may ask."""
-    from harness import divisions  # composes configurations, which few calls need
+    """Return whether all runs together can be in a division, and print why not.
+
+    A note counts the runs that were not made from a committed state of the code.
+    """
+    from harness import divisions  # slow to import, and rarely needed
 
     runs = [run for directory in directories for run in iter_runs(directory)]
     try:

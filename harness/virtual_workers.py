@@ -1,9 +1,8 @@
-"""How fast slots run a job's virtual workers: what an engine and a scheduler both reckon with.
+"""Speed of slots that run a job's virtual workers, as both engine and scheduler compute it.
 
-A job has a fixed number of virtual workers; each computes a local mini-batch of
-``global_batch / num_logical_workers`` samples in every step, one after the other on its slot.
-The step ends when the slot that takes longest is through (EasyScale, section 3.4.1, eq. 1b).
-Communication is not reckoned with, as it is not there.
+A job has a fixed number of virtual workers. In every step each computes a local mini-batch of
+``global_batch / num_logical_workers`` samples, one after the other on its slot. The step ends with
+the slowest slot (EasyScale, section 3.4.1, eq. 1b). Communication is left out, as in that equation.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from harness.trace.job import JobSpec
 def capability(
     curve: Throughput, spec: JobSpec, global_batch: int, device_type: str | None
 ) -> float:
-    """C_i: local mini-batches per second of one virtual worker alone on such a device."""
+    """Return C_i: local mini-batches per second of one virtual worker alone on such a device."""
     local = global_batch / spec.num_logical_workers
     return curve.samples_per_s(1, max(1, round(local)), device_type) / local
 
 
 def step_s(virtual_workers: Sequence[int], capabilities: Sequence[float]) -> float:
-    """f_overload (eq. 1b): seconds of a global mini-batch; infinite where a slot cannot run any.
+    """Return f_overload (eq. 1b): seconds of a global mini-batch; infinite if a slot has no speed.
 
     Args:
-        virtual_workers: of each slot.
+        virtual_workers: number on each slot.
         capabilities: C_i of each slot, local mini-batches per second.
     """
     pairs = zip(virtual_workers, capabilities, strict=True)
@@ -37,13 +36,14 @@ def step_s(virtual_workers: Sequence[int], capabilities: Sequence[float]) -> flo
 def spread(
     num_workers: int, capabilities: Sequence[float], most: Sequence[int] | None = None
 ) -> tuple[int, ...]:
-    """Virtual workers of each slot so that the step is as short as can be, one at least on each.
+    """Return the virtual workers of each slot, at least one, so that the step is as short as
+    possible.
 
-    Each next one goes to the slot that is through with it first; ties: the first slot. That
-    is optimal, since all virtual workers are equal.
+    Each further worker goes to the slot that would finish it first; ties go to the first slot. That
+    is optimal, because all virtual workers are equal.
 
     Args:
-        num_workers: of the job; no fewer than slots.
+        num_workers: virtual workers of the job; no fewer than slots.
         capabilities: C_i of each slot.
         most: the most that each slot may get; None: any number.
 

@@ -26,18 +26,20 @@ from harness.targets import TARGET
 
 TIMEOUT_S = 180.0
 NUM_TRIED = 8
-"""Samples that are fetched twice, about so many and spread over the set: not all may be drawn."""
+"""Approximate number of samples that are fetched twice, spread over the set, because not all
+samples may be drawn."""
 _ROOT = Path(__file__).resolve().parent.parent
 
 
 def workload_problems(
     workloads: Mapping[str, WorkloadSpec], *, drawn: bool = False
 ) -> list[Problem | str]:
-    """What is wrong with the options of these workloads; takes seconds, for the imports.
+    """Return what is wrong with the options of these workloads; takes seconds, for the imports.
 
     Args:
         workloads: the workloads that a run will train, by name.
-        drawn: whether their samples may come out of the random states of who fetches them.
+        drawn: true if their samples may depend on the random states of the process that fetches
+            them.
     """
     pool = {name: {TARGET: spec.target, **spec.options} for name, spec in workloads.items()}
     command = [sys.executable, "-m", "harness.workload_check", *(["--drawn"] * drawn)]
@@ -63,9 +65,12 @@ def workload_problems(
 
 
 def drawn_problems(workload: Workload, place: str, *, allowed: bool) -> list[Problem]:
-    """Samples that come out of a random state: whoever fetches them in advance, or again after a
-    rescale, would see others, and no two backends the same. ``allowed``: of the process's states
-    they may, since those are given to whoever fetches."""
+    """Return samples that depend on a random state.
+
+    A process that fetches such samples in advance, or again after a rescale, would see other
+    values. No two backends would see the same. ``allowed``: samples may depend on the process's
+    random states, because those are given to every process that fetches.
+    """
     ids = range(0, workload.num_samples, max(1, workload.num_samples // NUM_TRIED))
     way_out = "compute samples from the seed, the epoch and the id (docs/how-to-add-a-workload.md)"
     names: set[str] = set()
@@ -92,16 +97,16 @@ def drawn_problems(workload: Workload, place: str, *, allowed: bool) -> list[Pro
 
 @dataclass(frozen=True)
 class _State:
-    """One library's random state."""
+    """Random state of one library."""
 
     text: str
-    """Another one if the state is."""
+    """Text that differs if the state differs."""
     restore: Callable[[], Any]
-    """Make it the present one."""
+    """Function that makes this state the current one."""
 
 
 def _random_states() -> dict[str, _State]:
-    """Of the libraries that the workload has imported."""
+    """Return the random states of the libraries that the workload has imported."""
     own = random.getstate()
     states = {"Python": _State(repr(own), lambda: random.setstate(own))}
     if numpy := sys.modules.get("numpy"):

@@ -149,11 +149,11 @@ def read_alike(text: str) -> Any:
     try:
         for entry in filter(None, _ENTRY.split(text)):
             parsed = _entry(entry)
-            # What is merged into the mapping (``<<``) counts less than what stands in it.
+            # Merged entries (``<<``) yield to the mapping's own, so they need the whole document.
             if not isinstance(parsed, Mapping) or len(parsed) != 1 or entry.startswith("<<"):
                 return read_plain(text)
             found |= parsed
-    except yaml.YAMLError:  # it has an end in another entry, or is none: the whole document tells
+    except yaml.YAMLError:  # a value spans several entries, or it is no YAML: parse the whole
         return read_plain(text)
     return found or read_plain(text)
 

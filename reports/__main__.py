@@ -38,7 +38,7 @@ ALL, FIGURES_ALONE = "all", "figures"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw the report and return the exit code.
 
-    The code is 1 if a verdict of the whole site differs from the accepted one, and 2 if there is
+    The code is 1 if a verdict of the whole site differs from the accepted one. It is 2 if there is
     nothing to draw or an argument is wrong.
     """
     chosen = _parse(arguments)

@@ -167,7 +167,8 @@ def sizes(steps: Sequence[StepRecord]) -> str:
 def variation(steps: Sequence[StepRecord], scaling: str) -> str:
     """Return what tells models of one way and seed apart: their workers or their batches.
 
-    The batches are returned if they changed under ``strong`` on a fixed number of workers.
+    The batches are returned if they changed on a fixed number of workers under ``strong``, a policy
+    that does not set the batch.
     """
     batches = _runs([step.global_batch for step in steps])
     if scaling == "strong" and len(batches) > 1 and len({s.num_workers for s in steps}) == 1:

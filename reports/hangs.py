@@ -12,7 +12,7 @@ from reports.selection import ReportRun
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """Properties that runs of a cell share."""
+    """Properties that a group of runs shares."""
 
     workload: str
     stress_processes: int

@@ -74,7 +74,7 @@ def prepare(figures: Iterable[Figure]) -> bool:
 
 
 def _tell_first() -> bool:
-    """Return True in the first process of this report that asks, else False."""
+    """Return True for the first call in all processes of this report, else False."""
     # The lock makes reading and setting one step, so that only one process prints the warning.
     with _is_told.get_lock():
         was_told, _is_told.value = bool(_is_told.value), True

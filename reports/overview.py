@@ -90,6 +90,7 @@ def write_site(
         section = template.render(claims=claims, scales=scales, command=_command(study))
         return draw(study, studies[study], out / STUDIES / study, section)
 
+    # The longest studies begin first, so that none is drawn alone at the end.
     longest_first = sorted(studies, key=lambda study: -len(studies[study]))
     found = dict(zip(longest_first, processes.each(draw_one, longest_first), strict=True))
     material = Material(

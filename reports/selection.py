@@ -147,9 +147,9 @@ class ReportRun:
 def select(directories: Sequence[Path], study: str | None = None) -> list[ReportRun]:
     """Return the finished runs at or below the directories, named; of one study if one is given.
 
-    A run belongs to a study if the study made it, if it lies in a folder of the study's name, or if
-    the ``points.json`` of a sweep of that name lists it. (A run that a sweep finds finished keeps
-    its first label.) Of several runs of a point the first found is taken: folders in the order
+    A study's runs are those that it made and those in a folder of its name. Runs that the
+    ``points.json`` of a sweep of its name lists are its runs too: a run that a sweep finds finished
+    keeps its first label. Of several runs of a point the first found is taken: folders in the order
     given, then by path. Runs on earlier contents of an edited trace or profile are left out.
 
     Raises:
@@ -257,7 +257,7 @@ def _choices(run: StoredRun) -> Mapping[str, str]:
 
 
 def options(run: StoredRun) -> dict[str, str]:
-    """Return a run's chosen option for each group, and every setting by its key, as texts."""
+    """Return a run's chosen option of each group, and the options' values by key, as texts."""
     return {**_texts(run), **_choices(run)}
 
 

@@ -1,7 +1,7 @@
 """``python -m reports.trace NAME_OR_FILE``: draw a trace as a figure, before it is run.
 
-The figure shows arrivals, the slots that would be in use if no job ever waited, the slots that jobs
-ask for, and how long jobs last.
+The figure shows arrivals, the slots in use if no job ever waited, the slots that jobs ask for, and
+how long jobs last.
 """
 
 from __future__ import annotations

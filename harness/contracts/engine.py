@@ -82,8 +82,10 @@ class Change:
 
 
 class EventKind(IntEnum):
-    """Kinds of event, in the order in which events of one instant are handled: first capacity, then
-    ends, then what is new. Ties are ordered by the job's arrival, then by job id.
+    """Kinds of event, in the order in which events of one instant are handled.
+
+    Capacity comes first, then ends, then what is new. Ties are ordered by the job's arrival, then
+    by job id.
 
     SLOT_DOWN comes once no job holds the slot any more, in the same instant as the loss of the job
     that held it. JOB_FAILED: the job's program ended in error, for good. JOB_CANCELLED: the job's
@@ -117,10 +119,12 @@ class EventKind(IntEnum):
 class Event:
     """Fact at one time of the engine's clock.
 
-    ``samples_done`` and ``samples_per_s`` come with JOB_FINISHED, CHANGE_DONE, GRANT_SHRUNK and
-    PROGRESS. They are the samples credited to the job so far and its present rate (0 while
-    stopped). ``phases_s`` comes with CHANGE_DONE and GRANT_SHRUNK, ``stopping_time_s`` with
-    CHANGE_DONE. The replay makes ARRIVAL and WAKE; the engine makes all other events.
+    ``samples_done`` is the number of samples credited to the job so far. It comes with every end of
+    a job and with GRANT_LOST, CHANGE_DONE, GRANT_SHRUNK and PROGRESS. ``samples_per_s`` is the
+    job's present rate (0 while stopped). It comes with CHANGE_DONE, GRANT_SHRUNK and PROGRESS.
+    ``phases_s`` comes with CHANGE_DONE and GRANT_SHRUNK, ``stopping_time_s`` with CHANGE_DONE.
+
+    The replay makes ARRIVAL and WAKE; the engine makes all other events.
     """
 
     time_s: float
@@ -183,8 +187,8 @@ class Engine(Protocol):
         ``until_s``.
 
         Raises:
-            RuntimeError: ``until_s`` is infinite and nothing is under way, so that the wait would
-                not end.
+            RuntimeError: ``until_s`` is infinite and nothing is under way, so the wait would be
+                endless.
         """
         ...
 

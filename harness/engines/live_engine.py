@@ -1,10 +1,10 @@
 """Live engine: real worker processes, the wall clock, and two ways to save time.
 
-*Fast-forward*: the clock jumps to just before the next known event when every running job has been
-steady for some steps and no change is in flight. The skipped steps are credited instead of
-executed. Steps executed and steps credited are counted separately; data, learning rate and digests
-follow the executed steps. Steps credited since the last checkpoint are lost with the workers,
-unless the backend would have written checkpoints in the meantime.
+*Fast-forward*: once every running job has been steady for some steps, with no change in flight, the
+clock jumps to just before the next known event. The skipped steps are credited instead of executed.
+Steps executed and steps credited are counted separately; data, learning rate and digests follow the
+executed steps. Steps credited since the last checkpoint are lost with the workers, unless the
+backend would have written checkpoints in the meantime.
 
 *Paced mode* (``pace: profile``): every step is padded to the profile's curve times ``dilation``
 (wall-clock seconds per second of the engine's clock). So a few cores stand in for many
@@ -258,7 +258,7 @@ class LiveEngine:
                 goes_on = report.change_id is not None and job.is_alive
                 kind = EventKind.CHANGE_FAILED if goes_on else EventKind.JOB_FAILED
             case ReportKind.LOST:
-                # A third loss in a row before a change is done: the program cannot run.
+                # After three losses in a row without a finished change, the program is at fault.
                 is_over = has_failed or job.num_losses >= 3
                 kind = EventKind.JOB_FAILED if is_over else EventKind.GRANT_LOST
             case ReportKind.SHRUNK:

@@ -24,7 +24,8 @@ class Simulated:
     ``rescale_cost``: ``profile`` charges the profile's costs, ``zero`` charges nothing.
     ``plan_speeds`` sets the speeds of jobs with virtual workers. ``model`` is EasyScale's model,
     which leaves communication out (``harness/virtual_workers.py``), unless the profile was measured
-    under their backend. ``curve`` always takes T(w), like a live run that is paced to the profile.
+    under their backend. ``curve`` takes T(w), like a live run that is paced to the profile. A
+    profile with curves of several device types always uses the model.
 
     Raises:
         ValueError: an option has no such value.
@@ -60,8 +61,7 @@ class Simulated:
         return 2.0 + 2e-4 * len(setup.jobs)
 
     def problems(self, setup: EngineSetup) -> list[str]:
-        """Return the curves and costs missing in the profile, also for the cluster's device
-        types."""
+        """Return curves and costs missing in the profile, also for the cluster's device types."""
         problems = []
         if setup.scaling == "adaptive":
             problems.append(

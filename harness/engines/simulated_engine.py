@@ -56,7 +56,7 @@ class SimulatedEngine:
         """Events of the trace that are still to come."""
         self._now_s = 0.0
         self._progress: dict[str, SimulatedJob] = {}
-        # (time, kind, arrival, job id, sequence, version, pause begins?, change)
+        # (time, kind, arrival, job id, sequence, version, change)
         self._heap: list[tuple[float, int, float, str, int, int, Change | None]] = []
         self._sequence = 0
 

@@ -57,7 +57,7 @@ class SimulatedJob:
         self.end_s = math.inf
         """Planned end of the job; infinite while it does not train."""
         self.version = version
-        """Counts up whenever planned events of the job become void."""
+        """Number that grows whenever planned events of the job become void."""
 
     def settle(self, now_s: float) -> None:
         """Count the samples up to now."""

@@ -19,7 +19,7 @@ class Speeds:
     step (``harness/virtual_workers.py``). Two cases use T(w) with plans: ``follow_curve``, and a
     profile whose curves were measured under the simulated backend. There the plan that spreads the
     virtual workers best has T(w), which includes communication, unlike that model. Any other plan
-    is slower in proportion.
+    is slower in proportion. A profile with curves of several device types always uses the model.
 
     Without a plan, every slot has the same share of the batch, so the slowest device type sets the
     pace. The rate is the least T(w) of the job's types, for slots on one host or on several.

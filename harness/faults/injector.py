@@ -1,9 +1,9 @@
 """Fault injector: strikes workers through the launcher, their marks, and the backend's interface.
 
-The injector sees the processes that start and end, the changes that are requested, the reports that
-come back, and the marks of workers that keep one. No backend knows of it. It runs inside the
-backend's ``poll``. So while it waits for a mark, it looks for a millisecond at a time and lets the
-backend go on in between.
+The injector sees the processes that start and end, the requested changes, the reports, and the
+marks of workers that keep one. No backend knows of it. It runs inside the backend's ``poll``. So
+while it waits for a mark, it looks for a millisecond at a time and lets the backend go on in
+between.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class FaultyBackend:
     def is_over(self) -> bool:
         """True if every fault was brought about and its effects have ended.
 
-        Never true if the plan slows workers, because their cost shows in the remaining work. Never
-        true without planned faults either, because then there is no last one.
+        False if the plan slows workers, because their cost shows in the remaining work. False also
+        without planned faults, because then no fault is the last one.
         """
         return (
             not self._plan.slows

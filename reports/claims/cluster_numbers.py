@@ -122,7 +122,7 @@ def _burst_less_calm(run: ReportRun) -> float | None:
 
 
 def _tight_share(run: ReportRun) -> float | None:
-    """Return the share of deadlines that leave less time than the job runs alone on its slots."""
+    """Return the share of deadlines with less time than a job runs alone on its requested slots."""
     bound = [
         job.deadline_s - job.arrival_s < job.alone_s
         for job in run.jobs

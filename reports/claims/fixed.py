@@ -37,7 +37,7 @@ class Fixed:
 
     @property
     def before(self) -> bool:
-        """Return whether every run holds this criterion: it was fixed before the records then."""
+        """Return whether every run holds this criterion, so that it preceded the records."""
         return 0 < self.num_runs == self.num_same
 
 

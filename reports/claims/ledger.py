@@ -48,7 +48,7 @@ class Criterion:
     beside: Mapping[str, Mapping[str, str]] | None = None
     """For a ratio: ``of`` and ``over`` of another ratio, by which it is divided, trial by trial."""
     along: str | None = None
-    """For a trend: the key of the configuration whose number places its points."""
+    """For a trend: the key of the configuration whose value is the position of a point."""
     each: tuple[str, ...] = ()
     """Keys whose values name cells; the claim must hold in every cell."""
     what: str = ""
@@ -88,8 +88,8 @@ class Claim:
     stated: Sequence[Mapping[str, Any]]
     """Numbers printed in the paper: ``quantity``, ``value`` and, where it has one, ``unit``."""
     needs: Mapping[str, str]
-    """Answers on what would test the entry: the source's hardware, a CPU machine, one GPU, a
-    simulation."""
+    """For each place, whether it would test the entry: the source's hardware, a CPU machine, one
+    GPU, a simulation."""
     note: str = ""
     criteria: tuple[Criterion, ...] = ()
     checked_by: tuple[str, ...] = ()
@@ -221,7 +221,7 @@ def _criterion(place: str, source: Any, problems: list[Problem | str]) -> Criter
 
 
 def _fits(kind: type, values: Mapping[str, Any], place: str, problems: list[Problem | str]) -> bool:
-    """Return whether an entry has the keys that it needs and no unknown key; add the problems."""
+    """Return whether an entry has the keys that it needs and no unknown key; append problems."""
     parts = fields(kind)
     names = {part.name for part in parts}
     lacking = {p.name for p in parts if p.default is MISSING} - set(values)

@@ -243,8 +243,8 @@ def interval(
 ) -> tuple[float, float, float]:
     """Return the low end, the mean and the high end of an interval by Student's t.
 
-    One measured trial gives infinite ends. Equal values of deterministic replays need no interval,
-    so both ends are the value.
+    One measured trial gives an interval without bounds. Equal values of deterministic replays need
+    no interval, so both ends are the value.
 
     Args:
         values: one value for each trial, at least one.
@@ -311,7 +311,10 @@ def _fidelity(run: ReportRun) -> Fidelity:
 
 
 def _digest(runs: Sequence[ReportRun]) -> str:
-    """Return a digest of all tables, also those left out, and numbers, but not of maker or time."""
+    """Return a digest of what runs recorded: all tables, also those left out, and all numbers.
+
+    The machine and the date are not part of it. The result is "" without runs.
+    """
     parts = {
         run.run_id: [dict(part) for part in (run.stored.digests, run.stored.facts, run.metrics)]
         for run in runs

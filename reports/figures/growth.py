@@ -1,4 +1,4 @@
-"""Cost of a replay and its decisions, as the number of jobs grows, and of slots."""
+"""Cost of a replay and its decisions, as the number of jobs or of slots grows."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Key = tuple[str, str, str]
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """Return one figure: samples per second and efficiency, a row each for strong and weak."""
+    """Return one figure: samples per second and efficiency, a row for strong and one for weak."""
     own = [
         run for run in runs if run.is_live and len(run.jobs) == 1 and not run.jobs[0].num_rescales
     ]

@@ -71,8 +71,8 @@ def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
 def profiles(changes: Sequence[ChangeRecord], dilation: float = 1.0) -> list[Profile]:
     """Return every series of scale-ins of one job, by one slot at a time down to one slot.
 
-    A series begins when the job has the largest size and ends with the request of the next change,
-    which comes when the steps to measure at one slot are done.
+    A series begins when the job has the largest size and ends with the request of the next change.
+    That request comes when the steps to measure at one slot are done.
     """
     found = []
     sizes: list[int] = []

@@ -188,7 +188,7 @@ def _times_ms(found: Sequence[Recovery]) -> list[float]:
 
 
 def _outcomes(found: Sequence[Recovery], runs: Sequence[ReportRun]) -> Drawing:
-    """Return a table of what became of the jobs, and of the workers without a fault."""
+    """Return a table of what became of the jobs, and of workers that crashed without a fault."""
     ids = {one.run_id for one in found}
     own_runs = [run for run in runs if run.run_id in ids]
     names = {one.run_id: f"{one.workload}, {one.system}" for one in found}

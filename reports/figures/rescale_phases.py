@@ -59,7 +59,7 @@ def _chart(name: str, cells: dict[Cell, list[Trial]], runs: Sequence[ReportRun])
         }
         for index, phase in enumerate(phases)
     }
-    for row, found in enumerate(medians.values()):  # phases have another order in each system
+    for row, found in enumerate(medians.values()):  # each system has its own order of phases
         for phase, width in found.items():
             axis.barh(
                 row, width, left=left[row], height=0.66, edgecolor=style.PAPER, linewidth=0.5,

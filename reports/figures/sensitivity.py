@@ -27,8 +27,8 @@ _PANELS = (
 _DROPPED = ("jobs_refused", "jobs_failed")
 """Counts of jobs that are not in a mean of completion times."""
 _LEAST_ON_AXIS, _MOST_ROWS = 3, 4
-"""Fewest values of a number that has its own axis although other options vary too, and most
-combinations of the others, each of which has a row of panels."""
+"""Fewest values of a number that has its own axis although other options vary too. The second is
+the most combinations of the others, each of which has a row of panels."""
 _ROOM = 1.06
 """Height of a panel over its highest value."""
 _BOUND = "bound (no system)"

@@ -103,7 +103,10 @@ class Comparison:
 
 
 def draw(runs: Sequence[ReportRun]) -> list[Drawing]:
-    """Return one figure for each setting and pair of a live and a simulated engine."""
+    """Return one figure for each setting and pair of a live and a simulated engine.
+
+    A pair has a figure if a system ran in both engines.
+    """
     drawings: list[Drawing] = []
     for (setting,), inside in groups(runs, "setting").items():
         for engines, chosen in engine_pairs(inside).items():

@@ -197,7 +197,7 @@ def job_spread(trials: Sequence[ReportRun]) -> float | None:
     """Return the error of jobs' JCT if the mean of the seed's other live trials predicts a trial.
 
     The error is a percentile over jobs, as in ``job_errors``, and a mean over trials. Even a
-    prediction from all other trials has this error. The result is None without another trial.
+    prediction that knows all other trials has this error. The result is None without another trial.
     """
     live = [
         (run.trial[0], _completion_times(run)) for run in trials if run.is_live and run.is_drawable

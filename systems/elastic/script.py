@@ -16,7 +16,6 @@ import math
 import runpy
 import sys
 import zlib
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from systems.elastic.script_checks import StepChecks
 from systems.elastic.script_error import ScriptError
 from systems.elastic.script_gradients import ScriptGradients
 from systems.elastic.script_program import ScriptProgram
+from systems.elastic.script_stage import Stage
 from systems.elastic.script_workload import BATCH, ScriptWorkload
 from systems.elastic.state_comparison import CARRIED, FEED, StateComparison
 from systems.elastic.workbench import Workbench
@@ -43,19 +43,6 @@ from systems.runtime.trainer import seed_all
 
 RATES_PLACE = 2
 """Place among the words' losses for the checksum of a worker's hyper-parameters."""
-
-
-class _Stage(Enum):
-    """Stage of the script within a step."""
-
-    BETWEEN = "between"
-    DRAWN = "drawn"
-    CALLED = "called"
-    """The model is being called."""
-    FORWARD = "forward"
-    REDUCED = "reduced"
-    """The gradients are the workers' mean."""
-    COMMITTED = "committed"
 
 
 def train(order: ElasticOrder, client: ControlClient, token: str, ordered_at: float) -> None:
@@ -120,7 +107,7 @@ class ScriptRun:
         """Generation of the last update, and a checksum of its hyper-parameters."""
         self.step_at_hand = 0
         """Number of the step whose batch was drawn last, from 0."""
-        self._stage = _Stage.BETWEEN
+        self._stage = Stage.BETWEEN
         self._is_noted = True
         """Whether the last committed step is logged."""
         self._plan: Plan | None = None
@@ -133,7 +120,7 @@ class ScriptRun:
     @property
     def is_training(self) -> bool:
         """Whether a call of the model now is for the gradients of a step."""
-        ready = (_Stage.DRAWN, _Stage.FORWARD, _Stage.REDUCED)
+        ready = (Stage.DRAWN, Stage.FORWARD, Stage.REDUCED)
         return self._stage in ready and torch.is_grad_enabled()
 
     @property
@@ -194,9 +181,9 @@ class ScriptRun:
         assert self._checks is not None
         session, num_samples = loop.bench.session, len(self.program.feed.dataset)
         end = math.inf if epoch is None else (epoch + 1) * num_samples
-        has_stepped = self._stage is _Stage.COMMITTED
+        has_stepped = self._stage is Stage.COMMITTED
         self.end_batch(None)
-        self._stage = _Stage.BETWEEN
+        self._stage = Stage.BETWEEN
         if self._is_lost_step:
             self._is_lost_step = False
             loop.bench.reduction.restore_buffers()
@@ -234,7 +221,7 @@ class ScriptRun:
             self._compare()
             self.step_at_hand = session.step
             self._plan = loop.trainer.draw()
-            self._stage = _Stage.DRAWN
+            self._stage = Stage.DRAWN
             return loop.trainer.fetch(self._plan)[BATCH]
         return None
 
@@ -245,7 +232,7 @@ class ScriptRun:
             ScriptError: the model was called for this step before, or the trained parameters have
                 changed.
         """
-        if self._stage is not _Stage.DRAWN:
+        if self._stage is not Stage.DRAWN:
             raise ScriptError(
                 "the model was called twice in one step; call it once for a batch, and other"
                 " times under torch.no_grad(). To accumulate gradients over several batches, give"
@@ -255,9 +242,9 @@ class ScriptRun:
         assert checks is not None
         checks.check_parameters()
         reduction = loop.bench.reduction
-        self._stage = _Stage.CALLED
+        self._stage = Stage.CALLED
         outputs = reduction.parallel(*args, **kwargs)
-        self._stage = _Stage.FORWARD
+        self._stage = Stage.FORWARD
         reduction.weight = loop.trainer.weight
         reduction.call_after_backward(self._end_backward)
         try:
@@ -273,10 +260,10 @@ class ScriptRun:
 
         DistributedDataParallel does the same.
         """
-        if self._stage is not _Stage.FORWARD:
+        if self._stage is not Stage.FORWARD:
             return
         assert self._plan is not None
-        self._stage = _Stage.REDUCED
+        self._stage = Stage.REDUCED
         if self._lost is None:
             try:
                 self._present.trainer.finish(self._plan)
@@ -289,7 +276,7 @@ class ScriptRun:
 
     def zeroed(self) -> None:
         """Note that the script set gradients to zero; calls during a draw do not count."""
-        if self._stage is not _Stage.BETWEEN:
+        if self._stage is not Stage.BETWEEN:
             self.gradients.zeroed()
 
     def update(self) -> None:
@@ -298,9 +285,9 @@ class ScriptRun:
         Raises:
             ScriptError: there are no gradients of this step, or a check of the script failed.
         """
-        if self._stage is _Stage.FORWARD:
+        if self._stage is Stage.FORWARD:
             raise ScriptError(self._why_no_gradients())
-        if self._stage is not _Stage.REDUCED:
+        if self._stage is not Stage.REDUCED:
             raise ScriptError(
                 "optimizer.step() without a forward pass in this step; call the model that"
                 " init() returned, once for every batch, and step once"
@@ -323,11 +310,11 @@ class ScriptRun:
             losses = loop.end_step(updates=is_finite)
             rates = self._checks.part_checksum(self.step, rates)
         except GroupLost as error:
-            self._stage = _Stage.BETWEEN
+            self._stage = Stage.BETWEEN
             self._is_repeated = self._is_lost_step = True
             loop.lose(error)
         else:
-            self._stage = _Stage.COMMITTED
+            self._stage = Stage.COMMITTED
             self._is_noted = False
             self._checks.note_parameters()
             self.gradients.are_old(loop.bench.reduction)
@@ -340,7 +327,7 @@ class ScriptRun:
         Raises:
             ScriptError: there was no update in this step.
         """
-        if self._stage not in (_Stage.BETWEEN, _Stage.COMMITTED):
+        if self._stage not in (Stage.BETWEEN, Stage.COMMITTED):
             raise ScriptError(
                 "a batch ended without optimizer.step(); all workers must update for every batch."
                 " To accumulate gradients over several batches, give batches() their sum as its"
@@ -360,7 +347,7 @@ class ScriptRun:
         if self._is_first is None:
             loop = self._present
             self.end_batch(None)
-            self._stage = _Stage.BETWEEN
+            self._stage = Stage.BETWEEN
             self._end_alike()
             loop.outcome = loop.outcome or Outcome.FINISHED
             self._is_first = leave(loop, loop.outcome)
@@ -418,10 +405,7 @@ class ScriptRun:
 
     @property
     def _told_rates(self) -> int:
-        """Checksum that this worker tells the others in the present step.
-
-        It is 0 in the first step of a generation, since a worker that has joined has none yet.
-        """
+        """Checksum for the other workers; 0 in a generation's first step: joiners have none yet."""
         generation, rates = self._last_rates or (-1, 0)
         return rates if generation == self._present.generation else 0
 
