@@ -175,7 +175,7 @@ def _sort_in(override: Override, word: str, sweeping: bool, found: Words) -> Non
             found.choices[key] = str(value)
     elif _has_long_number(override.value()):
         fact = f"has a number of more than {MOST_DIGITS} digits"
-        found.problems.append(Problem(key, fact, "give one that a computer can reckon with"))
+        found.problems.append(Problem(key, fact, f"give one of at most {MOST_DIGITS} digits"))
     else:
         found.values.append(f"++{key}={word.partition('=')[2]}")
 

@@ -153,8 +153,8 @@ class Launcher(Protocol):
     def ended(self) -> list[Exit]:
         """Return the processes that ended since the last call, each of them once. Does not wait.
 
-        The launcher reports an end only after everything that the process started has ended too,
-        because the slot then goes to another worker.
+        The launcher reports an end only after the other processes of the group have ended too,
+        because the slot then goes to another worker. That wait may have a bound.
         """
         ...
 

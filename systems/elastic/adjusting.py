@@ -57,9 +57,9 @@ class Adjusting:
     num_attempts: int = 0
     """Number of requests to leaders so far; an answer to an earlier request is ignored."""
     is_withdrawn: bool = False
-    """Whether the driver has asked the leader to give the change up.
+    """True once the driver has asked the leader to give the change up.
 
-    The change took too long, a newcomer is gone, or the workers had to recover.
+    The reason is a change that took too long, a joiner that ended, or a recovery of the workers.
     """
     verdict: Verdict = Verdict.OPEN
     switched: dict[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -44,26 +44,26 @@ class Process:
     connection: Connection | None = None
     ordered_at: float = 0.0
     left: Mapping[str, Any] | None = None
-    """Its message at the end of its last step; None before that."""
+    """Message of the process at the end of its last step; None before that."""
     failure: str = ""
-    """Error that it reported before it gave up; empty if it did not."""
+    """Error that the process reported before it gave up; empty if there is none."""
     is_collective: bool = False
-    """Whether the failure looks like a consequence of another worker's death."""
+    """True if the failure looks like a consequence of another worker's death."""
     has_failed_of_machine: bool = False
-    """Whether it reported that the disk or the operating system refused it something."""
+    """True if the process reported an error of the disk or of the operating system."""
     vanished_at: float | None = None
-    """Time at which its connection ended, if its process was not known to have ended then."""
+    """Time at which the connection ended, if the driver had not yet seen the process end."""
     end: Exit | None = None
     ended_at: float = math.inf
-    """Time at which the driver noticed its end."""
+    """Time at which the driver noticed the end of the process."""
     is_dead: bool = False
-    """Whether it counts as dead: it ended or is about to end, and did not leave in order."""
+    """True if the process ended, or is about to end, without leaving in order."""
     silent_s: float = 0.0
-    """Seconds of silence for which it was killed; 0: it was not killed for silence."""
+    """Seconds of silence for which the driver killed the process; 0 if the driver did not."""
     is_killed: bool = False
-    """Whether the driver killed it on an accusation, for silence or for an ended connection."""
+    """True if the driver killed the process for silence or for an ended connection."""
     is_dismissed: bool = False
-    """Whether the driver killed it because it was superfluous; its end is then no failure."""
+    """True if the driver killed the process as superfluous; its end is then no failure."""
 
     @property
     def has_left(self) -> bool:

@@ -75,7 +75,7 @@ class Election:
         self._is_awake = False
         self._is_swapping = False
         self._is_lost = False
-        """Whether the last attempt to reach the store failed."""
+        """True if the last attempt to reach the store failed."""
         self._is_closed = False
         self._tenure: object = None
         self._told: tuple[str, str] | None = None

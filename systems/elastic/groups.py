@@ -44,9 +44,9 @@ class Pending:
         """Gloo's operation; None before its begin, after its end, and over NCCL."""
         self._is_over = False
         self._has_ended = False
-        """Whether its end was seen, as a success or a failure."""
+        """True once the end of the operation was seen, as a success or a failure."""
         self._is_watched = False
-        """Whether a callback will tell its end."""
+        """True if a callback will report the end of the operation."""
 
     @property
     def is_over(self) -> bool:

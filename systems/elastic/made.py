@@ -32,7 +32,7 @@ class Made:
     def __init__(self) -> None:
         self._references: list[weakref.ref[Any]] = []
         self.is_closed = False
-        """Whether training has begun: the state of later objects would not reach joiners."""
+        """True once training has begun; the state of objects made later would not reach joiners."""
 
     def watch(self) -> None:
         """Note every object of ``KINDS`` from now on, until the process ends.

@@ -36,13 +36,13 @@ class ElasticOptions:
 
     runtime: RuntimeOptions = field(default_factory=RuntimeOptions)
     transfer: str = "background"
-    """How joiners get the state.
+    """Transfer of the training state to joiners.
 
     ``background``: while the others train; ``peer``: at the switch, from one of them;
     ``broadcast``: at the switch, over the new group (EDL's way).
     """
     recovery: str = "exact"
-    """What follows a worker's death.
+    """Recovery after a worker's death.
 
     ``none``: the job is lost; ``consistent``: the others go back to the last checkpoint;
     ``approximate``: they go on, perhaps without the last step; ``exact``: they go on from the last
@@ -77,7 +77,7 @@ class ElasticOptions:
     recovery_timeout_s: float = 30.0
     """Longest time from a worker's death until the others go on; then the job is lost."""
     straggler: str = "off"
-    """What follows when a worker is slow by ``straggler_ratio`` and ``straggler_window``.
+    """Treatment of a worker that is slow by ``straggler_ratio`` and ``straggler_window``.
 
     ``off``: nothing; ``remove``: the worker leaves in order (EDL, section 5.2), and the scheduler
     is told that the grant has shrunk.

@@ -55,7 +55,7 @@ class Halted:
     port: int
     """Port at ``address`` where the worker takes a state; 0 if it takes none."""
     outcome: str = ""
-    """How the worker's training has ended (``leaving.Outcome``); empty if it has not."""
+    """Outcome of the worker's training (``leaving.Outcome``); empty while the worker trains."""
     membership: Membership | None = None
     """Membership of ``generation``; a leader that followed another leader may not know it."""
     change_id: int | None = None
@@ -106,7 +106,7 @@ class ResumePlan:
     change_id: int | None
     """Id of the last change that the survivors went through; None if there was none."""
     outcome: str = ""
-    """How the job has ended; empty if training goes on. The first member then only reports it."""
+    """Outcome of the job, which the first member only reports; empty if training goes on."""
 
     def message(self, recovery: Recovery) -> Message:
         """Return this plan as a control message."""

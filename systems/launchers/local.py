@@ -28,13 +28,12 @@ SPARE_BYTES = 30_000_000
 """Memory that only a prepared spare has; it shares the rest with the process it was forked from.
 The value holds for torch 2.13 on a CPU, without the memory of an accelerator's driver;
 tests/backends/test_spares.py checks it."""
-
-
 GROUP_TIMEOUT_S = 1.0
-"""Longest time between a process's end and its report, while its own processes are killed. The wait
-is bounded because a group also counts zombies that no process reaps, as in a container whose first
+"""Longest time between a fresh process's end and its report, while its group is killed. The wait is
+bounded because a group also counts zombies that no process reaps, as in a container whose first
 process ignores orphans."""
 GROUP_LOOK_S = 0.005
+"""Time between two looks at the groups while the launcher closes."""
 
 
 class LauncherError(Exception):

@@ -16,7 +16,7 @@ CASES = {
     "wrong type": (["seed=one"], "seed: is 'one'; give a whole number"),
     "a number beyond all floats": (
         ["+profile.noise_scale.bert=1" + 400 * "0"],
-        "profile.noise_scale.bert: has a number of more than 250 digits; give one that",
+        "profile.noise_scale.bert: has a number of more than 250 digits; give one of at",
     ),
     "one in a list": (
         ["+profile.x={a: [1" + 400 * "0" + "]}"],
