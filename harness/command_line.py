@@ -37,7 +37,7 @@ from harness.problems import Problem, UserError, render, suggest
 from harness.progress import RunProgress
 from harness.similarity import similarity_lines
 from harness.store import StoredRun, StoreError, load_run
-from harness.study import Point, Study, key_of, load_study, product
+from harness.study import Point, Study, key_of, load_study, product, size_problems
 from harness.summary import console, executed_line, fixed_size_lines, metrics_table, seconds
 from harness.tracking import REFILL
 from harness.yaml_text import read_yaml
@@ -393,9 +393,13 @@ def _sweep(
         unlabelled = [word for word in common if key_of(word) != _LABEL]
         label = _label(common) or "sweep-" + hash_json([unlabelled, swept])[:8]
         return sweep.Sweep(label, unlabelled, crossed)
+    chosen = study.chosen(common)
+    problems = size_problems(f"the study and {' '.join(swept)}", len(chosen) * len(crossed))
+    if problems:
+        raise UserError(problems)
     points = [
         Point((*point.overrides, *extra.overrides), {**point.axes, **extra.axes})
-        for point in study.chosen(common)
+        for point in chosen
         for extra in crossed
     ]
     return sweep.Sweep(study.name, [*study.base, *common], points, study.parallel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import re
 from collections import Counter
@@ -20,6 +21,9 @@ from harness.file_references import resolver_problems
 from harness.path_words import unquoted
 from harness.problems import Problem, UserError, suggest
 from harness.yaml_text import read_yaml
+
+MOST_POINTS = 100_000
+"""Most points of a sweep. The bound keeps a mistyped number from filling the memory with points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,13 @@ def product(grid: Mapping[str, Sequence[Any]], quoted: bool = False) -> list[Poi
     Args:
         grid: values of each axis; the last axis changes fastest.
         quoted: true if the values are already texts in Hydra's grammar.
+
+    Raises:
+        UserError: the grid has too many points.
     """
+    problems = size_problems(" ".join(grid), math.prod(map(len, grid.values())))
+    if problems:
+        raise UserError(problems)
     points = []
     names = _names_of_files(grid) if quoted else {}
     for values in itertools.product(*grid.values()):
@@ -131,6 +141,14 @@ def product(grid: Mapping[str, Sequence[Any]], quoted: bool = False) -> list[Poi
         words = tuple(f"{axis}={text}" for axis, text in axes.items())
         points.append(Point(words, {a: names.get(t, t) for a, t in axes.items()}))
     return points
+
+
+def size_problems(place: str, num_points: int) -> list[Problem | str]:
+    """Return why a sweep may not have so many points; nothing if it may. ``place`` made them."""
+    if num_points <= MOST_POINTS:
+        return []
+    fact = f"make {num_points:,} points, and a sweep has at most {MOST_POINTS:,}"
+    return [Problem(place, fact, "give fewer values or repetitions, or several sweeps")]
 
 
 def _names_of_files(grid: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -238,8 +256,15 @@ def read_study(path: Path, document: Any) -> Study:
         for key in ("repetitions", "parallel")
         if values.get(key, 1) < 1
     ]
+    if not problems:
+        repetitions = values.get("repetitions", 1)
+        num_points = sum(
+            math.prod(map(len, grid.values())) * (1 if "repetition" in grid else repetitions)
+            for grid in values.get("grids", ({},))
+        )
+        problems += size_problems(f"{path}: grids and repetitions", num_points)
     if "studies" in values and set(values) & {"base", "grids", "repetitions", "quick"}:
-        fact = "stands beside points of its own"
+        fact = "is given together with points of its own"
         problems.append(Problem(f"{path}: studies", fact, "give either"))
     unknown = sorted(set(values.get("studies", ())) - set(options("study")) - {path.stem})
     problems += [

@@ -90,8 +90,13 @@ def test_product_of_nothing_is_one_empty_point():
         ("description: d\nparallel: 0", "parallel: is 0; use 1 or more"),
         ("description: d\nrepetitions: many", "repetitions: is 'many'; give a whole number"),
         ("description: d\nstudies: [saxena_fig55]", "unknown study 'saxena_fig55'; did you mean"),
-        ("description: d\nstudies: [main]\nquick: [seed=0]", "stands beside points of its own"),
+        ("description: d\nstudies: [main]\nquick: [seed=0]", "is given together with points"),
         ("description: [", "cannot be read"),
+        ("description: d\nrepetitions: 5242880", "repetitions: make 5,242,880 points, and a sweep"),
+        (
+            f"description: d\nrepetitions: 51\ngrids: [{{seed: {list(range(2000))}}}]",
+            "make 102,000 points, and a sweep has at most 100,000; give fewer values",
+        ),
     ],
 )
 def test_bad_study_files(tmp_path, text, problem):
@@ -102,6 +107,18 @@ def test_bad_study_files(tmp_path, text, problem):
     (only,) = caught.value.problems
     assert str(path) in str(only)
     assert problem in str(only)
+
+
+def test_lists_on_the_command_line_do_not_make_more_points_than_a_sweep_may_have(capsys):
+    numbers = ",".join(map(str, range(400)))
+    words = [f"seed={numbers}", f"repetition={numbers}"]
+    assert main(["-m", *words, "dry=true"]) == 2
+    assert "seed repetition: make 160,000 points" in capsys.readouterr().err
+    few = ",".join(map(str, range(300)))
+    words = ["-m", "study=saxena_fig6", f"backend.start_timeout_s={few}", f"max_wall_s={few}"]
+    assert main([*words, "dry=true"]) == 2
+    told = capsys.readouterr().err
+    assert "the study and backend.start_timeout_s max_wall_s: make 3,600,000 points" in told
 
 
 def test_all_mistakes_of_a_study_at_once(tmp_path):
